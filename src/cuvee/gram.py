@@ -1,0 +1,86 @@
+"""Components of squared loss through Gram matrices: full-data losses and pullbacks that no longer see n rows.
+
+Per source, f_j(w) = ½wᵀA_j w − b_jᵀw + r_j with A_j = Σ_i p_i x_i x_iᵀ, b_j = Σ_i p_i y_i x_i, r_j = ½Σ_i p_i y_i²
+(p_i the row weights, summing to 1). Minibatches still go through the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cuvee.components import LocalComponents, Pullback, Rows
+
+BLOCK = 65_536  # rows per block, so that no second copy of X is ever held
+
+
+@dataclass(frozen=True)
+class Grams:
+    """Quadratic forms, one per leading index: A (..., P, P), b (..., P), r (...)."""
+
+    A: Tensor
+    b: Tensor
+    r: Tensor
+
+
+class GramComponents(LocalComponents):
+    """`LocalComponents` of a quadratic space with the trained loss."""
+
+    _grams: tuple[Grams, Grams] | None = None
+
+    @property
+    def grams(self) -> tuple[Grams, Grams]:
+        """(sources (N, …), own samples (M, …)), computed once."""
+        if self._grams is None:
+            rows = self.everything
+            self._grams = source_grams(rows), own_grams(rows.own_X, rows.own_y[:, 0], rows.own_weight[:, 0])
+        return self._grams
+
+    def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
+        if rows is not self.everything:
+            return super().losses(w, rows)
+        sources, own = self.grams
+        M, Q, P = w.shape
+        N = len(sources.r)
+        Aw = (w.reshape(-1, P) @ sources.A.permute(1, 0, 2).reshape(P, -1)).view(M, Q, N, P)  # A_j w
+        own_Aw = w @ own.A  # (M, Q, P)
+        shared = ((0.5 * Aw - sources.b) * w[:, :, None]).sum(-1) + sources.r
+        mine = ((0.5 * own_Aw - own.b[:, None]) * w).sum(-1, keepdim=True) + own.r[:, None, None]
+
+        def pullback(v: Tensor) -> Tensor:
+            of_sources = (v[..., :N, None] * (Aw - sources.b)).sum(-2)
+            return of_sources + v[..., N:] * (own_Aw - own.b[:, None])
+
+        return torch.cat([shared, mine], -1), pullback
+
+    def values(self, w: Tensor, rows: Rows) -> Tensor:
+        return self.losses(w, rows)[0] if rows is self.everything else super().values(w, rows)
+
+
+def source_grams(rows: Rows) -> Grams:
+    """Grams (N, …) of all sources, block by block of rows."""
+    X, y, weight = rows.X, rows.y, rows.weight
+    N, P = len(rows.lengths), X.shape[1]
+    A, b, r = X.new_zeros(N, P, P), X.new_zeros(N, P), X.new_zeros(N)
+    first = 0
+    for j, length in enumerate(rows.lengths.tolist()):
+        for low in range(first, first + length, BLOCK):
+            part = slice(low, min(low + BLOCK, first + length))
+            weighted = X[part] * weight[part, None]
+            A[j] += weighted.T @ X[part]
+            b[j] += weighted.T @ y[part]
+            r[j] += 0.5 * (weight[part] * y[part].square()).sum()
+        first += length
+    return Grams(A, b, r)
+
+
+def own_grams(X: Tensor, y: Tensor, weight: Tensor) -> Grams:
+    """Grams (M, …) of own blocks X (M, k, P), y (M, k), weight (M, k)."""
+    weighted = X * weight[..., None]
+    return Grams(
+        A=weighted.transpose(-1, -2) @ X,
+        b=(weighted * y[..., None]).sum(-2),
+        r=0.5 * (weight * y.square()).sum(-1),
+    )

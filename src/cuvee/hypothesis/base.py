@@ -1,0 +1,105 @@
+"""The two roles: a `Hypothesis` is a small frozen description; bound to a problem it is a `Space`.
+
+A `Space` is the paper's H with its parameters flattened: w ∈ W ⊂ R^P, scores, the loss as trained and a
+bounded companion, and the projection onto W. Every method takes a batch of models; there is no loop.
+
+Shapes, everywhere: w (..., P); scores (..., outputs, rows); row losses (..., rows). Rows are either shared
+by all models, X (rows, …), or each target's own, X (M, rows, …) with w (M, Q, P).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.problem import Array, Domain, Problem
+
+LossKind = Literal["trained", "bounded"]
+
+
+class Space(ABC):
+    """A hypothesis bound to a problem: P numbers in, scores and losses out."""
+
+    n_params: int
+    dtype: torch.dtype
+    l2: float
+    radius: float | None
+    """W is the ball of this radius around 0; None means all of R^P."""
+    quadratic = False
+    """Whether the trained loss is quadratic in w, so that Gram matrices say everything."""
+    convex = True
+    """Whether the mixture risk is convex in w, so that a minimiser can be certified."""
+
+    @abstractmethod
+    def prepare(self, X: Tensor) -> Tensor:
+        """Rows as `scores` wants them (scaled, with a column for the intercept…), done once per table."""
+
+    @abstractmethod
+    def encode(self, domain: Domain) -> Array:
+        """The labels of one domain as numbers; a `DomainError` naming the row when one does not fit."""
+
+    @abstractmethod
+    def scores(self, w: Tensor, X: Tensor) -> Tensor:
+        """w (..., P), prepared rows shared by all models X (rows, …) -> (..., outputs, rows)."""
+
+    @abstractmethod
+    def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
+        """w (M, Q, P), prepared rows of each target X (M, rows, …) -> (M, Q, outputs, rows)."""
+
+    @abstractmethod
+    def trained(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss that models are trained on, per row: (..., outputs, rows) -> (..., rows)."""
+
+    @abstractmethod
+    def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
+        """A bounded companion of it: with an unbounded loss the inner maximum of the paper runs away."""
+
+    @abstractmethod
+    def decide(self, scores: Tensor) -> Array:
+        """Predictions in the user's own labels: (..., outputs, rows) -> (..., rows)."""
+
+    @abstractmethod
+    def start(self, n_models: int, seed: int) -> Tensor:
+        """Parameters (n_models, P) to start from, apart from each other; row k depends on seed and k alone."""
+
+    @property
+    def penalised(self) -> Tensor:
+        """(P,) 1 where λ/2‖w‖² counts, 0 at intercepts."""
+        return torch.ones(self.n_params, dtype=self.dtype)
+
+    def loss(self, kind: LossKind, scores: Tensor, y: Tensor) -> Tensor:
+        return self.trained(scores, y) if kind == "trained" else self.bounded(scores, y)
+
+    def project(self, w: Tensor) -> Tensor:
+        """P_W, exactly: the nearest point of the ball."""
+        if self.radius is None:
+            return w
+        norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
+        return w * (self.radius / norm.clamp(min=self.radius))
+
+    def predict(self, w: Array | Tensor, X: Array) -> Array:
+        """Predictions (..., rows) of models w (..., P) on raw rows X."""
+        with torch.no_grad():
+            rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
+            return self.decide(self.scores(torch.as_tensor(w, dtype=self.dtype), rows))
+
+
+class Hypothesis(Protocol):
+    """What the user writes. `standardised=True` asks for the same functions in scale-free coordinates."""
+
+    @property
+    def radius(self) -> float | None: ...
+
+    def bind(self, problem: Problem, *, standardised: bool = False) -> Space: ...
+
+
+def pooled(domains: tuple[Domain, ...] | Any, of: str) -> tuple[Array, Array]:
+    """Mean and standard deviation over all rows of all domains, one pass, column by column."""
+    count = sum(len(getattr(d, of)) for d in domains)
+    mean = sum(np.asarray(getattr(d, of), dtype=np.float64).sum(0) for d in domains) / count
+    square = sum(((np.asarray(getattr(d, of), dtype=np.float64) - mean) ** 2).sum(0) for d in domains) / count
+    return np.asarray(mean), np.sqrt(np.asarray(square))

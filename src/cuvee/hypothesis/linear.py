@@ -1,0 +1,72 @@
+"""What `Ridge` and `Logistic` share: scores linear in w, flat parameters (outputs, features [+ intercept])."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.errors import DomainError
+from cuvee.hypothesis.base import Space, pooled
+from cuvee.problem import Problem
+
+
+class LinearSpace(Space):
+    """Scores X w, all models and rows in one matrix product."""
+
+    dtype = torch.float64
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        n_outputs: int,
+        l2: float,
+        intercept: bool,
+        radius: float | None,
+        standardised: bool,
+    ) -> None:
+        if len(problem.input_shape) != 1:
+            raise DomainError(
+                f"rows of X have shape {problem.input_shape}; ridge and logistic need one row of numbers "
+                "each: flatten X, or use Network"
+            )
+        (n_features,) = problem.input_shape
+        self.l2, self.radius, self.intercept = l2, radius, intercept
+        self.n_outputs, self.width = n_outputs, n_features + int(intercept)
+        self.n_params = n_outputs * self.width
+        self._mean, self._scale = torch.zeros(n_features), torch.ones(n_features)
+        if standardised:
+            mean, scale = pooled(problem.sources, "X")
+            self._mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
+            # A column that never varies in the sources carries no discrepancy worth amplifying.
+            self._scale = torch.as_tensor(np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0))
+
+    def prepare(self, X: Tensor) -> Tensor:
+        X = X.to(self.dtype)
+        X = (X - self._mean.to(X)) / self._scale.to(X)
+        if self.intercept:
+            X = torch.cat([X, X.new_ones(*X.shape[:-1], 1)], -1)
+        return X
+
+    def scores(self, w: Tensor, X: Tensor) -> Tensor:
+        flat = w.reshape(-1, self.width) @ X.T  # (models · outputs, rows): one matrix product for everything
+        return flat.view(*w.shape[:-1], self.n_outputs, -1)
+
+    def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
+        stacked = w.reshape(len(X), -1, self.width) @ X.transpose(-1, -2)  # (M, Q · outputs, rows)
+        return stacked.view(*w.shape[:-1], self.n_outputs, -1)
+
+    @property
+    def penalised(self) -> Tensor:
+        mask = torch.ones(self.n_outputs, self.width, dtype=self.dtype)
+        if self.intercept:
+            mask[:, -1] = 0.0
+        return mask.reshape(-1)
+
+    def start(self, n_models: int, seed: int) -> Tensor:
+        """Row k at half the radius of W (1 when W is everything) in its own random direction."""
+        rows = [np.random.default_rng([seed, k]).standard_normal(self.n_params) for k in range(n_models)]
+        w = torch.as_tensor(np.reshape(rows, (n_models, self.n_params)), dtype=self.dtype)
+        reach = 1.0 if self.radius is None else self.radius / 2
+        return w * (reach / torch.linalg.vector_norm(w, dim=-1, keepdim=True))

@@ -1,0 +1,90 @@
+"""Logistic regression, binary (one score) and softmax (a score per class), with cross-entropy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cuvee.errors import check_number
+from cuvee.hypothesis.labels import find_classes, number_labels
+from cuvee.hypothesis.linear import LinearSpace
+from cuvee.problem import Array, Domain, Problem
+
+STANDARD_RADIUS = 5.0
+"""W when the user names none, on unit-variance columns: scores of ±5, so probabilities of 0.7 % to 99.3 %."""
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Logistic regression with λ/2‖w‖², the intercept not penalised; W is the ball of `radius` if given.
+
+    One mixture's risk is Σ_j α_j · (mean cross-entropy on source j) + l2/2 ‖w‖², which is scikit-learn's
+    `LogisticRegression(C=1/l2)` with `sample_weight = α_j/m_j`. Two classes give one score; more give one each.
+    """
+
+    l2: float = 1e-2
+    intercept: bool = True
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("l2", self.l2, least=0.0)
+        if self.radius is not None:
+            check_number("radius", self.radius, above=0.0)
+
+    def bind(self, problem: Problem, *, standardised: bool = False) -> LogisticSpace:
+        return LogisticSpace(problem, self, standardised)
+
+
+class LogisticSpace(LinearSpace):
+    """`Logistic` on a problem: the classes are those of the sources."""
+
+    def __init__(self, problem: Problem, spec: Logistic, standardised: bool) -> None:
+        self.classes = find_classes(problem)
+        super().__init__(
+            problem,
+            n_outputs=1 if len(self.classes) == 2 else len(self.classes),
+            l2=spec.l2,
+            intercept=spec.intercept,
+            radius=STANDARD_RADIUS if standardised and spec.radius is None else spec.radius,
+            standardised=standardised,
+        )
+
+    def encode(self, domain: Domain) -> Array:
+        return number_labels(domain, self.classes)
+
+    def trained(self, scores: Tensor, y: Tensor) -> Tensor:
+        return cross_entropy(scores, y)
+
+    def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
+        return chance_of_error(scores, y)
+
+    def decide(self, scores: Tensor) -> Array:
+        return self.classes[np.asarray(winners(scores))]
+
+
+def cross_entropy(scores: Tensor, y: Tensor) -> Tensor:
+    """−log p_y per row; one output is the log-odds of class 1."""
+    if scores.shape[-2] == 1:
+        return functional.softplus(scores.squeeze(-2) * (1 - 2 * y).to(scores.dtype))
+    return torch.logsumexp(scores, -2) - _own_score(scores, y)
+
+
+def chance_of_error(scores: Tensor, y: Tensor) -> Tensor:
+    """1 − p_y per row, in [0, 1]."""
+    if scores.shape[-2] == 1:
+        return torch.sigmoid(scores.squeeze(-2) * (1 - 2 * y).to(scores.dtype))
+    return 1.0 - torch.exp(_own_score(scores, y) - torch.logsumexp(scores, -2))
+
+
+def winners(scores: Tensor) -> Tensor:
+    """The number of the likeliest class per row."""
+    return (scores.squeeze(-2) > 0).long() if scores.shape[-2] == 1 else scores.argmax(-2)
+
+
+def _own_score(scores: Tensor, y: Tensor) -> Tensor:
+    index = y.expand(*scores.shape[:-2], scores.shape[-1]).unsqueeze(-2)
+    return scores.gather(-2, index).squeeze(-2)

@@ -1,0 +1,159 @@
+"""Any `nn.Module` as a hypothesis: flat parameters, M copies at once through `torch.func`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from cuvee.errors import DomainError, OptionError, check_number
+from cuvee.hypothesis.base import Space, pooled
+from cuvee.hypothesis.labels import find_classes, number_labels
+from cuvee.hypothesis.logistic import chance_of_error, cross_entropy, winners
+from cuvee.problem import Array, Domain, Problem
+
+RowLoss = Callable[[Tensor, Tensor], Tensor]
+REACH = 3.0
+"""W when the user names none: the ball of three times the norm of a fresh initialisation."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """An `nn.Module` that maps rows to one score, or one per class; it runs in eval mode, buffers fixed.
+
+    `loss` is "cross_entropy", "squared", or a function (scores (outputs, rows), y (rows,)) -> losses (rows,)
+    that is ≥ 0. λ/2‖w‖² covers every parameter.
+    """
+
+    module: nn.Module = field(repr=False)
+    loss: Literal["cross_entropy", "squared"] | RowLoss = "cross_entropy"
+    l2: float = 1e-3
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.module, nn.Module):
+            raise OptionError(f"Network wraps a torch.nn.Module; got {type(self.module).__name__}")
+        if not any(True for _ in self.module.parameters()):
+            raise OptionError("Network: the module has no parameters to learn")
+        if not callable(self.loss) and self.loss not in ("cross_entropy", "squared"):
+            raise OptionError(f"Network: loss must be 'cross_entropy', 'squared' or a function; got {self.loss!r}")
+        check_number("l2", self.l2, least=0.0)
+        if self.radius is not None:
+            check_number("radius", self.radius, above=0.0)
+
+    def bind(self, problem: Problem, *, standardised: bool = False) -> NetworkSpace:
+        """The module's own inputs are left as they are; standardised only chooses a W when none is given."""
+        return NetworkSpace(problem, self, standardised)
+
+
+class NetworkSpace(Space):
+    """`Network` on a problem."""
+
+    convex = False
+
+    def __init__(self, problem: Problem, spec: Network, standardised: bool) -> None:
+        self._module = copy.deepcopy(spec.module).eval().requires_grad_(False)
+        parameters = dict(self._module.named_parameters())
+        self._shapes = {name: p.shape for name, p in parameters.items()}
+        self._sizes = [p.numel() for p in parameters.values()]
+        self._buffers = dict(self._module.named_buffers())
+        self.dtype = next(iter(parameters.values())).dtype
+        self.n_params, self.l2 = sum(self._sizes), spec.l2
+        self._loss = spec.loss
+        self.label_scale = 1.0
+        self.n_outputs = self._count_outputs(problem)
+        self.classes: Array | None = None
+        if spec.loss == "cross_entropy":
+            self.classes = find_classes(problem)
+            self._check_outputs(len(self.classes))
+        else:
+            for domain in (*problem.sources, *problem.targets):
+                if domain.y.dtype.kind not in "iufb":
+                    raise DomainError(f"domain {domain.name!r}: this loss needs numeric labels, not {domain.y[0]!r}")
+            self.label_scale = float(pooled(problem.sources, "y")[1]) or 1.0
+        self.radius = spec.radius
+        if standardised and spec.radius is None:
+            self.radius = REACH * float(torch.linalg.vector_norm(self.start(1, seed=0)))
+
+    def _count_outputs(self, problem: Problem) -> int:
+        rows = torch.as_tensor(problem.sources[0].X[:2], dtype=self.dtype)
+        try:
+            out = self._module(rows)
+        except RuntimeError as error:
+            raise DomainError(
+                f"the module does not take rows of shape {problem.input_shape} (source "
+                f"{problem.sources[0].name!r}): {str(error).splitlines()[0]}"
+            ) from None
+        if out.ndim not in (1, 2) or len(out) != len(rows):
+            raise OptionError(f"Network: the module must return (rows,) or (rows, outputs); got {tuple(out.shape)}")
+        return 1 if out.ndim == 1 else out.shape[1]
+
+    def _check_outputs(self, n_classes: int) -> None:
+        if self.n_outputs == (1 if n_classes == 2 else n_classes) or self.n_outputs >= n_classes:
+            return
+        raise OptionError(f"Network: {n_classes} classes, but the module has {self.n_outputs} outputs")
+
+    def prepare(self, X: Tensor) -> Tensor:
+        return X.to(self.dtype)
+
+    def encode(self, domain: Domain) -> Array:
+        return domain.y.astype(np.float64) if self.classes is None else number_labels(domain, self.classes)
+
+    def scores(self, w: Tensor, X: Tensor) -> Tensor:
+        flat: Tensor = vmap(self._forward, (0, None))(w.reshape(-1, self.n_params), X)
+        return flat.view(*w.shape[:-1], *flat.shape[1:])
+
+    def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
+        scores: Tensor = vmap(vmap(self._forward, (0, None)), (0, 0))(w, X)
+        return scores
+
+    def _forward(self, flat: Tensor, X: Tensor) -> Tensor:
+        """One model, one table: (P,), (rows, …) -> (outputs, rows)."""
+        views = (part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes.values(), strict=True))
+        named = dict(zip(self._shapes, views, strict=True))
+        out: Tensor = functional_call(self._module, (named, self._buffers), (X,))
+        return out.unsqueeze(0) if out.ndim == 1 else out.T
+
+    def trained(self, scores: Tensor, y: Tensor) -> Tensor:
+        if self._loss == "cross_entropy":
+            return cross_entropy(scores, y)
+        if self._loss == "squared":
+            return 0.5 * (scores.squeeze(-2) - y).square()
+        assert callable(self._loss)
+        y = y.expand(*scores.shape[:-2], -1).reshape(-1, scores.shape[-1])
+        rows: Tensor = vmap(self._loss)(scores.reshape(-1, *scores.shape[-2:]), y)
+        return rows.view(*scores.shape[:-2], -1)
+
+    def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
+        """1 − p_y for classes; ℓ/(1 + ℓ/s) for other losses, with s the variance of the labels."""
+        if self._loss == "cross_entropy":
+            return chance_of_error(scores, y)
+        loss = self.trained(scores, y)
+        return loss / (1.0 + loss / self.label_scale**2)
+
+    def decide(self, scores: Tensor) -> Array:
+        if self.classes is not None:
+            return np.asarray(self.classes[np.asarray(winners(scores[..., : len(self.classes), :]))])
+        return np.asarray(scores.squeeze(-2))
+
+    def start(self, n_models: int, seed: int) -> Tensor:
+        """Row 0 of seed 0 is the module as it was given; every other row a fresh initialisation."""
+        rows = [self._fresh(seed, k) for k in range(n_models)]
+        return self.project(torch.stack(rows)) if rows else torch.zeros(0, self.n_params, dtype=self.dtype)
+
+    def _fresh(self, seed: int, k: int) -> Tensor:
+        module = self._module
+        if (seed, k) != (0, 0):
+            module = copy.deepcopy(self._module)
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                torch.manual_seed(int(np.random.default_rng([seed, k]).integers(2**31)))
+                for part in module.modules():
+                    if callable(reset := getattr(part, "reset_parameters", None)):
+                        reset()
+        return nn.utils.parameters_to_vector(module.parameters()).detach()

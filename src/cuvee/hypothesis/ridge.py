@@ -1,0 +1,75 @@
+"""Ridge regression: a linear score and the squared loss ½(y − ŷ)²."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from cuvee.errors import DomainError, check_number
+from cuvee.hypothesis.base import pooled
+from cuvee.hypothesis.linear import LinearSpace
+from cuvee.problem import Array, Domain, Problem
+
+STANDARD_RADIUS = 2.0
+"""W when the user names none: ‖w‖ ≤ 2 on unit-variance columns and labels; R² = 1 needs no more than 1 on
+uncorrelated columns."""
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """Linear regression with λ/2‖w‖², the intercept not penalised; W is the ball of `radius` if given.
+
+    One mixture's risk is Σ_j α_j · mean ½(y − ŷ)² + l2/2 ‖w‖², which is scikit-learn's `Ridge(alpha=l2)`
+    with `sample_weight = α_j/m_j`.
+    """
+
+    l2: float = 1e-2
+    intercept: bool = True
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("l2", self.l2, least=0.0)
+        if self.radius is not None:
+            check_number("radius", self.radius, above=0.0)
+
+    def bind(self, problem: Problem, *, standardised: bool = False) -> RidgeSpace:
+        return RidgeSpace(problem, self, standardised)
+
+
+class RidgeSpace(LinearSpace):
+    """`Ridge` on a problem; when standardised, labels too have mean 0 and variance 1 over the sources."""
+
+    quadratic = True
+
+    def __init__(self, problem: Problem, spec: Ridge, standardised: bool) -> None:
+        super().__init__(
+            problem,
+            n_outputs=1,
+            l2=spec.l2,
+            intercept=spec.intercept,
+            radius=STANDARD_RADIUS if standardised and spec.radius is None else spec.radius,
+            standardised=standardised,
+        )
+        for domain in (*problem.sources, *problem.targets):
+            if domain.y.dtype.kind not in "iufb":
+                raise DomainError(f"domain {domain.name!r}: ridge needs numeric labels; row 0 is {domain.y[0]!r}")
+        mean, scale = (float(v) for v in pooled(problem.sources, "y"))
+        self.label_scale = scale or 1.0
+        self._shift, self._unit = (mean, self.label_scale) if standardised else (0.0, 1.0)
+
+    def encode(self, domain: Domain) -> Array:
+        return (domain.y.astype(np.float64) - self._shift) / self._unit
+
+    def trained(self, scores: Tensor, y: Tensor) -> Tensor:
+        return 0.5 * (scores.squeeze(-2) - y).square()
+
+    def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
+        """½r²/(1 + r²/s²): the squared loss near 0, never above s²/2, s the labels' standard deviation."""
+        r2 = (scores.squeeze(-2) - y).square()
+        return 0.5 * r2 / (1.0 + r2 / (self.label_scale / self._unit) ** 2)
+
+    def decide(self, scores: Tensor) -> Array:
+        return np.asarray(scores.squeeze(-2) * self._unit + self._shift)
+

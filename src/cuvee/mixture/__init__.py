@@ -1,0 +1,1 @@
+"""Mixture weights: how much each target should learn from each source."""

@@ -1,0 +1,44 @@
+"""Alternating gradient projection (Xu et al. 2023): the deterministic companion of Algorithm 1, on full data.
+
+First α steps against the panel, then the panel answers the new α. One forward and one backward a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cuvee import simplex
+from cuvee.components import Components
+from cuvee.mixture import play
+from cuvee.mixture.objective import Objective, differences
+from cuvee.mixture.play import Play, Settings
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the run stands before step t."""
+
+    play: Play
+
+
+def init(components: Components, objective: Objective, settings: Settings, warm: Play | None = None) -> State:
+    return State(play=warm or play.start(components, objective, settings))
+
+
+def step(state: State, components: Components, objective: Objective, settings: Settings) -> State:
+    """α ← P_Δ(α − η∇_αF(α, w)), then w ← P_W(w + γ∇_wF(α, w)) at the new α."""
+    p = state.play
+    losses, pullback = components.losses(p.w, components.everything)
+    z = differences(losses)
+
+    g_alpha = objective.gradient_alpha(p.alpha, z, p.q)
+    eta = p.eta.after(play.centred(g_alpha))
+    alpha = simplex.project(p.alpha - eta.step * g_alpha)
+
+    g_w = pullback(objective.ascent(alpha, z))
+    gamma = p.gamma.after(g_w)
+    w = components.space.project(p.w + gamma.step * g_w)
+
+    values = objective.value(alpha, z)
+    q = play.reweigh(p.q, values)
+    return State(play=p.advance(alpha, w, q, eta, gamma, values))

@@ -1,0 +1,134 @@
+"""Slow, exact oracles for squared loss with W a ball: what max_w F and min_α max_w F really are.
+
+Each f is a quadratic ½wᵀAw − bᵀw + r. Then f_T − Σ_j α_j f_j is one indefinite quadratic, and its maximum over
+the ball is a trust-region subproblem, solved globally by one eigendecomposition. The "sum" form is the
+largest of 2^N of them, one per sign pattern, so N ≤ 8. The smoothing c is taken as 0: |x| ≤ g(x) ≤ |x| + √c.
+
+Φ(α) = max_w F(α, w) is convex; cutting planes at the exact maximisers give its minimum with a proven gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from cuvee.errors import OptionError
+from cuvee.mixture.objective import Discrepancy
+from cuvee.problem import Array
+
+
+@dataclass(frozen=True)
+class Quadratics:
+    """N sources and one target as quadratics in w over the ball of `radius`: z_j(w) = f_T − f_j."""
+
+    A: Array  # (N, P, P), of z_j
+    b: Array  # (N, P)
+    r: Array  # (N,)
+    radius: float
+    C: float
+    inverse_counts: Array  # (N,)
+    discrepancy: Discrepancy
+
+    def __post_init__(self) -> None:
+        if self.discrepancy == "sum" and len(self.A) > 8:
+            raise OptionError(f"the exact 'sum' oracle enumerates 2^N sign patterns; N must be ≤ 8, got {len(self.A)}")
+
+    def z(self, w: Array) -> Array:
+        """(P,) -> (N,)."""
+        return np.asarray(0.5 * np.einsum("p,npq,q->n", w, self.A, w) - self.b @ w + self.r)
+
+    def worst(self, alpha: Array) -> tuple[float, Array]:
+        """max_w F(α, w) over the ball, globally, and a maximiser."""
+        if self.discrepancy == "mixture":
+            patterns = [np.ones(len(alpha)), -np.ones(len(alpha))]
+        else:
+            patterns = [np.array(s, float) for s in product((1, -1), repeat=len(alpha))]
+        best, winner = -np.inf, np.zeros(self.A.shape[1])
+        for signs in patterns:
+            v = signs * alpha
+            value, w = largest_on_ball(np.tensordot(v, self.A, 1), v @ self.b, float(v @ self.r), self.radius)
+            if value > best:
+                best, winner = value, w
+        return best + self.C * float(self.inverse_counts @ alpha**2), winner
+
+    def cut(self, alpha: Array, w: Array) -> Array:
+        """The slope (N,) of the discrepancy at α for adversary w; the discrepancy there is slope · α."""
+        z = self.z(w)
+        return np.abs(z) if self.discrepancy == "sum" else np.sign(alpha @ z) * z
+
+    def minimum(self, tol: float = 1e-3, max_cuts: int = 400) -> tuple[float, Array, float]:
+        """min_α max_w F by cutting planes: (value, α, proven lower bound), value − bound ≤ tol · value."""
+        alpha = np.full(len(self.A), 1.0 / len(self.A))
+        best, best_alpha, bound, cuts = np.inf, alpha, -np.inf, []
+        for _ in range(max_cuts):
+            value, w = self.worst(alpha)
+            if value < best:
+                best, best_alpha = value, alpha
+            if best - bound <= tol * abs(best):
+                break
+            cuts.append(self.cut(alpha, w))
+            alpha, bound = self._master(np.array(cuts), alpha)
+        return best, best_alpha, bound
+
+    def _master(self, cuts: Array, start: Array) -> tuple[Array, float]:
+        """min over (α, t) of t + C Σ α²/m with t ≥ slope_k · α for all cuts, α ∈ Δ."""
+        from scipy.optimize import minimize
+
+        penalty, n = self.C * self.inverse_counts, len(start)
+        found = minimize(
+            lambda x: x[-1] + penalty @ x[:n] ** 2,
+            np.append(start, (cuts @ start).max()),
+            jac=lambda x: np.append(2 * penalty * x[:n], 1.0),
+            bounds=[(0, 1)] * n + [(None, None)],
+            constraints=[
+                {"type": "eq", "fun": lambda x: x[:n].sum() - 1, "jac": lambda x: np.append(np.ones(n), 0.0)},
+                {
+                    "type": "ineq",
+                    "fun": lambda x: x[-1] - cuts @ x[:n],
+                    "jac": lambda x: np.column_stack([-cuts, np.ones(len(cuts))]),
+                },
+            ],
+            method="SLSQP",
+            options={"maxiter": 500, "ftol": 1e-12},
+        )
+        alpha = np.clip(found.x[:n], 0, None)
+        alpha /= alpha.sum()
+        return alpha, float((cuts @ alpha).max() + penalty @ alpha**2)
+
+
+def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float, Array]:
+    """max of ½wᵀAw − bᵀw + r over ‖w‖ ≤ radius, A symmetric, possibly indefinite: (value, maximiser).
+
+    The maximiser solves (λI − A)w = −b with λ ≥ max(0, λ_max(A)), and ‖w‖ = radius unless λ = 0.
+    """
+    eigenvalues, V = np.linalg.eigh(A)
+    beta = -(V.T @ b)
+    top = eigenvalues[-1]
+
+    def w_at(multiplier: float) -> Array:
+        gap = multiplier - eigenvalues
+        return np.divide(beta, gap, out=np.zeros_like(beta), where=gap > 1e-14 * (1 + abs(top)))
+
+    if top < 0 and np.linalg.norm(w_at(0.0)) <= radius:
+        w = w_at(0.0)
+    else:
+        low = max(top, 0.0)
+        edge = w_at(low)
+        near_top = np.isclose(eigenvalues, low, rtol=0, atol=1e-12 * (1 + abs(low)))
+        if np.abs(beta[near_top]).max(initial=0.0) <= 1e-12 * (1 + np.linalg.norm(beta)) and (
+            np.linalg.norm(edge) <= radius
+        ):
+            # The hard case: b has no part along the top eigenvector, which fills up what is left of the radius.
+            w = edge
+            if low == top:
+                w = w + np.eye(len(b))[-1] * np.sqrt(max(radius**2 - edge @ edge, 0.0))
+        else:
+            high = low + np.linalg.norm(beta) / radius + 1e-300
+            for _ in range(200):
+                middle = 0.5 * (low + high)
+                low, high = (middle, high) if np.linalg.norm(w_at(middle)) > radius else (low, middle)
+            w = w_at(high)
+    w = V @ w
+    return float(0.5 * w @ A @ w - b @ w + r), w

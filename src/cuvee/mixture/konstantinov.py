@@ -1,0 +1,63 @@
+"""Konstantinov & Lampert (2019), "Robust learning from untrusted sources": one discrepancy per source.
+
+Their weights minimise Σ_j α_j disc_j + C αᵀ diag(1/m) α with disc_j = max_w |f_T(w) − f_j(w)|, a *separate*
+maximum per source, so there is no game: the discrepancies are found once and the quadratic in α is minimised
+exactly. They state it for binary labels and 0–1 loss (where disc_j is one ERM with labels flipped) and √ of
+the penalty; here the loss is the bounded one of the hypothesis and the penalty the paper's relaxed square.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.components import LocalComponents
+from cuvee.mixture import play
+from cuvee.mixture.objective import differences
+from cuvee.mixture.play import Settings
+from cuvee.results import Floats
+
+
+def discrepancies(components: LocalComponents, settings: Settings) -> Tensor:
+    """max_w |f_T − f_j| by projected ascent on full data, both signs for every source at once: (M, N).
+
+    The panel axis holds 2·N·S adversaries: for each source, S starts that climb f_T − f_j and S that descend it.
+    """
+    M, N = len(components.own_counts), len(components.counts)
+    starts = max(1, settings.adversaries // 8)
+    first = components.space.start(starts, settings.seed).to(components.counts.device)
+    w = first.repeat(2 * N, 1).expand(M, -1, -1).contiguous()  # (M, 2·N·S, P)
+    source = torch.arange(N, device=w.device).repeat_interleave(2 * starts)
+    side = torch.tensor([1.0, -1.0], device=w.device, dtype=w.dtype).repeat_interleave(starts).repeat(N)
+    v = w.new_zeros(len(source), N + 1)
+    v[torch.arange(len(source)), source] = -side
+    v[:, N] = side
+    reach = components.space.radius or float(torch.linalg.vector_norm(first, dim=-1).mean().clamp(min=1.0))
+    pace = play.Pace(settings.gamma, play.W_REACH * reach, w.new_zeros(*w.shape[:2], 1), w.new_zeros(*w.shape[:2], 1))
+    best = w.new_zeros(M, N)
+    for t in range(settings.steps + 1):
+        losses, pullback = components.losses(w, components.everything)
+        z = differences(losses)[:, torch.arange(len(source)), source] * side  # (M, 2NS)
+        best = torch.maximum(best, z.view(M, N, 2 * starts).amax(-1))
+        if t < settings.steps:
+            gradient = pullback(v.expand(M, -1, -1))
+            pace = pace.after(gradient)
+            w = components.space.project(w + pace.step * gradient)
+    return best
+
+
+def weigh(disc: Floats, inverse_counts: Floats, C: float) -> Floats:
+    """argmin over Δ of Σ_j α_j disc_j + C Σ_j α_j²/m_j, exactly: (M, N).
+
+    α_j = max(0, (ν − disc_j) m_j/(2C)) for the one ν that makes them sum to 1, found by sorting.
+    """
+    order = np.argsort(disc, 1)
+    d = np.take_along_axis(disc, order, 1)
+    m = np.take_along_axis(np.broadcast_to(1.0 / inverse_counts, disc.shape), order, 1)
+    # With the s smallest discrepancies in the support, ν = (2C + Σ m_j d_j)/Σ m_j; the support is where ν > d_s.
+    nu = (2 * C + np.cumsum(m * d, 1)) / np.cumsum(m, 1)
+    size = np.maximum((nu > d).sum(1), 1)
+    level = np.take_along_axis(nu, size[:, None] - 1, 1)
+    alpha = np.maximum(0.0, level - disc) / (2 * C * inverse_counts)
+    return np.asarray(alpha / alpha.sum(1, keepdims=True))

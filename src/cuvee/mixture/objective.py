@@ -1,0 +1,92 @@
+"""The objective of the paper, its two forms, and its gradients. The mathematics of §2 stands here, once.
+
+Notation: α (M, J) one row per target, J = N sources, or N+1 when the target's own sample joins as a last
+column with discrepancy 0; z (M, K, N) with z_j = f_T(w) − f_j(w) for K adversaries w per target; q (M, K) on
+the simplex: how the panel of adversaries is weighed (K = 1 is the paper, and then q = 1).
+
+    "sum":      F(α, w) = Σ_j α_j g(z_j) + C Σ_j α_j²/m_j        equation (2) of the paper
+    "mixture":  F(α, w) = g(Σ_j α_j z_j) + C Σ_j α_j²/m_j        the absolute value outside the sum
+
+Both are convex in α. The second does not punish a mixture for sources that differ from the target one by one
+when together they make it up: with f_T = p f_1 + (1−p) f_2 it is 0 at α = (p, 1−p), where the first is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Discrepancy = Literal["sum", "mixture"]
+DISCREPANCIES = ("sum", "mixture")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """F(α, w) as a function of α and z; `C` is a number or one per target (M, 1)."""
+
+    discrepancy: Discrepancy
+    c: float
+    C: float | Tensor
+    inverse_counts: Tensor  # (M, J) or (1, J): 1/m_j, and 1/m_T in the own column
+
+    def g(self, x: Tensor) -> Tensor:
+        """g(x) = √(x² + c), the smooth absolute value."""
+        return (x.square() + self.c).sqrt()
+
+    def g_prime(self, x: Tensor) -> Tensor:
+        return x / self.g(x)
+
+    def penalty(self, alpha: Tensor) -> Tensor:
+        """C αᵀ diag(1/m) α: (M,)."""
+        return (self.C * self.inverse_counts * alpha.square()).sum(-1)
+
+    def value(self, alpha: Tensor, z: Tensor) -> Tensor:
+        """F for every adversary: (M, K)."""
+        a = alpha[:, None, : z.shape[-1]]
+        if self.discrepancy == "sum":
+            distance = (a * self.g(z)).sum(-1) + self.c**0.5 * (1.0 - a.sum(-1))
+        else:
+            distance = self.g((a * z).sum(-1))
+        return distance + self.penalty(alpha)[:, None]
+
+    def gradient_alpha(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
+        """∇_α of Σ_k q_k F(α, w_k): (M, J). The paper's v + 2CMα."""
+        n = z.shape[-1]
+        if self.discrepancy == "sum":
+            v, own = self.g(z), self.c**0.5
+        else:
+            v, own = self.g_prime((alpha[:, None, :n] * z).sum(-1, keepdim=True)) * z, 0.0
+        gradient = (q[..., None] * v).sum(-2)
+        if alpha.shape[-1] > n:
+            gradient = torch.cat([gradient, torch.full_like(gradient[:, :1], own)], -1)
+        return gradient + 2.0 * self.C * self.inverse_counts * alpha
+
+    def coefficients(self, alpha: Tensor, z: Tensor) -> Tensor:
+        """What to pull back for ∇_w F: −α_j g'_j on source j and Σ_j α_j g'_j on the target, (M, K, N+1)."""
+        a = alpha[:, None, : z.shape[-1]]
+        slope = self.g_prime(z) if self.discrepancy == "sum" else self.g_prime((a * z).sum(-1, keepdim=True))
+        return _pull(a * slope)
+
+    def ascent(self, alpha: Tensor, z: Tensor) -> Tensor:
+        """What the panel climbs, (M, K, N+1): ∇_w F, except that a panel for "mixture" takes both sides.
+
+        |x| = max(x, −x): even adversaries climb Σ_j α_j z_j, odd ones descend it, so that none is caught at a
+        small local maximum of the one side while the global one lies on the other.
+        """
+        K = z.shape[1]
+        if self.discrepancy == "sum" or K == 1:
+            return self.coefficients(alpha, z)
+        side = 1.0 - 2.0 * (torch.arange(K, device=z.device) % 2).to(z.dtype)
+        return _pull(alpha[:, None, : z.shape[-1]] * side[:, None])
+
+
+def _pull(u: Tensor) -> Tensor:
+    return torch.cat([-u, u.sum(-1, keepdim=True)], -1)
+
+
+def differences(losses: Tensor) -> Tensor:
+    """z_j = f_T − f_j from component losses (..., N+1) whose last column is the target's: (..., N)."""
+    return losses[..., -1:] - losses[..., :-1]

@@ -1,0 +1,207 @@
+"""The unattended default: α along a path of C, all candidates cross-validated together, averaged by their loss.
+
+C is the user's hardest choice, so it is not asked for. From C = ∞, where α ∝ m_j is known, the path descends
+towards C = 0, each point warm-started from the last. The target's own labelled sample joins as one more source
+with discrepancy 0, so the path ends at the target alone; uniform and pooled weights are candidates beside it.
+Every candidate is fitted once per fold of the target's labelled rows: all targets, candidates and folds in one
+batch. The α returned is the candidates' average, weighed by how well each predicts the held-out rows: at 20
+rows picking one is a gamble, averaging is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.components import LocalComponents, Rows, hold_out
+from cuvee.mixture import loop, play
+from cuvee.mixture.baselines import pooled_sources, proportional, target_only, uniform
+from cuvee.mixture.objective import Discrepancy, Objective, differences
+from cuvee.mixture.play import Settings
+from cuvee.results import Candidate, Floats, Status, Trace
+
+Solver = Callable[[LocalComponents, Rows, Tensor], Tensor]
+"""(components, rows with fold weights, α (M, Q, N+1)) -> w (M, Q, P)."""
+
+POINTS = 8  # values of C between the two ends
+ENDS = (3.0, 0.1)  # C/D at them, in units of all rows and of the target's own rows
+TEMPERATURE = 0.3  # of the averaging: share ∝ (held-out likelihood)^0.3
+HEAVY = 0.05  # a path point with at least this share counts for the status
+
+
+@dataclass(frozen=True)
+class Path:
+    """The candidates with their scores, and the average they give; one row per target."""
+
+    alpha: Floats  # (M, N+1)
+    gap: Floats  # (M,)
+    objective: Floats  # (M,)
+    status: tuple[Status, ...]
+    trace: Trace
+    candidates: tuple[Candidate, ...]
+
+
+def estimate(
+    method: loop.Method,
+    discrepancy_components: LocalComponents,
+    risk_components: LocalComponents,
+    solver: Solver,
+    *,
+    discrepancy: Discrepancy,
+    c: float,
+    settings: Settings,
+    folds: int = 5,
+    progress: loop.Progress | None = None,
+) -> Path:
+    """α (M, N+1): follow the path, cross-validate every candidate, average."""
+    points = follow(method, discrepancy_components, discrepancy, c, settings, progress)
+    named = candidates(risk_components, points)
+    alpha = np.stack([a for _, a in named], 1)  # (M, G, N+1)
+    if progress:
+        progress("cross-validating candidates", 0, 1)
+    row_losses = held_out_losses(risk_components, solver, alpha, folds)  # (M, G, k), NaN where no row is
+    share = shares(row_losses, squared=risk_components.space.quadratic)
+    if progress:
+        progress("cross-validating candidates", 1, 1)
+    cv_loss = np.nanmean(row_losses, -1)
+    return Path(
+        alpha=np.einsum("mg,mgj->mj", share, alpha),
+        **_summary(points, share[:, -len(points) :]),
+        trace=_joined([p.trace for p in points]),
+        candidates=tuple(
+            Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)
+        ),
+    )
+
+
+def follow(
+    method: loop.Method,
+    components: LocalComponents,
+    discrepancy: Discrepancy,
+    c: float,
+    settings: Settings,
+    progress: loop.Progress | None = None,
+) -> list[loop.Outcome]:
+    """α (M, N+1) for every C of the path, from large to small, each warm-started from the one before."""
+    objective = Objective(discrepancy, c, 0.0, inverse_counts(components))
+    pooled = torch.as_tensor(proportional(components, own=True)).to(objective.inverse_counts)
+    warm = replace(play.start(components, objective, settings), alpha=pooled, alpha_mean=pooled)
+    outcomes = []
+    for i, C in enumerate(path_of_C(components, objective, warm)):
+        outcome = loop.run(method, components, replace(objective, C=C), settings, warm=warm)
+        warm = play.again(outcome.play, settings)
+        outcomes.append(outcome)
+        if progress:
+            progress("α along the path of C", i + 1, POINTS)
+    return outcomes
+
+
+def path_of_C(components: LocalComponents, objective: Objective, players: play.Play) -> list[Tensor]:
+    """POINTS values of C (M, 1), geometric, in each target's own units.
+
+    With D the discrepancy the panel starts with: at C = 3·D·(all rows) the penalty keeps α within a few per cent of
+    ∝ m_j; at C = 0.1·D·(own rows) it is too weak to keep α off the own sample.
+    """
+    z = differences(components.values(players.w, components.everything))
+    D = objective.g(z).mean(-1).amax(-1, keepdim=True)
+    counts = 1.0 / objective.inverse_counts
+    high, low = ENDS[0] * D * counts.sum(-1, keepdim=True), ENDS[1] * D * counts[:, -1:]
+    return [high * (low / high) ** (i / (POINTS - 1)) for i in range(POINTS)]
+
+
+def inverse_counts(components: LocalComponents) -> Tensor:
+    """1/m_j and, in the last column, 1/m_T: (M, N+1)."""
+    counts = components.counts.expand(len(components.own_counts), -1)
+    return 1.0 / torch.cat([counts, components.own_counts[:, None]], -1).to(components.space.dtype)
+
+
+def candidates(components: LocalComponents, points: list[loop.Outcome]) -> list[tuple[str, Floats]]:
+    """The simple mixtures, then the path's points, so that averaging can always fall back on any of them."""
+    simple = [
+        ("pooled + own", proportional(components, own=True)),
+        ("pooled", pooled_sources(components, own=True)),
+        ("uniform", uniform(components, own=True)),
+        ("target only", target_only(components)),
+    ]
+    # Sources of equal size make uniform and pooled one and the same: it should not vote twice.
+    if np.allclose(simple[1][1], simple[2][1]):
+        del simple[1]
+    return simple + [(f"path {i + 1}/{len(points)}", p.alpha) for i, p in enumerate(points)]
+
+
+def held_out_losses(components: LocalComponents, solver: Solver, alpha: Floats, folds: int) -> Floats:
+    """Each candidate's loss on each labelled row of its target, by models that did not see the row: (M, G, k)."""
+    rows, space = components.everything, components.space
+    M, G, _ = alpha.shape
+    if M == 0:
+        return np.zeros((0, G, 1))
+    fold = assign_folds(rows, folds)  # (M, k), −1 for padding
+    F = int(fold.max()) + 1
+    number = torch.arange(F, device=fold.device)[None, :, None]
+    out = fold[:, None] == number  # (M, F, k)
+    keep = (~out & (fold[:, None] >= 0)).to(rows.own_weight)
+    # (M, G, F, …) flattened to (M, G·F, …): one model per candidate and fold.
+    each_keep = keep[:, None].expand(-1, G, -1, -1).reshape(M, G * F, -1)
+    each_alpha = torch.as_tensor(alpha).to(rows.own_weight)[:, :, None].expand(-1, -1, F, -1).reshape(M, G * F, -1)
+    w = solver(components, hold_out(rows, each_keep), each_alpha)
+    with torch.no_grad():
+        loss = space.trained(space.own_scores(w, rows.own_X), rows.own_y).view(M, G, F, -1)
+    seen = (loss * out[:, None]).sum(2)
+    return np.where((fold >= 0).cpu().numpy()[:, None], seen.double().cpu().numpy(), np.nan)
+
+
+def assign_folds(rows: Rows, folds: int) -> Tensor:
+    """A fold number for every own row (M, k), −1 for padding: rows sorted by label, dealt out in turn.
+
+    Sorting stratifies classes and quantities alike. A target with fewer rows than folds gets one fold per row; with
+    a single row that row is its own fold, and models see it only through their sources.
+    """
+    real = rows.own_weight[:, 0] > 0  # (M, k)
+    label = torch.where(real, rows.own_y[:, 0].double(), torch.inf)
+    rank = label.argsort(dim=-1, stable=True).argsort(-1)
+    most = real.sum(-1, keepdim=True).clamp(max=folds)
+    return torch.where(real, rank % most, -1)
+
+
+def shares(row_losses: Floats, squared: bool) -> Floats:
+    """(M, G) on the simplex: ∝ (held-out likelihood)^TEMPERATURE.
+
+    Cross-entropy is a negative log-likelihood as it stands. For squared loss the noise level is unknown; with it
+    at each candidate's own best value, k rows have likelihood ∝ (mean loss)^(−k/2), which has no unit.
+    """
+    k = np.isfinite(row_losses).any(1).sum(-1)[:, None]
+    mean = np.nanmean(row_losses, -1)
+    evidence = -0.5 * k * np.log(np.maximum(mean, 1e-300)) if squared else -k * mean
+    evidence = TEMPERATURE * (evidence - evidence.max(1, keepdims=True))
+    weight = np.exp(evidence)
+    return np.asarray(weight / weight.sum(1, keepdims=True))
+
+
+def _summary(points: list[loop.Outcome], share: Floats) -> dict[str, object]:
+    """Gap, objective and status of the path's points, each weighed by its share (M, points)."""
+    weight = (share + 1e-12) / (share + 1e-12).sum(1, keepdims=True)
+    status = []
+    for i in range(len(share)):
+        heavy = {p.status[i] for p, s in zip(points, share[i], strict=True) if s >= HEAVY}
+        worst = [s for s in (Status.DIVERGED, Status.STEP_LIMIT) if s in heavy]
+        status.append(worst[0] if worst else Status.CONVERGED)
+    return {
+        "gap": np.einsum("mg,gm->m", weight, np.stack([p.gap for p in points])),
+        "objective": np.einsum("mg,gm->m", weight, np.stack([p.objective for p in points])),
+        "status": tuple(status),
+    }
+
+
+def _joined(traces: list[Trace]) -> Trace:
+    """One trace, the path's points one after another."""
+    offset = np.concatenate([[0], np.cumsum([t.step[-1] for t in traces])[:-1]])
+    return Trace(
+        step=np.concatenate([t.step + o for t, o in zip(traces, offset, strict=True)]),
+        objective=np.concatenate([t.objective for t in traces]),
+        gap=np.concatenate([t.gap for t in traces]),
+        alpha=np.concatenate([t.alpha for t in traces]),
+    )

@@ -1,0 +1,158 @@
+"""What every minimax method here shares: where the players stand, how far they step, how the panel is weighed.
+
+The adversary plays a *mixed* strategy: K points w_k with weights q on the simplex. min over α of the worst w
+equals min over α of the worst mixture of w's, and that game is convex–linear in (α, q), so it has a saddle
+point on at most N+1 points, where a single ascending w has none to settle on. K = 1 is the paper.
+
+Step sizes: a number given by the caller is used as it is, as in the paper's box. Otherwise each block takes
+reach/√(Σ‖gradient‖²) (AdaGrad in norm), which no rescaling of X, of the labels or of the loss changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from cuvee.components import Components
+from cuvee.mixture.objective import Objective
+
+PANEL_RATE = 0.1  # q_k gains e^{0.1 · (F_k − max F)/max F} a step: a few dozen steps to change its mind
+PANEL_FLOOR = 1e-3  # and no adversary is ever written off
+ALPHA_REACH = 1.0  # a first step may cross the simplex
+W_REACH = 0.25  # of W's radius: slower than α, so that adversaries started apart stay apart
+AVERAGING = 3.0  # iterate t enters the average with weight ∝ t³
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a minimax run is told, validated by `cuvee.estimate`."""
+
+    beta: float = 0.1
+    batch_size: int = 32
+    eta: float | None = None
+    gamma: float | None = None
+    adversaries: int = 16
+    steps: int = 1000
+    tol: float = 0.02
+    average: bool = True
+    checks: int = 20
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The step size of one block: a constant if given, else reach/√(Σ‖gradient‖²) so far."""
+
+    given: float | None
+    reach: float
+    square: Tensor  # (..., 1) Σ‖gradient‖²
+    step: Tensor  # (..., 1) what to multiply the last gradient with
+
+    def after(self, gradient: Tensor) -> Pace:
+        square = self.square + gradient.square().sum(-1, keepdim=True)
+        if self.given is not None:
+            return replace(self, square=square, step=torch.full_like(square, self.given))
+        return replace(self, square=square, step=self.reach / square.sqrt().clamp(min=1e-30))
+
+
+@dataclass(frozen=True)
+class Play:
+    """Both players after t steps."""
+
+    t: int
+    alpha: Tensor  # (M, J)
+    w: Tensor  # (M, K, P)
+    q: Tensor  # (M, K)
+    alpha_mean: Tensor  # (M, J), late iterates count more
+    q_mean: Tensor  # (M, K)
+    eta: Pace  # of α, (M, 1)
+    gamma: Pace  # of w, (M, K, 1)
+    objective: Tensor  # (M,) Σ_k q_k F(α, w_k) as last estimated
+    gap: Tensor  # (M,) as last estimated
+
+    def advance(self, alpha: Tensor, w: Tensor, q: Tensor, eta: Pace, gamma: Pace, values: Tensor) -> Play:
+        """The players after one step, in which the adversaries' F (M, K) were seen."""
+        t = self.t + 1
+        return replace(
+            self,
+            t=t,
+            alpha=alpha,
+            w=w,
+            q=q,
+            alpha_mean=averaged(self.alpha_mean, alpha, t),
+            q_mean=averaged(self.q_mean, q, t),
+            eta=eta,
+            gamma=gamma,
+            objective=(self.q * values).sum(-1),
+            gap=gap((self.alpha - alpha) / eta.step, (self.w - w) / gamma.step, self.q, values),
+        )
+
+    def strategies(self, average: bool) -> tuple[Tensor, Tensor]:
+        """(α, q) to hand out: the averages, or where the players stand."""
+        return (self.alpha_mean, self.q_mean) if average else (self.alpha, self.q)
+
+
+def start(components: Components, objective: Objective, settings: Settings) -> Play:
+    """α uniform, adversaries started apart, the same for every target."""
+    space, K = components.space, settings.adversaries
+    M, J = len(components.own_counts), objective.inverse_counts.shape[-1]
+    first = space.start(K, settings.seed).to(components.counts.device)
+    w = first.expand(M, -1, -1).contiguous()
+    # How far w can sensibly travel: across W, or as far as it started from 0 when W is everything.
+    reach = space.radius or float(torch.linalg.vector_norm(first, dim=-1).mean().clamp(min=1.0))
+    alpha, q = w.new_full((M, J), 1.0 / J), w.new_full((M, K), 1.0 / K)
+    return Play(
+        t=0,
+        alpha=alpha,
+        w=w,
+        q=q,
+        alpha_mean=alpha,
+        q_mean=q,
+        eta=Pace(settings.eta, ALPHA_REACH, w.new_zeros(M, 1), w.new_zeros(M, 1)),
+        gamma=Pace(settings.gamma, W_REACH * reach, w.new_zeros(M, K, 1), w.new_zeros(M, K, 1)),
+        objective=w.new_full((M,), torch.inf),
+        gap=w.new_full((M,), torch.inf),
+    )
+
+
+def again(players: Play, settings: Settings) -> Play:
+    """The players where they stand, with clocks, averages and step sizes at their beginning: a warm start."""
+    return replace(
+        players,
+        t=0,
+        alpha=players.alpha_mean if settings.average else players.alpha,
+        alpha_mean=players.alpha_mean if settings.average else players.alpha,
+        eta=replace(players.eta, square=torch.zeros_like(players.eta.square)),
+        gamma=replace(players.gamma, square=torch.zeros_like(players.gamma.square)),
+    )
+
+
+def gap(alpha_map: Tensor, w_map: Tensor, q: Tensor, values: Tensor) -> Tensor:
+    """‖∇G‖ of Definition 1 from the projected-gradient maps of α (M, J) and w (M, K, P): (M,).
+
+    A panel adds what its weights could still gain; for K = 1 that is 0 and this is the paper's gap.
+    """
+    w_part = (q * w_map.square().sum(-1)).sum(-1)
+    q_part = (values.max(-1).values - (q * values).sum(-1)).square()
+    return (alpha_map.square().sum(-1) + w_part + q_part).sqrt()
+
+
+def centred(gradient: Tensor) -> Tensor:
+    """The part of an α-gradient that moves α at all: the projection onto Δ forgets a constant."""
+    return gradient - gradient.mean(-1, keepdim=True)
+
+
+def reweigh(q: Tensor, values: Tensor) -> Tensor:
+    """Multiplicative weights on the panel: adversaries with larger F (M, K) gain."""
+    best = values.max(-1, keepdim=True).values
+    gain = PANEL_RATE * (values - best) / best.abs().clamp(min=1e-30)
+    q = q * gain.exp()
+    return (1.0 - PANEL_FLOOR) * q / q.sum(-1, keepdim=True) + PANEL_FLOOR / q.shape[-1]
+
+
+def averaged(mean: Tensor, new: Tensor, t: int) -> Tensor:
+    """The running mean of iterates 1..t with weights ∝ t^AVERAGING."""
+    share = (1.0 + AVERAGING) / (t + AVERAGING)
+    return mean + share * (new - mean)

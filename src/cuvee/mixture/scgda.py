@@ -1,0 +1,64 @@
+"""Algorithm 1: stochastic corrected gradient descent ascent.
+
+`step` is the paper's box, line by line, for M targets and K adversaries at once. A step costs two forwards
+(w^t and w^{t−1} on the same minibatch) and one backward, however many sources there are. Where box and proof
+differ (g(z^t) against g(z^{t+1}) in the gradient for α) this is the box. β = 1 is plain SGDA without correction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cuvee import simplex
+from cuvee.components import Components
+from cuvee.mixture import play
+from cuvee.mixture.objective import Objective, differences
+from cuvee.mixture.play import Play, Settings
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the run stands before step t."""
+
+    play: Play
+    z: Tensor  # (M, K, N) tracks f_T(w) − f_j(w)
+    w_previous: Tensor  # (M, K, P)
+
+
+def init(components: Components, objective: Objective, settings: Settings, warm: Play | None = None) -> State:
+    """w^{−1} = w^0 and z^0 = f_T(w^0) − f_j(w^0) on full data, as the proof asks."""
+    players = warm or play.start(components, objective, settings)
+    z = differences(components.values(players.w, components.everything))
+    return State(play=players, z=z, w_previous=players.w)
+
+
+def step(state: State, components: Components, objective: Objective, settings: Settings) -> State:
+    """One pass through the loop of Algorithm 1."""
+    p, beta = state.play, settings.beta
+    rows = components.minibatch(p.t, settings.batch_size)  # ξ_T^t, ξ_1^t, …, ξ_N^t
+
+    d_previous = differences(components.values(state.w_previous, rows))
+    losses, pullback = components.losses(p.w, rows)
+    d = differences(losses)
+    z = (1 - beta) * (state.z + d - d_previous) + beta * d
+
+    g_w = pullback(objective.ascent(p.alpha, z))  # Σ_j α_j g'(z_j^{t+1}) (∇f_T − ∇f_j)
+    gamma = p.gamma.after(g_w)
+    w = components.space.project(p.w + gamma.step * g_w)
+
+    g_alpha = objective.gradient_alpha(p.alpha, state.z, p.q)  # v + 2CMα, with v_j = g(z_j^t)
+    eta = p.eta.after(play.centred(g_alpha))
+    alpha = simplex.project(p.alpha - eta.step * g_alpha)
+
+    values = objective.value(p.alpha, z)
+    q = play.reweigh(p.q, values)
+    return State(play=p.advance(alpha, w, q, eta, gamma, values), z=z, w_previous=p.w)
+
+
+def tracking_error(state: State, components: Components) -> Tensor:
+    """|z_j − (f_T − f_j)(w^{t−1})|, mean over sources and adversaries: (M,). What the correction keeps small."""
+    exact = differences(components.values(state.w_previous, components.everything))
+    return torch.mean((state.z - exact).abs(), dim=(-2, -1))

@@ -1,0 +1,203 @@
+"""`Domain` and `Problem`: the data, validated once, here.
+
+Everything behind this file may assume finite features, matching feature counts and unique names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cuvee.errors import CuveeWarning, DomainError
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A named, labelled table: X (rows, features…), y (rows,), optionally a weight per row.
+
+    Row weights matter only relative to each other: the loss of a domain is its weighted mean.
+
+    >>> Domain("north", [[0.0, 1.0], [1.0, 0.0]], [0, 1]).n_rows
+    2
+    """
+
+    name: str
+    X: Array
+    y: Array
+    weight: Array | None = None
+    features: tuple[str, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise DomainError(f"a domain needs a non-empty string as name; got {self.name!r}")
+        features = self.features or tuple(str(c) for c in getattr(self.X, "columns", ()))
+        X = _features(self.name, self.X, features)
+        y = _labels(self.name, self.y, len(X))
+        weight = None if self.weight is None else _row_weights(self.name, self.weight, len(X))
+        for attribute, value in (("X", X), ("y", y), ("weight", weight), ("features", features)):
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+    def __repr__(self) -> str:
+        return f"Domain({self.name!r}, {self.n_rows} rows × {' × '.join(map(str, self.X.shape[1:]))})"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """N sources and M targets with the same features; `targets` may be empty when only sources matter.
+
+    >>> a = Domain("a", [[0.0], [1.0], [2.0]], [0, 1, 1])
+    >>> t = Domain("t", [[0.5], [1.5]], [0, 1])
+    >>> Problem(sources=[a], targets=[t]).n_sources
+    1
+    """
+
+    sources: Sequence[Domain]
+    targets: Sequence[Domain] = ()
+    notes: tuple[str, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", tuple(self.sources))
+        object.__setattr__(self, "targets", tuple(self.targets))
+        if not self.sources:
+            raise DomainError("a problem needs at least one source; got none")
+        for role, domains in (("source", self.sources), ("target", self.targets)):
+            for position, domain in enumerate(domains):
+                if not isinstance(domain, Domain):
+                    raise DomainError(f"{role} {position} is a {type(domain).__name__}, not a cuvee.Domain")
+        self._check_names()
+        self._check_shapes()
+        for source in self.sources:
+            if source.n_rows < 2:
+                raise DomainError(f"source {source.name!r} has one row; a source needs at least 2")
+        object.__setattr__(self, "notes", self._shared_data())
+        for note in self.notes:
+            warnings.warn(note, CuveeWarning, stacklevel=3)
+
+    @property
+    def n_sources(self) -> int:
+        return len(self.sources)
+
+    @property
+    def n_targets(self) -> int:
+        return len(self.targets)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one row of X."""
+        return tuple(self.sources[0].X.shape[1:])
+
+    def _check_names(self) -> None:
+        for role, domains in (("sources", self.sources), ("targets", self.targets)):
+            seen: set[str] = set()
+            for domain in domains:
+                if domain.name in seen:
+                    raise DomainError(f"two {role} are named {domain.name!r}; give each its own name")
+                seen.add(domain.name)
+
+    def _check_shapes(self) -> None:
+        first = self.sources[0]
+        for domain in (*self.sources, *self.targets):
+            if domain.X.shape[1:] != first.X.shape[1:]:
+                raise DomainError(
+                    f"domain {domain.name!r} has {_shape(domain)} per row, "
+                    f"but {first.name!r} has {_shape(first)}; all domains need the same features"
+                )
+            if domain.features and first.features and domain.features != first.features:
+                column = next(i for i, (a, b) in enumerate(zip(domain.features, first.features)) if a != b)
+                raise DomainError(
+                    f"domain {domain.name!r} has column {domain.features[column]!r} at position {column}, where "
+                    f"{first.name!r} has {first.features[column]!r}; bring the columns into one order"
+                )
+
+    def _shared_data(self) -> tuple[str, ...]:
+        """Say where a source and a target hold the very same rows. Hashes, so 10⁵ targets stay cheap."""
+        shapes = {target.X.shape for target in self.targets}
+        by_content = {_content(source): source.name for source in self.sources if source.X.shape in shapes}
+        pairs = [(by_content[key], t.name) for t in self.targets if (key := _content(t)) in by_content]
+        return tuple(
+            f"source {source!r} and target {target!r} hold the very same data: "
+            "its discrepancy is 0, so its weight says nothing about other rows"
+            for source, target in pairs
+        )
+
+
+def as_problem(data: Problem | Sequence[Domain]) -> Problem:
+    """Accept a problem, or a list of sources where no targets are needed."""
+    return data if isinstance(data, Problem) else Problem(sources=data)
+
+
+def _shape(domain: Domain) -> str:
+    shape = domain.X.shape[1:]
+    return f"{shape[0]} features" if len(shape) == 1 else f"shape {shape}"
+
+
+def _content(domain: Domain) -> tuple[Any, ...]:
+    y: Any = domain.y.tobytes() if domain.y.dtype != object else tuple(domain.y.tolist())
+    return (domain.X.shape, hash(domain.X.tobytes()), hash(y))  # both sides live in this process
+
+
+def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
+    try:
+        array = np.asarray(X)
+        if array.dtype != np.float32:
+            array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DomainError(f"domain {name!r}: X is not numeric ({error}); encode text columns first") from None
+    if array.ndim < 2:
+        raise DomainError(f"domain {name!r}: X must be rows × features; got shape {array.shape}")
+    if len(array) == 0:
+        raise DomainError(f"domain {name!r} is empty: X has no rows")
+    if array[0].size == 0:
+        raise DomainError(f"domain {name!r}: X has no columns")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row, *column = (int(i) for i in np.argwhere(bad)[0])
+        where = repr(features[column[0]]) if features else ", ".join(map(str, column))
+        raise DomainError(
+            f"domain {name!r}: X has {array[(row, *column)]} at row {row}, column {where} "
+            f"({int(bad.sum())} such values in {int(bad.reshape(len(bad), -1).any(1).sum())} rows); "
+            "drop or impute them first"
+        )
+    return np.ascontiguousarray(array)
+
+
+def _labels(name: str, y: Any, n_rows: int) -> Array:
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DomainError(f"domain {name!r}: y must have one label per row; got shape {array.shape}")
+    if len(array) != n_rows:
+        raise DomainError(f"domain {name!r}: X has {n_rows} rows but y has {len(array)}")
+    if array.dtype == object:
+        missing = np.array([v is None or v != v for v in array])
+    else:
+        missing = ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(len(array), bool)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise DomainError(f"domain {name!r}: y is {array[row]} at row {row} ({int(missing.sum())} such labels)")
+    return array
+
+
+def _row_weights(name: str, weight: Any, n_rows: int) -> Array:
+    array = np.asarray(weight, dtype=np.float64)
+    if array.shape != (n_rows,):
+        raise DomainError(f"domain {name!r}: weight needs shape ({n_rows},); got {array.shape}")
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DomainError(f"domain {name!r}: weight is {array[row]} at row {row}; weights are finite and ≥ 0")
+    if array.sum() <= 0:
+        raise DomainError(f"domain {name!r}: all row weights are 0")
+    return array

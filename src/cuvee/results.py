@@ -1,0 +1,100 @@
+"""What comes back: a `Status` per row, and `Mixtures`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from cuvee.errors import StatusError
+
+Floats = npt.NDArray[np.float64]
+
+
+class Status(Enum):
+    """How one row of a batch ended; `sentence` says what that means for the reader."""
+
+    CONVERGED = "converged"
+    STEP_LIMIT = "step limit"
+    DIVERGED = "diverged"
+    CLOSED_FORM = "closed form"
+
+    @property
+    def sentence(self) -> str:
+        return _SENTENCES[self]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the row can be used as it is."""
+        return self in (Status.CONVERGED, Status.CLOSED_FORM)
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_SENTENCES = {
+    Status.CONVERGED: "The stationarity gap fell below the tolerance.",
+    Status.STEP_LIMIT: "The steps ran out first: α is usable, its gap says how far from stationary; try more steps.",
+    Status.DIVERGED: "The inner maximum ran away; α is the last finite iterate. Use loss='bounded' or give a radius.",
+    Status.CLOSED_FORM: "Computed directly, without iterating.",
+}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a plot of the run needs: R recorded steps."""
+
+    step: npt.NDArray[np.int64]  # (R,)
+    objective: Floats  # (R, M) F as the run itself estimates it
+    gap: Floats  # (R, M) stationarity gap from the same estimates: minibatches, where the method uses them
+    alpha: Floats  # (R, M, columns)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One mixture that was tried for every target: its weights, cross-validated loss and share in the result."""
+
+    name: str
+    alpha: Floats  # (M, columns)
+    cv_loss: Floats  # (M,) mean held-out loss on the target's labelled rows
+    share: Floats  # (M,) how much of the returned α is this candidate
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """Mixture weights for M targets; every field has one row per target."""
+
+    alpha: Floats  # (M, columns) on the simplex
+    columns: tuple[str, ...]  # names of the sources, and OWN where the target's own sample joined
+    targets: tuple[str, ...]
+    gap: Floats  # (M,) Definition 1 of the paper, on full data; NaN where nothing was optimised
+    status: tuple[Status, ...]
+    method: str
+    objective: Floats = field(repr=False)  # (M,) F at the end, on full data; NaN where nothing was optimised
+    trace: Trace | None = field(default=None, repr=False)
+    candidates: tuple[Candidate, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
+
+    def raise_for_status(self) -> Mixtures:
+        """Return self, or raise `StatusError` naming the targets that diverged or hit the step limit."""
+        bad = [f"{t}: {s} ({s.sentence})" for t, s in zip(self.targets, self.status, strict=True) if not s.ok]
+        if bad:
+            more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
+            raise StatusError("; ".join(bad[:5]) + more)
+        return self
+
+    def top(self, target: int | str, n: int = 5) -> list[tuple[str, float]]:
+        """The n heaviest columns of one target, heaviest first."""
+        row = self.alpha[self.targets.index(target) if isinstance(target, str) else target]
+        return [(self.columns[j], float(row[j])) for j in np.argsort(-row, kind="stable")[:n]]
+
+    def __repr__(self) -> str:
+        head = f"Mixtures of {len(self.columns)} columns for {len(self.targets)} targets, method {self.method!r}"
+        lines = [
+            f"  {name}: {', '.join(f'{c} {a:.2f}' for c, a in self.top(i, 4))} | gap {self.gap[i]:.2g}, {self.status[i]}"
+            for i, name in enumerate(self.targets[:8])
+        ]
+        more = [f"  … and {len(self.targets) - 8} more"] if len(self.targets) > 8 else []
+        return "\n".join([head, *lines, *more])

@@ -1,0 +1,46 @@
+"""Minibatch rows, drawn from one stream per domain.
+
+A draw is a hash of (seed, the domain's name, step, position): there is no state to keep. So a target draws
+the same rows alone or among a thousand others, reordering the sources reorders their minibatches and
+nothing else, and a run can continue from any step on any device.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+class RowStream:
+    """Uniform draws with replacement from domains of the given sizes."""
+
+    def __init__(self, names: Sequence[str], counts: Tensor, seed: int) -> None:
+        keys = torch.tensor([zlib.crc32(name.encode()) for name in names], dtype=torch.int64)
+        self._keys = _mix(keys.to(counts.device) + _mix(torch.tensor(seed, device=counts.device)) * 2)[:, None]
+        self._counts = counts.to(torch.float64)[:, None]
+
+    def draw(self, step: int, size: int) -> Tensor:
+        """Row numbers (domains, size) of one minibatch per domain."""
+        position = torch.arange(size, device=self._keys.device) + step * size
+        bits = _mix(self._keys + position * _GOLDEN)
+        uniform = _shift(bits, 11).to(torch.float64) * 2.0**-53
+        return (uniform * self._counts).long()
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """A logical right shift; torch's own shift carries the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """The finaliser of splitmix64: every input bit reaches every output bit."""
+    x = (x ^ _shift(x, 30)) * _MIX_1
+    x = (x ^ _shift(x, 27)) * _MIX_2
+    return x ^ _shift(x, 31)

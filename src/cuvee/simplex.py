@@ -1,0 +1,57 @@
+"""The simplex Δ: exact projection, sampling, and the check every α from outside goes through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cuvee.errors import MixtureError
+
+
+def project(v: Tensor) -> Tensor:
+    """The Euclidean projection of each row of v (..., N) onto Δ, exactly, by sorting.
+
+    >>> project(torch.tensor([[0.5, 0.9, -1.0]])).tolist()
+    [[0.30000001192092896, 0.699999988079071, 0.0]]
+    """
+    n = v.shape[-1]
+    descending = v.sort(dim=-1, descending=True).values
+    excess = descending.cumsum(-1) - 1.0
+    position = torch.arange(1, n + 1, dtype=v.dtype, device=v.device)
+    # The support is a prefix of the sorted row; at its last entry stands the threshold.
+    support = (descending * position > excess).sum(-1, keepdim=True).clamp(min=1)
+    threshold = excess.gather(-1, support - 1) / support
+    return (v - threshold).clamp(min=0.0)
+
+
+def sample(n_rows: int, n_sources: int, seed: int = 0, concentration: float = 1.0) -> npt.NDArray[np.float64]:
+    """Mixtures (n_rows, n_sources) drawn from a symmetric Dirichlet; concentration 1 is uniform on Δ."""
+    return np.random.default_rng(seed).dirichlet(np.full(n_sources, concentration), size=n_rows)
+
+
+def check_alpha(alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1e-6) -> npt.NDArray[np.float64]:
+    """α (M, n_columns) as float64, or a `MixtureError` that names the row: nothing is renormalised silently."""
+    try:
+        array = np.asarray(alpha, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise MixtureError("alpha must be a numeric array of shape (M, N)") from None
+    allowed = (n_columns,) if isinstance(n_columns, int) else n_columns
+    if array.ndim != 2 or array.shape[1] not in allowed:
+        wanted = " or ".join(f"(M, {n})" for n in allowed)
+        raise MixtureError(f"alpha must have shape {wanted}; got {array.shape}")
+    for problem, bad in (
+        ("holds a value that is not finite", ~np.isfinite(array).all(1)),
+        ("has a negative entry", (array < 0).any(1)),
+        (f"does not sum to 1 within {atol:g}", ~(np.abs(array.sum(1) - 1) <= atol)),
+    ):
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise MixtureError(
+                f"row {row} of alpha {problem} ({int(bad.sum())} such rows): min {array[row].min():.6g}, "
+                f"sum {array[row].sum():.9g}"
+            )
+    return array
