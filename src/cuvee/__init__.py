@@ -4,7 +4,15 @@ How much should each target learn from each source? `cuvee.estimate` answers for
 """
 
 from cuvee.api import OWN, estimate
-from cuvee.errors import CuveeError, CuveeWarning, DomainError, InputError, MixtureError, OptionError, StatusError
+from cuvee.errors import (
+    CuveeError,
+    CuveeWarning,
+    DomainError,
+    InputError,
+    MixtureError,
+    OptionError,
+    StatusError,
+)
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.mixture.theory import Constants, theory_steps
 from cuvee.problem import Domain, Problem

@@ -25,8 +25,11 @@ METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "p
 OWN = "(own sample)"
 """The last column's name when each target's own sample joins its mixture."""
 
-STEPS = {"scgda": 3000, "sgda": 3000, "agp": 1000, "konstantinov_lampert": 200, "path": 150}
-NETWORK_ADVERSARIES, ADVERSARIES = 4, 16
+STEPS = {"scgda": 3000, "sgda": 3000, "agp": 1000, "konstantinov_lampert": 200, "path": 500}
+NETWORK_PATH_STEPS = 200
+ADVERSARIES, NETWORK_ADVERSARIES = 16, 4  # copies of a network are dear
+BATCH, NETWORK_BATCH = 32, 16
+TOL, PATH_TOL = 0.02, 0.1
 MEMORY = 2**30  # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 
 
@@ -60,12 +63,12 @@ def estimate(
     loss: Literal["auto", "trained", "bounded"] = "auto",
     adversaries: int | None = None,
     steps: int | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     beta: float = 0.1,
     eta: float | None = None,
     gamma: float | None = None,
     average: bool = True,
-    tol: float = 0.02,
+    tol: float | None = None,
     folds: int = 5,
     seed: int = 0,
     device: str = "cpu",
@@ -85,16 +88,16 @@ def estimate(
         hypothesis: `Ridge`, `Logistic` or `Network`.
         discrepancy: "sum" is the paper's Σ_j α_j g(f_T − f_j); "mixture" is g(f_T − Σ_j α_j f_j).
         C: weight of Σ_j α_j²/m_j; the path finds its own.
-        c: smoothing of g(x) = √(x² + c); by default 1 % of the mean loss, squared.
+        c: smoothing of g(x) = √(x² + c); by default 1 % (path: 10 %) of the mean loss, squared.
         own: let the target's labelled sample join as a last column; by default the path does, others do not.
         loss: what the discrepancy compares; "auto" is bounded, except for ridge, whose W bounds it.
         adversaries: size of the panel; 1 is the paper, the default is 16 (4 for a network).
         steps: of the minimax method (per value of C for the path).
-        batch_size: B of Algorithm 1.
+        batch_size: B of Algorithm 1; 32, for a network 16.
         beta: β of Algorithm 1.
         eta, gamma: constant step sizes for α and w; by default they adapt, whatever the scale of X and y.
         average: return the average of late iterates of α instead of the last one.
-        tol: converged when no player could change F by more than this share of it.
+        tol: converged when neither player could change F by more than this share of it; 0.02, along the path 0.1.
         folds: of the path's cross-validation.
         seed: the same seed gives the same bits.
         device: a torch device.
@@ -116,8 +119,7 @@ def estimate(
     check_choice("loss", loss, ("auto", "trained", "bounded"))
     check_number("C", C, above=0.0)
     check_number("beta", beta, above=0.0, most=1.0)
-    check_number("tol", tol, above=0.0)
-    for name, value in (("c", c), ("eta", eta), ("gamma", gamma)):
+    for name, value in (("c", c), ("eta", eta), ("gamma", gamma), ("tol", tol)):
         if value is not None:
             check_number(name, value, above=0.0)
     for name, whole, least in (
@@ -142,20 +144,24 @@ def estimate(
     kind: LossKind = ("trained" if space.quadratic else "bounded") if loss == "auto" else loss
     settings = Settings(
         beta=1.0 if method == "sgda" else beta,
-        batch_size=batch_size,
+        batch_size=batch_size or (BATCH if space.convex else NETWORK_BATCH),
         eta=eta,
         gamma=gamma,
         adversaries=adversaries or (ADVERSARIES if space.convex else NETWORK_ADVERSARIES),
-        steps=steps or STEPS.get(method, 0),
-        tol=tol,
+        steps=steps or _default_steps(method, space),
+        tol=tol or (PATH_TOL if method == "path" else TOL),
         average=average,
         seed=seed,
-        checks=1 if method == "path" else 20,
+        checks=5 if method == "path" else 20,
     )
     job = _Job(problem, hypothesis, method, discrepancy, joins, kind, c, C, folds, settings, device, progress)
     batches = _batches(problem, space, method, settings)
     done = [_estimate(replace(job, problem=batch)) for batch in batches]
     return replace(_joined(done), notes=problem.notes)
+
+
+def _default_steps(method: str, space: Space) -> int:
+    return NETWORK_PATH_STEPS if method == "path" and not space.convex else STEPS.get(method, 1)
 
 
 def _estimate(job: _Job) -> Mixtures:
@@ -204,13 +210,17 @@ def _components(problem: Problem, space: Space, loss: LossKind, job: _Job) -> Lo
 
 
 def _smoothing(job: _Job, components: LocalComponents) -> float:
-    """c: the caller's, or 1 % of the sources' mean loss, squared. Targets have no say, so a batch equals its rows."""
+    """c: the caller's, or 1 % of the sources' mean loss, squared; 10 % along the path, whose small C end at a kink.
+
+    Targets have no say in it, so a batch equals its rows.
+    """
     if job.c is not None:
         return job.c
     w = components.space.start(job.settings.adversaries, job.settings.seed).to(components.counts.device)
     M = len(components.own_counts)
     losses = components.values(w[:1].expand(M, 1, -1), components.everything)[0, :, :-1]
-    return float((0.01 * losses.mean().clamp(min=1e-12)) ** 2)
+    share = 0.1 if job.method == "path" else 0.01
+    return float((share * losses.mean().clamp(min=1e-12)) ** 2)
 
 
 def _simple(job: _Job, components: LocalComponents) -> Floats:
@@ -222,7 +232,12 @@ def _simple(job: _Job, components: LocalComponents) -> Floats:
 
 def _closed_form(alpha: Floats) -> dict[str, Any]:
     nothing = np.full(len(alpha), np.nan)
-    return {"alpha": alpha, "gap": nothing, "objective": nothing, "status": (Status.CLOSED_FORM,) * len(alpha)}
+    return {
+        "alpha": alpha,
+        "gap": nothing,
+        "objective": nothing,
+        "status": (Status.CLOSED_FORM,) * len(alpha),
+    }
 
 
 def _batches(problem: Problem, space: Space, method: str, settings: Settings) -> list[Problem]:
@@ -261,7 +276,10 @@ def _joined(parts: list[Mixtures]) -> Mixtures:
         status=tuple(s for p in parts for s in p.status),
         trace=_joined_traces([p.trace for p in parts if p.trace is not None]),
         candidates=tuple(
-            Candidate(c.name, *(np.concatenate([getattr(p.candidates[i], f) for p in parts]) for f in ("alpha", "cv_loss", "share")))
+            Candidate(
+                c.name,
+                *(np.concatenate([getattr(p.candidates[i], f) for p in parts]) for f in ("alpha", "cv_loss", "share")),
+            )
             for i, c in enumerate(first.candidates)
         ),
     )
@@ -273,5 +291,8 @@ def _joined_traces(traces: list[Trace]) -> Trace | None:
     step = np.unique(np.concatenate([t.step for t in traces]))
     # The last record at or before each step; before the first record, the first.
     at = [np.maximum(np.searchsorted(t.step, step, side="right") - 1, 0) for t in traces]
-    merged = (np.concatenate([getattr(t, f)[i] for t, i in zip(traces, at, strict=True)], 1) for f in ("objective", "gap", "alpha"))
+    merged = (
+        np.concatenate([getattr(t, f)[i] for t, i in zip(traces, at, strict=True)], 1)
+        for f in ("objective", "gap", "alpha")
+    )
     return Trace(step, *merged)

@@ -27,12 +27,15 @@ Pullback = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to average over, already gathered: every source's, and each target's own block."""
+    """Rows to average over, already gathered: every source's, and each target's own block.
+
+    A minibatch for a single target carries that target's rows as a last source and has an empty own block.
+    """
 
     X: Tensor  # (rows, …), source after source
     y: Tensor  # (rows,)
     weight: Tensor  # (rows,), summing to 1 within each source
-    lengths: Tensor  # (N,) rows of each source
+    lengths: Tensor  # (N,) rows of each source; (N+1,) with the single target behind them
     regular: bool  # all lengths equal, so a reshape is enough
     own_X: Tensor  # (M, k, …)
     own_y: Tensor  # (M, 1, k)
@@ -58,6 +61,7 @@ class Components(Protocol):
     def everything(self) -> Rows: ...
     def minibatch(self, step: int, size: int) -> Rows: ...
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]: ...
+    def values(self, w: Tensor, rows: Rows) -> Tensor: ...
 
 
 class LocalComponents:
@@ -77,58 +81,62 @@ class LocalComponents:
     ) -> None:
         self.space, self.loss = space, loss
         sources, targets = problem.sources, problem.targets
-        device = torch.device(device)
+        M, k = len(targets), max((t.n_rows for t in targets), default=0)
         self.counts = torch.tensor([s.n_rows for s in sources], device=device)
         self.own_counts = torch.tensor([t.n_rows for t in targets], dtype=torch.int64, device=device)
-        self._first = self.counts.cumsum(0) - self.counts  # (N,) where each source starts
-        self._stream = RowStream([f"source {s.name}" for s in sources], self.counts, seed)
-        self._own_stream = RowStream([f"target {t.name}" for t in targets], self.own_counts, seed)
-        X = np.concatenate([s.X for s in sources])
-        y = np.concatenate([space.encode(s) for s in sources])
-        weight = np.concatenate([_row_weights(s) for s in sources])
-        own_X, own_y, own_weight = self._own_block(problem)
+        # One table holds all rows: source after source, then k rows for every target (padding repeats rows with
+        # weight 0). Whatever is gathered is gathered from it in one go.
+        tables = [*sources, *(_padded(t, k) for t in targets)]
+        X = space.prepare(_tensor(np.concatenate([d.X for d in tables]), space).to(device))
+        y = _tensor(np.concatenate([space.encode(d) for d in tables]), space).to(device)
+        weight = _tensor(np.concatenate([_row_weights(d) for d in tables]), space).to(device)
+        n = int(self.counts.sum())
         self.everything = Rows(
-            X=space.prepare(_tensor(X, space).to(device)),
-            y=_tensor(y, space).to(device),
-            weight=_tensor(weight, space).to(device),
+            X=X[:n],
+            y=y[:n],
+            weight=weight[:n],
             lengths=self.counts,
             regular=bool((self.counts == self.counts[0]).all()),
-            own_X=space.prepare(own_X.to(device)),
-            own_y=own_y.to(device),
-            own_weight=own_weight.to(device),
+            own_X=X[n:].view(M, k, *X.shape[1:]),
+            own_y=y[n:].view(M, 1, k),
+            own_weight=weight[n:].view(M, 1, k),
         )
-
-    def _own_block(self, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
-        """Every target's rows in one block, padded to the longest; padding repeats rows with weight 0."""
-        space, targets = self.space, problem.targets
-        k = max((t.n_rows for t in targets), default=0)
-        X = np.zeros((len(targets), k, *problem.input_shape))
-        y = np.zeros((len(targets), k), dtype=space.encode(problem.sources[0]).dtype)
-        weight = np.zeros((len(targets), k))
-        for i, target in enumerate(targets):
-            rows = np.arange(k) % target.n_rows
-            X[i], y[i] = target.X[rows], space.encode(target)[rows]
-            weight[i, : target.n_rows] = _row_weights(target)
-        return _tensor(X, space), _tensor(y, space)[:, None], _tensor(weight, space)[:, None]
+        counts = torch.cat([self.counts, self.own_counts])
+        names = [*(f"source {s.name}" for s in sources), *(f"target {t.name}" for t in targets)]
+        self._stream = RowStream(names, counts, seed)
+        lengths = torch.cat([self.counts, torch.full_like(self.own_counts, k)])
+        self._first = (lengths.cumsum(0) - lengths)[:, None]  # (N+M, 1) where each domain starts in the table
+        # Rows are drawn uniformly, so a drawn row counts for its weight × the rows of its domain.
+        self._table = X, y, weight * counts.repeat_interleave(lengths).to(weight)
+        self._buffer = X[:0]
 
     def minibatch(self, step: int, size: int) -> Rows:
-        """`size` rows with replacement from every source and every target, determined by seed and step."""
-        full = self.everything
-        picked = (self._stream.draw(step, size) + self._first[:, None]).reshape(-1)
-        own = self._own_stream.draw(step, size)  # (M, size)
-        target = torch.arange(len(own), device=own.device)[:, None]
-        # Rows are drawn uniformly; what row weights they have is made up for by their size here.
-        weight = full.weight[picked] * (self.counts.repeat_interleave(size) / size)
-        own_weight = full.own_weight[target, 0, own] * (self.own_counts[:, None] / size)
+        """`size` rows with replacement from every source and every target, determined by seed and step.
+
+        They stand in a buffer that the next call overwrites: a fresh one every step costs more than the forward.
+        """
+        picked = (self._stream.draw(step, size) + self._first).view(-1)
+        table, labels, weights = self._table
+        if len(self._buffer) != len(picked):
+            self._buffer = table.new_empty(len(picked), *table.shape[1:])
+        X = torch.index_select(table, 0, picked, out=self._buffer)
+        y, weight = labels[picked], weights[picked]
+        weight = weight / size
+        M, N = len(self.own_counts), len(self.counts)
+        # A single target is one more source to the forward: no second pass through the model for its rows.
+        shared = N + 1 if M == 1 else N
+        n = shared * size
+        lengths = self.counts.new_full((shared,), size)
+        own = (M if M != 1 else 0, size)
         return Rows(
-            X=full.X[picked],
-            y=full.y[picked],
-            weight=weight.to(full.weight.dtype),
-            lengths=torch.full_like(self.counts, size),
+            X=X[:n],
+            y=y[:n],
+            weight=weight[:n],
+            lengths=lengths,
             regular=True,
-            own_X=full.own_X[target, own],
-            own_y=full.own_y[target, 0, own][:, None],
-            own_weight=own_weight.to(full.weight.dtype)[:, None],
+            own_X=X[n:].view(*own, *X.shape[1:]),
+            own_y=y[n:].view(own[0], 1, size),
+            own_weight=weight[n:].view(own[0], 1, size),
         )
 
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
@@ -172,12 +180,20 @@ def source_sums(by_row: Tensor, rows: Rows) -> Tensor:
 def hold_out(rows: Rows, keep: Tensor) -> Rows:
     """The same rows with each target's own block reweighted by `keep` (M, Q, k) of 0 and 1."""
     weight = rows.own_weight * keep
-    return replace(rows, own_weight=weight / weight.sum(-1, keepdim=True).clamp(min=1e-300))
+    return replace(rows, own_weight=weight / weight.sum(-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny))
 
 
 def _tensor(array: Array, space: Space) -> Tensor:
     """Floats in the space's own precision; class numbers stay integers."""
     return torch.as_tensor(array, dtype=space.dtype if array.dtype.kind == "f" else None)
+
+
+def _padded(target: Domain, k: int) -> Domain:
+    """The target with its rows repeated up to k, the repeats weighing nothing."""
+    weight = np.zeros(k)
+    weight[: target.n_rows] = _row_weights(target)
+    rows = np.arange(k) % target.n_rows
+    return Domain(target.name, target.X[rows], target.y[rows], weight)
 
 
 def _row_weights(domain: Domain) -> Array:

@@ -50,7 +50,12 @@ class CuveeWarning(UserWarning):
 
 
 def check_number(
-    name: str, value: float, *, above: float | None = None, least: float | None = None, most: float | None = None
+    name: str,
+    value: float,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
 ) -> None:
     """Raise `OptionError` unless `value` is finite and `above` < value, `least` ≤ value ≤ `most`."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

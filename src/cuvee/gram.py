@@ -46,11 +46,11 @@ class GramComponents(LocalComponents):
         N = len(sources.r)
         Aw = (w.reshape(-1, P) @ sources.A.permute(1, 0, 2).reshape(P, -1)).view(M, Q, N, P)  # A_j w
         own_Aw = w @ own.A  # (M, Q, P)
-        shared = ((0.5 * Aw - sources.b) * w[:, :, None]).sum(-1) + sources.r
+        shared = 0.5 * (Aw @ w[..., None])[..., 0] - w @ sources.b.T + sources.r
         mine = ((0.5 * own_Aw - own.b[:, None]) * w).sum(-1, keepdim=True) + own.r[:, None, None]
 
         def pullback(v: Tensor) -> Tensor:
-            of_sources = (v[..., :N, None] * (Aw - sources.b)).sum(-2)
+            of_sources = (v[..., None, :N] @ Aw)[..., 0, :] - v[..., :N] @ sources.b
             return of_sources + v[..., N:] * (own_Aw - own.b[:, None])
 
         return torch.cat([shared, mine], -1), pullback

@@ -114,7 +114,7 @@ class Problem:
                     f"but {first.name!r} has {_shape(first)}; all domains need the same features"
                 )
             if domain.features and first.features and domain.features != first.features:
-                column = next(i for i, (a, b) in enumerate(zip(domain.features, first.features)) if a != b)
+                column = next(i for i, (a, b) in enumerate(zip(domain.features, first.features, strict=True)) if a != b)
                 raise DomainError(
                     f"domain {domain.name!r} has column {domain.features[column]!r} at position {column}, where "
                     f"{first.name!r} has {first.features[column]!r}; bring the columns into one order"

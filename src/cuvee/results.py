@@ -92,9 +92,9 @@ class Mixtures:
 
     def __repr__(self) -> str:
         head = f"Mixtures of {len(self.columns)} columns for {len(self.targets)} targets, method {self.method!r}"
-        lines = [
-            f"  {name}: {', '.join(f'{c} {a:.2f}' for c, a in self.top(i, 4))} | gap {self.gap[i]:.2g}, {self.status[i]}"
-            for i, name in enumerate(self.targets[:8])
-        ]
+        lines = []
+        for i, name in enumerate(self.targets[:8]):
+            heaviest = "; ".join(f"{column} {a:.2f}" for column, a in self.top(i, 3))
+            lines.append(f"  {name}: {heaviest} | gap {self.gap[i]:.2g}, {self.status[i]}")
         more = [f"  … and {len(self.targets) - 8} more"] if len(self.targets) > 8 else []
         return "\n".join([head, *lines, *more])

@@ -23,7 +23,9 @@ def solve(components: GramComponents, rows: Rows, alpha: Tensor) -> Tensor:
         some = slice(low, low + chunk)
         a, own = alpha[some, :, :N], alpha[some, :, N:]
         weight = rows.own_weight[some]
-        grams = own_grams(rows.own_X[some, None], rows.own_y[some].expand(-1, weight.shape[1], -1), weight)  # (m, Q or 1, …)
+        grams = own_grams(
+            rows.own_X[some, None], rows.own_y[some].expand(-1, weight.shape[1], -1), weight
+        )  # (m, Q or 1, …)
         A = (a.reshape(-1, N) @ sources.A.reshape(N, -1)).view(-1, Q, P, P) + own[..., None] * grams.A + ridge
         b = a @ sources.b + own * grams.b
         w[some] = _solve(A, b)

@@ -77,7 +77,7 @@ def chance_of_error(scores: Tensor, y: Tensor) -> Tensor:
     """1 − p_y per row, in [0, 1]."""
     if scores.shape[-2] == 1:
         return torch.sigmoid(scores.squeeze(-2) * (1 - 2 * y).to(scores.dtype))
-    return 1.0 - torch.exp(_own_score(scores, y) - torch.logsumexp(scores, -2))
+    return 1.0 - _own_score(scores.softmax(-2), y)
 
 
 def winners(scores: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from cuvee.errors import DomainError, OptionError, check_number
 from cuvee.hypothesis.base import Space, pooled
 from cuvee.hypothesis.labels import find_classes, number_labels
 from cuvee.hypothesis.logistic import chance_of_error, cross_entropy, winners
+from cuvee.hypothesis.stacked import StackedLayers
 from cuvee.problem import Array, Domain, Problem
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
@@ -59,6 +60,7 @@ class NetworkSpace(Space):
 
     def __init__(self, problem: Problem, spec: Network, standardised: bool) -> None:
         self._module = copy.deepcopy(spec.module).eval().requires_grad_(False)
+        self._stack = StackedLayers.of(self._module)
         parameters = dict(self._module.named_parameters())
         self._shapes = {name: p.shape for name, p in parameters.items()}
         self._sizes = [p.numel() for p in parameters.values()]
@@ -106,10 +108,14 @@ class NetworkSpace(Space):
         return domain.y.astype(np.float64) if self.classes is None else number_labels(domain, self.classes)
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
+        if self._stack is not None:
+            return self._stack.scores(w, X)
         flat: Tensor = vmap(self._forward, (0, None))(w.reshape(-1, self.n_params), X)
         return flat.view(*w.shape[:-1], *flat.shape[1:])
 
     def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
+        if self._stack is not None:
+            return self._stack.own_scores(w, X)
         scores: Tensor = vmap(vmap(self._forward, (0, None)), (0, 0))(w, X)
         return scores
 

@@ -72,4 +72,3 @@ class RidgeSpace(LinearSpace):
 
     def decide(self, scores: Tensor) -> Array:
         return np.asarray(scores.squeeze(-2) * self._unit + self._shift)
-

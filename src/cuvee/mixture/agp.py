@@ -40,5 +40,5 @@ def step(state: State, components: Components, objective: Objective, settings: S
     w = components.space.project(p.w + gamma.step * g_w)
 
     values = objective.value(alpha, z)
-    q = play.reweigh(p.q, values)
+    q = play.reweigh(p.q, values - objective.penalty(alpha)[:, None])
     return State(play=p.advance(alpha, w, q, eta, gamma, values))

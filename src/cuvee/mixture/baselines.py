@@ -1,10 +1,8 @@
-"""Mixtures that need no minimax: uniform, proportional to rows, the target alone, and Konstantinov–Lampert."""
+"""Mixtures that need no minimax: uniform, proportional to rows, the target alone."""
 
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cuvee.components import Components
 from cuvee.results import Floats
@@ -39,4 +37,3 @@ def target_only(components: Components) -> Floats:
 
 def _with_own(alpha: Floats, weight: float, own: bool) -> Floats:
     return np.column_stack([alpha, np.full(len(alpha), weight)]) if own else alpha
-

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from torch import Tensor
 
 from cuvee.errors import OptionError
+from cuvee.gram import GramComponents, Grams
 from cuvee.mixture.objective import Discrepancy
 from cuvee.problem import Array
 
@@ -34,6 +36,18 @@ class Quadratics:
     def __post_init__(self) -> None:
         if self.discrepancy == "sum" and len(self.A) > 8:
             raise OptionError(f"the exact 'sum' oracle enumerates 2^N sign patterns; N must be ≤ 8, got {len(self.A)}")
+
+    @classmethod
+    def of(cls, components: GramComponents, C: float, discrepancy: Discrepancy, target: int = 0) -> Quadratics:
+        """The quadratics behind one target of a problem whose space has a radius."""
+        sources, own = components.grams
+        radius = components.space.radius
+        if radius is None:
+            raise OptionError("the exact oracle needs W to be a ball: give the hypothesis a radius")
+        A, b, r = (
+            np.asarray(own_part[target] - part) for own_part, part in zip(_parts(own), _parts(sources), strict=True)
+        )
+        return cls(A, b, r, radius, C, np.asarray(1.0 / components.counts.double()), discrepancy)
 
     def z(self, w: Array) -> Array:
         """(P,) -> (N,)."""
@@ -96,6 +110,10 @@ class Quadratics:
         alpha = np.clip(found.x[:n], 0, None)
         alpha /= alpha.sum()
         return alpha, float((cuts @ alpha).max() + penalty @ alpha**2)
+
+
+def _parts(grams: Grams) -> tuple[Tensor, Tensor, Tensor]:
+    return grams.A, grams.b, grams.r
 
 
 def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float, Array]:

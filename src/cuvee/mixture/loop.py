@@ -24,7 +24,7 @@ from cuvee.results import Floats, Status, Trace
 Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) now and then."""
 
-RUNAWAY = 1e8  # F beyond this multiple of its start is not coming back
+RUNAWAY = 1e8  # an F this many times what it started with is not coming back
 RECORDS = 200  # trace records per run
 TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
 
@@ -70,13 +70,13 @@ def run(
     M = len(components.own_counts)
     status = np.full(M, Status.STEP_LIMIT)
     active = torch.ones(M, dtype=torch.bool, device=components.counts.device)
-    opening: Tensor | None = None
-    check_every = max(1, min(settings.steps, settings.steps // settings.checks))
+    penalty = (objective.C * objective.inverse_counts).amax(-1)
+    runaway = RUNAWAY * (state.play.unit + penalty)
+    check_every = max(1, settings.steps // settings.checks)
     recorder = _Recorder(settings.steps, state.play.alpha)
     for t in range(1, settings.steps + 1):
         new = method.step(state, components, objective, settings)
-        opening = new.play.objective.abs() if opening is None else opening
-        lost = active & ~_sane(new.play, opening)
+        lost = active & ~_sane(new.play, runaway)
         if bool(lost.any()):
             status[lost.cpu().numpy()] = Status.DIVERGED
             active &= ~lost
@@ -116,7 +116,9 @@ def stationarity(
     values = objective.value(alpha, z)
     eta, gamma = (p.step.clamp(min=1e-30) for p in (players.eta, players.gamma))
     alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
-    w_map = (players.w - components.space.project(players.w + gamma * pullback(objective.coefficients(alpha, z)))) / gamma
+    w_map = (
+        players.w - components.space.project(players.w + gamma * pullback(objective.coefficients(alpha, z)))
+    ) / gamma
     across = 2.0 * players.gamma.reach / play.W_REACH
     in_units = play.gap(2**0.5 * alpha_map, across * w_map, q, values)
     return play.gap(alpha_map, w_map, q, values), values.max(-1).values, in_units
@@ -124,18 +126,18 @@ def stationarity(
 
 def _converged(components: Components, objective: Objective, players: Play, settings: Settings) -> Tensor:
     _, value, could_change = stationarity(components, objective, players, settings)
-    return could_change <= settings.tol * value.abs()
+    return could_change <= settings.tol * torch.maximum(value.abs(), players.unit)
 
 
-def _sane(players: Play, opening: Tensor) -> Tensor:
+def _sane(players: Play, runaway: Tensor) -> Tensor:
     finite = players.objective.isfinite() & players.alpha.isfinite().all(-1) & players.w.isfinite().all(-1).all(-1)
-    return finite & (players.objective.abs() <= RUNAWAY * (opening + 1e-30))
+    return finite & (players.objective.abs() <= runaway)
 
 
 def _merge(old: S, new: S, active: Tensor) -> S:
     """The new state where a target is active, the old one elsewhere; every tensor has targets as first axis."""
     if isinstance(old, Tensor) and isinstance(new, Tensor):
-        return torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)  # type: ignore[return-value]
+        return torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
     if is_dataclass(old) and not isinstance(old, type):
         parts = {f.name: _merge(getattr(old, f.name), getattr(new, f.name), active) for f in fields(old)}
         return replace(old, **parts)  # type: ignore[return-value]

@@ -20,7 +20,7 @@ from torch import Tensor
 from cuvee.components import LocalComponents, Rows, hold_out
 from cuvee.mixture import loop, play
 from cuvee.mixture.baselines import pooled_sources, proportional, target_only, uniform
-from cuvee.mixture.objective import Discrepancy, Objective, differences
+from cuvee.mixture.objective import Discrepancy, Objective
 from cuvee.mixture.play import Settings
 from cuvee.results import Candidate, Floats, Status, Trace
 
@@ -28,8 +28,8 @@ Solver = Callable[[LocalComponents, Rows, Tensor], Tensor]
 """(components, rows with fold weights, α (M, Q, N+1)) -> w (M, Q, P)."""
 
 POINTS = 8  # values of C between the two ends
-ENDS = (3.0, 0.1)  # C/D at them, in units of all rows and of the target's own rows
-TEMPERATURE = 0.3  # of the averaging: share ∝ (held-out likelihood)^0.3
+ENDS = (3.0, 1.0)  # C/D at them, in units of all rows and of the target's own rows
+TEMPERATURE = 0.5  # of the averaging: share ∝ (held-out likelihood)^½, as folds share most of their rows
 HEAVY = 0.05  # a path point with at least this share counts for the status
 
 
@@ -68,13 +68,14 @@ def estimate(
     if progress:
         progress("cross-validating candidates", 1, 1)
     cv_loss = np.nanmean(row_losses, -1)
+    on_path = share[:, -len(points) :]
     return Path(
         alpha=np.einsum("mg,mgj->mj", share, alpha),
-        **_summary(points, share[:, -len(points) :]),
+        gap=_weighed([p.gap for p in points], on_path),
+        objective=_weighed([p.objective for p in points], on_path),
+        status=_status(points, on_path),
         trace=_joined([p.trace for p in points]),
-        candidates=tuple(
-            Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)
-        ),
+        candidates=tuple(Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)),
     )
 
 
@@ -88,28 +89,28 @@ def follow(
 ) -> list[loop.Outcome]:
     """α (M, N+1) for every C of the path, from large to small, each warm-started from the one before."""
     objective = Objective(discrepancy, c, 0.0, inverse_counts(components))
-    pooled = torch.as_tensor(proportional(components, own=True)).to(objective.inverse_counts)
-    warm = replace(play.start(components, objective, settings), alpha=pooled, alpha_mean=pooled)
+    players = play.start(components, objective, settings)
+    pooled = torch.as_tensor(proportional(components, own=True)).to(players.alpha)
+    players = replace(players, alpha=pooled, alpha_mean=pooled)
     outcomes = []
-    for i, C in enumerate(path_of_C(components, objective, warm)):
-        outcome = loop.run(method, components, replace(objective, C=C), settings, warm=warm)
-        warm = play.again(outcome.play, settings)
-        outcomes.append(outcome)
+    for i, C in enumerate(path_of_C(objective, players.unit)):
+        objective = replace(objective, C=C)
+        players = play.again(players, objective, settings)
+        outcomes.append(loop.run(method, components, objective, settings, warm=players))
+        players = outcomes[-1].play
         if progress:
             progress("α along the path of C", i + 1, POINTS)
     return outcomes
 
 
-def path_of_C(components: LocalComponents, objective: Objective, players: play.Play) -> list[Tensor]:
+def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
     """POINTS values of C (M, 1), geometric, in each target's own units.
 
-    With D the discrepancy the panel starts with: at C = 3·D·(all rows) the penalty keeps α within a few per cent of
-    ∝ m_j; at C = 0.1·D·(own rows) it is too weak to keep α off the own sample.
+    With D (M,) the discrepancy the panel starts with: at C = 3·D·(all rows) the penalty keeps α within a few per cent
+    of ∝ m_j; at C = D·(own rows) it is too weak to keep more than a per cent of α off the own sample.
     """
-    z = differences(components.values(players.w, components.everything))
-    D = objective.g(z).mean(-1).amax(-1, keepdim=True)
     counts = 1.0 / objective.inverse_counts
-    high, low = ENDS[0] * D * counts.sum(-1, keepdim=True), ENDS[1] * D * counts[:, -1:]
+    high, low = ENDS[0] * D[:, None] * counts.sum(-1, keepdim=True), ENDS[1] * D[:, None] * counts[:, -1:]
     return [high * (low / high) ** (i / (POINTS - 1)) for i in range(POINTS)]
 
 
@@ -181,19 +182,18 @@ def shares(row_losses: Floats, squared: bool) -> Floats:
     return np.asarray(weight / weight.sum(1, keepdims=True))
 
 
-def _summary(points: list[loop.Outcome], share: Floats) -> dict[str, object]:
-    """Gap, objective and status of the path's points, each weighed by its share (M, points)."""
+def _weighed(by_point: list[Floats], share: Floats) -> Floats:
+    """A quantity of the path's points, weighed by their shares (M, points): (M,)."""
     weight = (share + 1e-12) / (share + 1e-12).sum(1, keepdims=True)
-    status = []
-    for i in range(len(share)):
-        heavy = {p.status[i] for p, s in zip(points, share[i], strict=True) if s >= HEAVY}
-        worst = [s for s in (Status.DIVERGED, Status.STEP_LIMIT) if s in heavy]
-        status.append(worst[0] if worst else Status.CONVERGED)
-    return {
-        "gap": np.einsum("mg,gm->m", weight, np.stack([p.gap for p in points])),
-        "objective": np.einsum("mg,gm->m", weight, np.stack([p.objective for p in points])),
-        "status": tuple(status),
-    }
+    return np.asarray(np.einsum("mg,gm->m", weight, np.stack(by_point)))
+
+
+def _status(points: list[loop.Outcome], share: Floats) -> tuple[Status, ...]:
+    """The worst status among the points that carry weight, target by target."""
+    order = (Status.CONVERGED, Status.STEP_LIMIT, Status.DIVERGED)
+    rank = np.array([[order.index(s) for s in p.status] for p in points]).T  # (M, points)
+    worst = np.where(share >= HEAVY, rank, 0).max(1, initial=0)
+    return tuple(order[i] for i in worst)
 
 
 def _joined(traces: list[Trace]) -> Trace:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components import Components
-from cuvee.mixture.objective import Objective
+from cuvee.mixture.objective import Objective, differences
 
 PANEL_RATE = 0.1  # q_k gains e^{0.1 · (F_k − max F)/max F} a step: a few dozen steps to change its mind
 PANEL_FLOOR = 1e-3  # and no adversary is ever written off
@@ -43,10 +43,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Pace:
-    """The step size of one block: a constant if given, else reach/√(Σ‖gradient‖²) so far."""
+    """The step size of one block: a constant if given, else reach/√(Σ‖gradient‖²) so far, at most `cap`."""
 
     given: float | None
     reach: float
+    cap: Tensor  # (..., 1)
     square: Tensor  # (..., 1) Σ‖gradient‖²
     step: Tensor  # (..., 1) what to multiply the last gradient with
 
@@ -54,7 +55,11 @@ class Pace:
         square = self.square + gradient.square().sum(-1, keepdim=True)
         if self.given is not None:
             return replace(self, square=square, step=torch.full_like(square, self.given))
-        return replace(self, square=square, step=self.reach / square.sqrt().clamp(min=1e-30))
+        return replace(self, square=square, step=torch.minimum(self.reach / square.sqrt().clamp(min=1e-30), self.cap))
+
+    def again(self, cap: Tensor) -> Pace:
+        """From the beginning, under another cap."""
+        return replace(self, cap=cap, square=torch.zeros_like(self.square))
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class Play:
     q_mean: Tensor  # (M, K)
     eta: Pace  # of α, (M, 1)
     gamma: Pace  # of w, (M, K, 1)
+    unit: Tensor  # (M,) the discrepancy the panel started with: what F is measured against
     objective: Tensor  # (M,) Σ_k q_k F(α, w_k) as last estimated
     gap: Tensor  # (M,) as last estimated
 
@@ -103,6 +109,8 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
     # How far w can sensibly travel: across W, or as far as it started from 0 when W is everything.
     reach = space.radius or float(torch.linalg.vector_norm(first, dim=-1).mean().clamp(min=1.0))
     alpha, q = w.new_full((M, J), 1.0 / J), w.new_full((M, K), 1.0 / K)
+    z = differences(components.values(w, components.everything))
+    no_cap = w.new_full((M, K, 1), torch.inf)
     return Play(
         t=0,
         alpha=alpha,
@@ -110,23 +118,31 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
         q=q,
         alpha_mean=alpha,
         q_mean=q,
-        eta=Pace(settings.eta, ALPHA_REACH, w.new_zeros(M, 1), w.new_zeros(M, 1)),
-        gamma=Pace(settings.gamma, W_REACH * reach, w.new_zeros(M, K, 1), w.new_zeros(M, K, 1)),
+        eta=Pace(settings.eta, ALPHA_REACH, alpha_cap(objective, alpha), w.new_zeros(M, 1), w.new_zeros(M, 1)),
+        gamma=Pace(settings.gamma, W_REACH * reach, no_cap, w.new_zeros(M, K, 1), w.new_zeros(M, K, 1)),
+        unit=objective.g(z).mean(-1).amax(-1),
         objective=w.new_full((M,), torch.inf),
         gap=w.new_full((M,), torch.inf),
     )
 
 
-def again(players: Play, settings: Settings) -> Play:
-    """The players where they stand, with clocks, averages and step sizes at their beginning: a warm start."""
+def again(players: Play, objective: Objective, settings: Settings) -> Play:
+    """The players where they stand, clocks, averages and step sizes from the beginning: a warm start."""
+    alpha, _ = players.strategies(settings.average)
     return replace(
         players,
         t=0,
-        alpha=players.alpha_mean if settings.average else players.alpha,
-        alpha_mean=players.alpha_mean if settings.average else players.alpha,
-        eta=replace(players.eta, square=torch.zeros_like(players.eta.square)),
-        gamma=replace(players.gamma, square=torch.zeros_like(players.gamma.square)),
+        alpha=alpha,
+        alpha_mean=alpha,
+        eta=players.eta.again(alpha_cap(objective, alpha)),
+        gamma=players.gamma.again(players.gamma.cap),
     )
+
+
+def alpha_cap(objective: Objective, alpha: Tensor) -> Tensor:
+    """1/(2C/m_min) (M, 1): beyond it the penalty alone would throw α from face to face."""
+    curvature = (2.0 * objective.C * objective.inverse_counts).expand(len(alpha), -1).amax(-1, keepdim=True)
+    return 1.0 / curvature.clamp(min=1e-30)
 
 
 def gap(alpha_map: Tensor, w_map: Tensor, q: Tensor, values: Tensor) -> Tensor:

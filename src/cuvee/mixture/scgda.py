@@ -54,7 +54,7 @@ def step(state: State, components: Components, objective: Objective, settings: S
     alpha = simplex.project(p.alpha - eta.step * g_alpha)
 
     values = objective.value(p.alpha, z)
-    q = play.reweigh(p.q, values)
+    q = play.reweigh(p.q, values - objective.penalty(p.alpha)[:, None])
     return State(play=p.advance(alpha, w, q, eta, gamma, values), z=z, w_previous=p.w)
 
 

@@ -1,0 +1,46 @@
+"""Random problems with a known truth, for tests, benchmarks and trying things out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cuvee.problem import Domain, Problem
+
+
+def squared_loss_instance(seed: int, n_features: int = 5) -> Problem:
+    """3 to 6 sources and a target, each with its own covariance and its own linear model, 30 to 199 rows."""
+    rng = np.random.default_rng([77, seed])
+    n_sources = int(rng.integers(3, 7))
+    common = rng.normal(size=n_features)
+
+    def domain(name: str) -> Domain:
+        rows = int(rng.integers(30, 200))
+        shape = 0.5 * rng.normal(size=(n_features, n_features)) + np.eye(n_features)
+        X = rng.normal(size=(rows, n_features)) @ shape
+        return Domain(name, X, X @ (common + rng.normal(size=n_features)) + 0.3 * rng.normal(size=rows))
+
+    return Problem([domain(f"source {j}") for j in range(n_sources)], [domain("target")])
+
+
+def grouped_classes(
+    seed: int,
+    *,
+    n_groups: int = 3,
+    per_group: int = 3,
+    n_targets: int = 3,
+    n_features: int = 6,
+    rows: int = 60,
+    target_rows: int = 20,
+) -> Problem:
+    """Binary labels; sources of one group share a direction, and target i belongs to group i mod n_groups."""
+    rng = np.random.default_rng(seed)
+    directions = rng.normal(size=(n_groups, n_features))
+
+    def domain(name: str, group: int, n: int) -> Domain:
+        X = rng.normal(size=(n, n_features))
+        y = (X @ directions[group] + 0.3 * rng.normal(size=n) > 0).astype(int)
+        y[:2] = 0, 1  # every domain has both classes
+        return Domain(name, X, y)
+
+    sources = [domain(f"group {g}, source {i}", g, rows) for g in range(n_groups) for i in range(per_group)]
+    return Problem(sources, [domain(f"target {i}", i % n_groups, target_rows) for i in range(n_targets)])

@@ -1,0 +1,59 @@
+"""Many copies of one feed-forward network at once, without `torch.func`.
+
+`torch.func.vmap` runs any module but spends most of a small network's time on bookkeeping. A plain stack of
+`Linear` layers and elementwise activations needs none: its first layer is one matrix product for all copies on shared
+rows, the others are batched products. `NetworkSpace` uses this where it applies; a test holds it against `vmap`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+ELEMENTWISE = (
+    nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity,
+)  # fmt: skip
+
+
+class StackedLayers:
+    """A `Sequential` of `Linear` and elementwise layers, run on w (..., P)."""
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        self._layers = layers
+        self._sizes = [p.numel() for layer in layers for p in layer.parameters()]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> StackedLayers | None:
+        """The stack behind a module, or None if it is anything more than that."""
+        layers = list(module) if type(module) is nn.Sequential else [module]
+        plain = all(type(layer) is nn.Linear or type(layer) in ELEMENTWISE for layer in layers)
+        if not plain or type(layers[0]) is not nn.Linear or len({id(layer) for layer in layers}) < len(layers):
+            return None
+        linear = [layer for layer in layers if type(layer) is nn.Linear]
+        hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+        return None if hooked or len({layer.weight.dtype for layer in linear}) > 1 else cls(layers)
+
+    def scores(self, w: Tensor, X: Tensor) -> Tensor:
+        """Shared rows: w (..., P), X (rows, inputs) -> (..., outputs, rows)."""
+        flat = w.reshape(-1, w.shape[-1])
+        return self._run(flat, X.T).view(*w.shape[:-1], -1, len(X))
+
+    def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
+        """Own rows: w (M, Q, P), X (M, rows, inputs) -> (M, Q, outputs, rows)."""
+        return self._run(w, X.transpose(-1, -2)[:, None])
+
+    def _run(self, w: Tensor, h: Tensor) -> Tensor:
+        """w (..., P), h (inputs, rows) or broadcasting like (M, 1, inputs, rows): features stand before rows."""
+        parts = iter(w.split(self._sizes, -1))
+        for layer in self._layers:
+            if not isinstance(layer, nn.Linear):
+                h = layer(h)
+                continue
+            weight = next(parts).unflatten(-1, layer.weight.shape)
+            if h.ndim == 2:  # the first layer on shared rows: one product for all copies
+                h = (weight.reshape(-1, layer.in_features) @ h).view(len(w), layer.out_features, -1)
+            else:
+                h = torch.matmul(weight, h)
+            if layer.bias is not None:
+                h = h + next(parts).unsqueeze(-1)
+        return h
