@@ -1,3 +1,3 @@
 import torch
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)

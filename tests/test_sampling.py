@@ -126,7 +126,6 @@ def test_a_stream_is_no_shifted_copy_of_another():
     assert first.isdisjoint(long_draw("a", 2**50, seed=1, steps=100).tolist())
 
 
-@pytest.mark.xfail(strict=True, reason="defect: a 32-bit name hash; among 10⁵ domains about one pair shares its draws")
 def test_names_with_the_same_crc_are_independent():
     one, other = "source plumless", "source buckeroo"
     assert zlib.crc32(one.encode()) == zlib.crc32(other.encode())

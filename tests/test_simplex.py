@@ -95,7 +95,6 @@ def test_a_dominant_entry_gets_everything(size):
     assert project(np.array([0.0, size, -size, 3.0])).tolist() == [0, 1, 0, 0]
 
 
-@pytest.mark.xfail(strict=True, reason="defect: 1 is lost against the entries; subtract the row's maximum first")
 @pytest.mark.parametrize(
     "row",
     [

@@ -59,7 +59,7 @@ class Components(Protocol):
 
     @property
     def everything(self) -> Rows: ...
-    def minibatch(self, step: int, size: int) -> Rows: ...
+    def minibatch(self, step: int, size: int, own: Rows | None = None) -> Rows: ...
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]: ...
     def values(self, w: Tensor, rows: Rows) -> Tensor: ...
 
@@ -110,9 +110,10 @@ class LocalComponents:
         self._table = X, y, weight * counts.repeat_interleave(lengths).to(weight)
         self._buffer = X[:0]
 
-    def minibatch(self, step: int, size: int) -> Rows:
+    def minibatch(self, step: int, size: int, own: Rows | None = None) -> Rows:
         """`size` rows with replacement from every source and every target, determined by seed and step.
 
+        With `own`, its own block is taken as it is instead, with whatever rows it holds out.
         They stand in a buffer that the next call overwrites: a fresh one every step costs more than the forward.
         """
         picked = (self._stream.draw(step, size) + self._first).view(-1)
@@ -124,19 +125,19 @@ class LocalComponents:
         weight = weight / size
         M, N = len(self.own_counts), len(self.counts)
         # A single target is one more source to the forward: no second pass through the model for its rows.
-        shared = N + 1 if M == 1 else N
+        shared = N + 1 if M == 1 and own is None else N
         n = shared * size
         lengths = self.counts.new_full((shared,), size)
-        own = (M if M != 1 else 0, size)
+        left = N + M - shared  # targets with a block of their own
         return Rows(
             X=X[:n],
             y=y[:n],
             weight=weight[:n],
             lengths=lengths,
             regular=True,
-            own_X=X[n:].view(*own, *X.shape[1:]),
-            own_y=y[n:].view(own[0], 1, size),
-            own_weight=weight[n:].view(own[0], 1, size),
+            own_X=own.own_X if own else X[n:].view(left, size, *X.shape[1:]),
+            own_y=own.own_y if own else y[n:].view(left, 1, size),
+            own_weight=own.own_weight if own else weight[n:].view(left, 1, size),
         )
 
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
@@ -200,4 +201,5 @@ def _row_weights(domain: Domain) -> Array:
     """(rows,) summing to 1: uniform, or the domain's own row weights."""
     if domain.weight is None:
         return np.full(domain.n_rows, 1.0 / domain.n_rows)
-    return np.asarray(domain.weight / domain.weight.sum())
+    weight = domain.weight / domain.weight.max()  # first, so that huge weights do not overflow
+    return np.asarray(weight / weight.sum())

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from math import isfinite
+from numbers import Real
 
 
 class CuveeError(Exception):
@@ -58,7 +59,7 @@ def check_number(
     most: float | None = None,
 ) -> None:
     """Raise `OptionError` unless `value` is finite and `above` < value, `least` ≤ value ≤ `most`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    good = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
     good = good and (above is None or value > above) and (least is None or value >= least)
     if good and (most is None or value <= most):
         return

@@ -7,11 +7,15 @@ Per source, f_j(w) = ½wᵀA_j w − b_jᵀw + r_j with A_j = Σ_i p_i x_i x_i�
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cuvee.components import LocalComponents, Pullback, Rows
+from cuvee.errors import OptionError
+from cuvee.hypothesis.base import LossKind, Space
+from cuvee.problem import Problem
 
 BLOCK = 65_536  # rows per block, so that no second copy of X is ever held
 
@@ -30,6 +34,11 @@ class GramComponents(LocalComponents):
 
     _grams: tuple[Grams, Grams] | None = None
 
+    def __init__(self, problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> None:
+        if not space.quadratic or loss != "trained":
+            raise OptionError("Gram matrices describe the squared loss as trained; use LocalComponents for others")
+        super().__init__(problem, space, loss, **options)
+
     @property
     def grams(self) -> tuple[Grams, Grams]:
         """(sources (N, …), own samples (M, …)), computed once."""
@@ -45,13 +54,18 @@ class GramComponents(LocalComponents):
         M, Q, P = w.shape
         N = len(sources.r)
         Aw = (w.reshape(-1, P) @ sources.A.permute(1, 0, 2).reshape(P, -1)).view(M, Q, N, P)  # A_j w
-        own_Aw = w @ own.A  # (M, Q, P)
         shared = 0.5 * (Aw @ w[..., None])[..., 0] - w @ sources.b.T + sources.r
+
+        def of_sources(v: Tensor) -> Tensor:
+            return (v[..., None, :N] @ Aw)[..., 0, :] - v[..., :N] @ sources.b
+
+        if len(own.r) == 0:
+            return shared, of_sources
+        own_Aw = w @ own.A  # (M, Q, P)
         mine = ((0.5 * own_Aw - own.b[:, None]) * w).sum(-1, keepdim=True) + own.r[:, None, None]
 
         def pullback(v: Tensor) -> Tensor:
-            of_sources = (v[..., None, :N] @ Aw)[..., 0, :] - v[..., :N] @ sources.b
-            return of_sources + v[..., N:] * (own_Aw - own.b[:, None])
+            return of_sources(v) + v[..., N:] * (own_Aw - own.b[:, None])
 
         return torch.cat([shared, mine], -1), pullback
 

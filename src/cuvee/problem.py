@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Domain:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DomainError(f"a domain needs a non-empty string as name; got {self.name!r}")
-        features = self.features or tuple(str(c) for c in getattr(self.X, "columns", ()))
+        features = tuple(self.features) or tuple(str(c) for c in getattr(self.X, "columns", ()))
         X = _features(self.name, self.X, features)
         y = _labels(self.name, self.y, len(X))
         weight = None if self.weight is None else _row_weights(self.name, self.weight, len(X))
@@ -67,6 +68,9 @@ class Problem:
     notes: tuple[str, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
+        for role, domains in (("sources", self.sources), ("targets", self.targets)):
+            if isinstance(domains, Domain):
+                raise DomainError(f"{role} must be a list of domains; got the single domain {domains.name!r}")
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "targets", tuple(self.targets))
         if not self.sources:
@@ -113,11 +117,14 @@ class Problem:
                     f"domain {domain.name!r} has {_shape(domain)} per row, "
                     f"but {first.name!r} has {_shape(first)}; all domains need the same features"
                 )
-            if domain.features and first.features and domain.features != first.features:
-                column = next(i for i, (a, b) in enumerate(zip(domain.features, first.features, strict=True)) if a != b)
+        named = [d for d in (*self.sources, *self.targets) if d.features]
+        for domain in named:
+            pairs = zip(domain.features, named[0].features, strict=True)
+            column = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+            if column is not None:
                 raise DomainError(
                     f"domain {domain.name!r} has column {domain.features[column]!r} at position {column}, where "
-                    f"{first.name!r} has {first.features[column]!r}; bring the columns into one order"
+                    f"{named[0].name!r} has {named[0].features[column]!r}; bring the columns into one order"
                 )
 
     def _shared_data(self) -> tuple[str, ...]:
@@ -143,23 +150,29 @@ def _shape(domain: Domain) -> str:
 
 
 def _content(domain: Domain) -> tuple[Any, ...]:
-    y: Any = domain.y.tobytes() if domain.y.dtype != object else tuple(domain.y.tolist())
-    return (domain.X.shape, hash(domain.X.tobytes()), hash(y))  # both sides live in this process
+    """Equal for equal values, whatever types they are held in."""
+    return (domain.X.shape, hash(domain.X.astype(np.float64).tobytes()), hash(tuple(domain.y.tolist())))
 
 
 def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
+    array = np.empty(0)
     try:
         array = np.asarray(X)
+        if array.dtype.kind == "c":
+            raise TypeError("complex numbers")
         if array.dtype != np.float32:
             array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise DomainError(f"domain {name!r}: X is not numeric ({error}); encode text columns first") from None
+        where = _first_text(array, features) or str(error)
+        raise DomainError(f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first") from None
     if array.ndim < 2:
         raise DomainError(f"domain {name!r}: X must be rows × features; got shape {array.shape}")
     if len(array) == 0:
         raise DomainError(f"domain {name!r} is empty: X has no rows")
     if array[0].size == 0:
         raise DomainError(f"domain {name!r}: X has no columns")
+    if features and len(features) != array[0].size:
+        raise DomainError(f"domain {name!r}: {len(features)} feature names for {array[0].size} columns")
     bad = ~np.isfinite(array)
     if bad.any():
         row, *column = (int(i) for i in np.argwhere(bad)[0])
@@ -172,32 +185,57 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     return np.ascontiguousarray(array)
 
 
+def _first_text(array: Array, features: tuple[str, ...]) -> str:
+    """Where the first value that is no number stands."""
+    for index, value in np.ndenumerate(array):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            column = features[index[1]] if features and len(index) == 2 else ", ".join(map(str, index[1:]))
+            return f"{value!r} at row {index[0]}, column {column!r}"
+    return ""
+
+
 def _labels(name: str, y: Any, n_rows: int) -> Array:
-    array = np.asarray(y)
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        raise DomainError(f"domain {name!r}: y is no list of labels ({error})") from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
         raise DomainError(f"domain {name!r}: y must have one label per row; got shape {array.shape}")
     if len(array) != n_rows:
         raise DomainError(f"domain {name!r}: X has {n_rows} rows but y has {len(array)}")
-    if array.dtype == object:
-        missing = np.array([v is None or v != v for v in array])
-    else:
-        missing = ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(len(array), bool)
-    if missing.any():
+    missing = np.array([_is_missing(v) for v in array], bool) if array.dtype.kind in "OmM" else None
+    if array.dtype.kind == "f":
+        missing = ~np.isfinite(array)
+    if missing is not None and missing.any():
         row = int(np.argmax(missing))
         raise DomainError(f"domain {name!r}: y is {array[row]} at row {row} ({int(missing.sum())} such labels)")
+    if array.dtype == object and all(isinstance(v, Real) for v in array):
+        array = np.array(array.tolist())  # numbers that a frame held as objects
     return array
 
 
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT and pandas' NA, which answers no comparison."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(value != value)
+
+
 def _row_weights(name: str, weight: Any, n_rows: int) -> Array:
-    array = np.asarray(weight, dtype=np.float64)
+    try:
+        array = np.asarray(weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DomainError(f"domain {name!r}: weight is not numeric ({error})") from None
     if array.shape != (n_rows,):
         raise DomainError(f"domain {name!r}: weight needs shape ({n_rows},); got {array.shape}")
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         row = int(np.argmax(bad))
         raise DomainError(f"domain {name!r}: weight is {array[row]} at row {row}; weights are finite and ≥ 0")
-    if array.sum() <= 0:
+    if array.max() <= 0:
         raise DomainError(f"domain {name!r}: all row weights are 0")
     return array

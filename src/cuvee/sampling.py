@@ -7,8 +7,8 @@ nothing else, and a run can continue from any step on any device.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class RowStream:
     """Uniform draws with replacement from domains of the given sizes."""
 
     def __init__(self, names: Sequence[str], counts: Tensor, seed: int) -> None:
-        keys = torch.tensor([zlib.crc32(name.encode()) for name in names], dtype=torch.int64)
+        keys = torch.tensor([_key(name) for name in names], dtype=torch.int64)
         self._keys = _mix(keys.to(counts.device) + _mix(torch.tensor(seed, device=counts.device)) * 2)[:, None]
         self._counts = counts.to(torch.float64)[:, None]
 
@@ -32,6 +32,10 @@ class RowStream:
         bits = _mix(self._keys + position * _GOLDEN)
         uniform = _shift(bits, 11).to(torch.float64) * 2.0**-53
         return (uniform * self._counts).long()
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:

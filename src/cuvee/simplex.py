@@ -19,6 +19,7 @@ def project(v: Tensor) -> Tensor:
     [[0.30000001192092896, 0.699999988079071, 0.0]]
     """
     n = v.shape[-1]
+    v = v - v.amax(-1, keepdim=True)  # the projection forgets a constant; rounding would not
     descending = v.sort(dim=-1, descending=True).values
     excess = descending.cumsum(-1) - 1.0
     position = torch.arange(1, n + 1, dtype=v.dtype, device=v.device)
@@ -39,7 +40,7 @@ def check_alpha(alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1
         array = np.asarray(alpha, dtype=np.float64)
     except (TypeError, ValueError):
         raise MixtureError("alpha must be a numeric array of shape (M, N)") from None
-    allowed = (n_columns,) if isinstance(n_columns, int) else n_columns
+    allowed = n_columns if isinstance(n_columns, tuple) else (int(n_columns),)
     if array.ndim != 2 or array.shape[1] not in allowed:
         wanted = " or ".join(f"(M, {n})" for n in allowed)
         raise MixtureError(f"alpha must have shape {wanted}; got {array.shape}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -28,9 +26,7 @@ def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int =
     first, second = torch.zeros_like(w), torch.zeros_like(w)
     mean, averaged = torch.zeros_like(w), 0
     for t in range(1, steps + 1):
-        drawn = components.minibatch(t, BATCH)
-        batch = replace(drawn, own_X=rows.own_X, own_y=rows.own_y, own_weight=rows.own_weight)
-        _, pullback = components.losses(w, batch)
+        _, pullback = components.losses(w, components.minibatch(t, BATCH, own=rows))
         gradient = pullback(alpha) + penalty * w
         first.mul_(BETA_1).add_(gradient, alpha=1 - BETA_1)
         second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)

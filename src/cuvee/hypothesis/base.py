@@ -10,7 +10,8 @@ by all models, X (rows, …), or each target's own, X (M, rows, …) with w (M, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -97,9 +98,15 @@ class Hypothesis(Protocol):
     def bind(self, problem: Problem, *, standardised: bool = False) -> Space: ...
 
 
-def pooled(domains: tuple[Domain, ...] | Any, of: str) -> tuple[Array, Array]:
-    """Mean and standard deviation over all rows of all domains, one pass, column by column."""
-    count = sum(len(getattr(d, of)) for d in domains)
-    mean = sum(np.asarray(getattr(d, of), dtype=np.float64).sum(0) for d in domains) / count
-    square = sum(((np.asarray(getattr(d, of), dtype=np.float64) - mean) ** 2).sum(0) for d in domains) / count
-    return np.asarray(mean), np.sqrt(np.asarray(square))
+def pooled(domains: Sequence[Domain], of: str) -> tuple[Array, Array]:
+    """Mean and standard deviation per column, every domain counting alike and its rows by their weights.
+
+    So that neither repeating all rows of a domain nor weights in place of repeated rows change anything.
+    """
+    columns = [np.asarray(getattr(d, of), dtype=np.float64) for d in domains]
+    weights = [None if d.weight is None else d.weight / d.weight.max() for d in domains]
+    mean = np.mean([np.average(c, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
+    square = np.mean([np.average((c - mean) ** 2, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
+    # What rounding leaves of a column that never varies is no spread; such a column is left as it is.
+    scale = np.sqrt(square)
+    return mean, np.where(scale > 1e-12 * np.abs(mean), scale, 1.0)

@@ -10,6 +10,8 @@ from cuvee.errors import DomainError
 from cuvee.hypothesis.base import Space, pooled
 from cuvee.problem import Problem
 
+START = 2.5  # a loose W should not put adversaries where no trained model is
+
 
 class LinearSpace(Space):
     """Scores X w, all models and rows in one matrix product."""
@@ -39,8 +41,7 @@ class LinearSpace(Space):
         if standardised:
             mean, scale = pooled(problem.sources, "X")
             self._mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
-            # A column that never varies in the sources carries no discrepancy worth amplifying.
-            self._scale = torch.as_tensor(np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0))
+            self._scale = torch.as_tensor(scale)
 
     def prepare(self, X: Tensor) -> Tensor:
         X = X.to(self.dtype)
@@ -65,8 +66,8 @@ class LinearSpace(Space):
         return mask.reshape(-1)
 
     def start(self, n_models: int, seed: int) -> Tensor:
-        """Row k at half the radius of W (1 when W is everything) in its own random direction."""
+        """Row k at half the radius of W, but never farther than START, in its own random direction."""
         rows = [np.random.default_rng([seed, k]).standard_normal(self.n_params) for k in range(n_models)]
         w = torch.as_tensor(np.reshape(rows, (n_models, self.n_params)), dtype=self.dtype)
-        reach = 1.0 if self.radius is None else self.radius / 2
+        reach = START if self.radius is None else min(self.radius / 2, START)
         return w * (reach / torch.linalg.vector_norm(w, dim=-1, keepdim=True))

@@ -69,7 +69,7 @@ class LogisticSpace(LinearSpace):
 def cross_entropy(scores: Tensor, y: Tensor) -> Tensor:
     """−log p_y per row; one output is the log-odds of class 1."""
     if scores.shape[-2] == 1:
-        return functional.softplus(scores.squeeze(-2) * (1 - 2 * y).to(scores.dtype))
+        return -functional.logsigmoid(scores.squeeze(-2) * (2 * y - 1).to(scores.dtype))
     return torch.logsumexp(scores, -2) - _own_score(scores, y)
 
 

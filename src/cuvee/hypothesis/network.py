@@ -14,8 +14,9 @@ from torch.func import functional_call, vmap
 
 from cuvee.errors import DomainError, OptionError, check_number
 from cuvee.hypothesis.base import Space, pooled
-from cuvee.hypothesis.labels import find_classes, number_labels
+from cuvee.hypothesis.labels import check_numeric, find_classes, number_labels
 from cuvee.hypothesis.logistic import chance_of_error, cross_entropy, winners
+from cuvee.hypothesis.ridge import saturated
 from cuvee.hypothesis.stacked import StackedLayers
 from cuvee.problem import Array, Domain, Problem
 
@@ -75,25 +76,26 @@ class NetworkSpace(Space):
             self.classes = find_classes(problem)
             self._check_outputs(len(self.classes))
         else:
-            for domain in (*problem.sources, *problem.targets):
-                if domain.y.dtype.kind not in "iufb":
-                    raise DomainError(f"domain {domain.name!r}: this loss needs numeric labels, not {domain.y[0]!r}")
-            self.label_scale = float(pooled(problem.sources, "y")[1]) or 1.0
+            check_numeric(problem)
+            self.label_scale = float(pooled(problem.sources, "y")[1])
+            if spec.loss == "squared" and self.n_outputs != 1:
+                raise OptionError(f"Network: squared loss needs a module with one output, not {self.n_outputs}")
         self.radius = spec.radius
         if standardised and spec.radius is None:
-            self.radius = REACH * float(torch.linalg.vector_norm(self.start(1, seed=0)))
+            self.radius = REACH * (float(torch.linalg.vector_norm(self.start(1, seed=0))) or 1.0)
 
     def _count_outputs(self, problem: Problem) -> int:
         rows = torch.as_tensor(problem.sources[0].X[:2], dtype=self.dtype)
         try:
             out = self._module(rows)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, TypeError) as error:
             raise DomainError(
                 f"the module does not take rows of shape {problem.input_shape} (source "
                 f"{problem.sources[0].name!r}): {str(error).splitlines()[0]}"
             ) from None
-        if out.ndim not in (1, 2) or len(out) != len(rows):
-            raise OptionError(f"Network: the module must return (rows,) or (rows, outputs); got {tuple(out.shape)}")
+        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        if not isinstance(out, Tensor) or out.ndim not in (1, 2) or len(out) != len(rows):
+            raise OptionError(f"Network: the module must return (rows,) or (rows, outputs); got {shape}")
         return 1 if out.ndim == 1 else out.shape[1]
 
     def _check_outputs(self, n_classes: int) -> None:
@@ -137,11 +139,10 @@ class NetworkSpace(Space):
         return rows.view(*scores.shape[:-2], -1)
 
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
-        """1 − p_y for classes; ℓ/(1 + ℓ/s) for other losses, with s the variance of the labels."""
+        """1 − p_y for classes; ℓ/(1 + ℓ/s) for other losses, with s half the variance of the labels."""
         if self._loss == "cross_entropy":
             return chance_of_error(scores, y)
-        loss = self.trained(scores, y)
-        return loss / (1.0 + loss / self.label_scale**2)
+        return saturated(self.trained(scores, y), 0.5 * self.label_scale**2)
 
     def decide(self, scores: Tensor) -> Array:
         if self.classes is not None:
@@ -162,4 +163,7 @@ class NetworkSpace(Space):
                 for part in module.modules():
                     if callable(reset := getattr(part, "reset_parameters", None)):
                         reset()
+                for given, fresh in zip(self._module.parameters(), module.parameters(), strict=True):
+                    if torch.equal(given, fresh):  # nothing knows how to draw it anew, so it is moved a little
+                        fresh.add_(torch.randn_like(fresh) * (0.1 + 0.1 * given.abs().mean()))
         return nn.utils.parameters_to_vector(module.parameters()).detach()

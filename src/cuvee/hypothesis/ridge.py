@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from cuvee.errors import DomainError, check_number
+from cuvee.errors import check_number
 from cuvee.hypothesis.base import pooled
+from cuvee.hypothesis.labels import check_numeric
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Array, Domain, Problem
 
@@ -38,6 +40,12 @@ class Ridge:
         return RidgeSpace(problem, self, standardised)
 
 
+def saturated(loss: Tensor, most: float) -> Tensor:
+    """ℓ/(1 + ℓ/most): ℓ itself near 0, never above `most`."""
+    loss = loss.clamp(max=torch.finfo(loss.dtype).max ** 0.5)  # beyond it only inf/inf lies
+    return loss / (1.0 + loss / most)
+
+
 class RidgeSpace(LinearSpace):
     """`Ridge` on a problem; when standardised, labels too have mean 0 and variance 1 over the sources."""
 
@@ -52,12 +60,10 @@ class RidgeSpace(LinearSpace):
             radius=STANDARD_RADIUS if standardised and spec.radius is None else spec.radius,
             standardised=standardised,
         )
-        for domain in (*problem.sources, *problem.targets):
-            if domain.y.dtype.kind not in "iufb":
-                raise DomainError(f"domain {domain.name!r}: ridge needs numeric labels; row 0 is {domain.y[0]!r}")
-        mean, scale = (float(v) for v in pooled(problem.sources, "y"))
-        self.label_scale = scale or 1.0
-        self._shift, self._unit = (mean, self.label_scale) if standardised else (0.0, 1.0)
+        check_numeric(problem)
+        mean, self.label_scale = (float(v) for v in pooled(problem.sources, "y"))
+        self._unit = self.label_scale if standardised else 1.0
+        self._shift = mean if standardised and spec.intercept else 0.0  # without intercept none could restore it
 
     def encode(self, domain: Domain) -> Array:
         return (domain.y.astype(np.float64) - self._shift) / self._unit
@@ -67,8 +73,7 @@ class RidgeSpace(LinearSpace):
 
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
         """½r²/(1 + r²/s²): the squared loss near 0, never above s²/2, s the labels' standard deviation."""
-        r2 = (scores.squeeze(-2) - y).square()
-        return 0.5 * r2 / (1.0 + r2 / (self.label_scale / self._unit) ** 2)
+        return saturated(self.trained(scores, y), 0.5 * (self.label_scale / self._unit) ** 2)
 
     def decide(self, scores: Tensor) -> Array:
         return np.asarray(scores.squeeze(-2) * self._unit + self._shift)

@@ -30,7 +30,10 @@ class StackedLayers:
         if not plain or type(layers[0]) is not nn.Linear or len({id(layer) for layer in layers}) < len(layers):
             return None
         linear = [layer for layer in layers if type(layer) is nn.Linear]
-        hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+        weights = [id(p) for layer in layers for p in layer.parameters()]
+        hooked = len(set(weights)) < len(weights) or any(
+            part._forward_hooks or part._forward_pre_hooks for part in module.modules()
+        )
         return None if hooked or len({layer.weight.dtype for layer in linear}) > 1 else cls(layers)
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:

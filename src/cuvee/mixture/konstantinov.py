@@ -33,8 +33,7 @@ def discrepancies(components: LocalComponents, settings: Settings) -> Tensor:
     v = w.new_zeros(len(source), N + 1)
     v[torch.arange(len(source)), source] = -side
     v[:, N] = side
-    reach = components.space.radius or float(torch.linalg.vector_norm(first, dim=-1).mean().clamp(min=1.0))
-    pace = play.Pace(settings.gamma, play.W_REACH * reach, w.new_zeros(*w.shape[:2], 1), w.new_zeros(*w.shape[:2], 1))
+    pace = play.Pace.fresh(settings.gamma, play.W_REACH * play.w_reach(components.space, first), w)
     best = w.new_zeros(M, N)
     for t in range(settings.steps + 1):
         losses, pullback = components.losses(w, components.everything)

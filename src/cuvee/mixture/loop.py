@@ -24,7 +24,7 @@ from cuvee.results import Floats, Status, Trace
 Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) now and then."""
 
-RUNAWAY = 1e8  # an F this many times what it started with is not coming back
+RUNAWAY = 1e5  # an F this many times what it started with is not coming back
 RECORDS = 200  # trace records per run
 TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
 
@@ -91,9 +91,9 @@ def run(
             if not bool(active.any()):
                 break
     gap, value, _ = stationarity(components, objective, state.play, settings)
-    alpha, _ = state.play.strategies(settings.average)
+    alpha = state.play.strategies(settings.average)[0].double().cpu().numpy()
     return Outcome(
-        alpha=alpha.double().cpu().numpy(),
+        alpha=alpha / alpha.sum(-1, keepdims=True),  # float32 sums to 1 within 1e-7 only
         gap=gap.double().cpu().numpy(),
         objective=value.double().cpu().numpy(),
         status=tuple(status),

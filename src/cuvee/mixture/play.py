@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components import Components
+from cuvee.hypothesis.base import Space
 from cuvee.mixture.objective import Objective, differences
 
 PANEL_RATE = 0.1  # q_k gains e^{0.1 · (F_k − max F)/max F} a step: a few dozen steps to change its mind
@@ -50,6 +51,12 @@ class Pace:
     cap: Tensor  # (..., 1)
     square: Tensor  # (..., 1) Σ‖gradient‖²
     step: Tensor  # (..., 1) what to multiply the last gradient with
+
+    @classmethod
+    def fresh(cls, given: float | None, reach: float, like: Tensor, cap: Tensor | None = None) -> Pace:
+        """For gradients shaped like `like` (..., P)."""
+        zeros = torch.zeros_like(like[..., :1])
+        return cls(given, reach, torch.full_like(zeros, torch.inf) if cap is None else cap, zeros, zeros)
 
     def after(self, gradient: Tensor) -> Pace:
         square = self.square + gradient.square().sum(-1, keepdim=True)
@@ -106,11 +113,8 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
     M, J = len(components.own_counts), objective.inverse_counts.shape[-1]
     first = space.start(K, settings.seed).to(components.counts.device)
     w = first.expand(M, -1, -1).contiguous()
-    # How far w can sensibly travel: across W, or as far as it started from 0 when W is everything.
-    reach = space.radius or float(torch.linalg.vector_norm(first, dim=-1).mean().clamp(min=1.0))
     alpha, q = w.new_full((M, J), 1.0 / J), w.new_full((M, K), 1.0 / K)
     z = differences(components.values(w, components.everything))
-    no_cap = w.new_full((M, K, 1), torch.inf)
     return Play(
         t=0,
         alpha=alpha,
@@ -118,12 +122,17 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
         q=q,
         alpha_mean=alpha,
         q_mean=q,
-        eta=Pace(settings.eta, ALPHA_REACH, alpha_cap(objective, alpha), w.new_zeros(M, 1), w.new_zeros(M, 1)),
-        gamma=Pace(settings.gamma, W_REACH * reach, no_cap, w.new_zeros(M, K, 1), w.new_zeros(M, K, 1)),
+        eta=Pace.fresh(settings.eta, ALPHA_REACH, alpha, alpha_cap(objective, alpha)),
+        gamma=Pace.fresh(settings.gamma, W_REACH * w_reach(space, first), w),
         unit=objective.g(z).mean(-1).amax(-1),
         objective=w.new_full((M,), torch.inf),
         gap=w.new_full((M,), torch.inf),
     )
+
+
+def w_reach(space: Space, start: Tensor) -> float:
+    """How far w can sensibly travel: across W, or as far as it started from 0 when W is everything."""
+    return space.radius or float(torch.linalg.vector_norm(start, dim=-1).mean().clamp(min=1.0))
 
 
 def again(players: Play, objective: Objective, settings: Settings) -> Play:

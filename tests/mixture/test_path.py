@@ -1,0 +1,153 @@
+"""The unattended default: its candidates, its folds, its averaging, and what it promises."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+import cuvee
+from cuvee.components import LocalComponents
+from cuvee.data.synthetic import grouped_classes
+from cuvee.gram import GramComponents
+from cuvee.mixture import agp, path
+from cuvee.mixture.play import Settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def regression(seed, shifts, target_rows=20, rows=60, n_targets=1):
+    """Sources whose slopes differ from the targets' by `shifts`."""
+    rng = np.random.default_rng(seed)
+    slope = rng.normal(size=4)
+
+    def domain(name, shift, n):
+        X = rng.normal(size=(n, 4))
+        return cuvee.Domain(name, X, X @ (slope + shift) + 0.5 * rng.normal(size=n))
+
+    sources = [domain(f"source {j}", s, rows) for j, s in enumerate(shifts)]
+    return cuvee.Problem(sources, [domain(f"target {i}", 0.0, target_rows) for i in range(n_targets)])
+
+
+def test_the_path_runs_from_pooled_to_the_own_sample():
+    problem = regression(0, [0.0, 0.5, 2.0])
+    components = GramComponents(problem, cuvee.Ridge().bind(problem, standardised=True))
+    outcomes = path.follow(agp, components, "mixture", 1e-3, Settings(steps=300))
+    own = [float(o.alpha[0, -1]) for o in outcomes]
+    pooled = 20 / (3 * 60 + 20)
+    assert abs(own[0] - pooled) < 0.05
+    assert own[-1] > 0.9
+    assert all(later >= earlier - 0.05 for earlier, later in pairwise(own))
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4), folds=st.integers(2, 6), seed=st.integers(0, 99))
+def test_folds_partition_the_rows_evenly_and_stratified(sizes, folds, seed):
+    rng = np.random.default_rng(seed)
+    source = cuvee.Domain("s", rng.normal(size=(9, 2)), rng.normal(size=9))
+    targets = [cuvee.Domain(f"t{i}", rng.normal(size=(k, 2)), rng.normal(size=k)) for i, k in enumerate(sizes)]
+    problem = cuvee.Problem([source], targets)
+    fold = path.assign_folds(LocalComponents(problem, cuvee.Ridge().bind(problem)).everything, folds).numpy()
+    for row, k in zip(fold, sizes, strict=True):
+        assert (row[k:] == -1).all()
+        counts = np.bincount(row[:k], minlength=min(folds, k))
+        assert len(counts) == min(folds, k) and counts.max() - counts.min() <= 1
+
+
+def test_held_out_losses_are_those_of_models_that_never_saw_the_row():
+    """Against a plain loop over candidates, folds and scikit-learn's Ridge."""
+    from sklearn.linear_model import Ridge as SklearnRidge
+
+    problem = regression(1, [0.0, 1.0], target_rows=7, n_targets=2)
+    space = cuvee.Ridge(l2=0.1).bind(problem)
+    components = GramComponents(problem, space)
+    alpha = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4))  # (M, G, N+1)
+    got = path.held_out_losses(components, cuvee.api.erm.solve, alpha, folds=3)
+    fold = path.assign_folds(components.everything, 3).numpy()
+    for i, target in enumerate(problem.targets):
+        for g in range(4):
+            for row in range(7):
+                keep = fold[i] != fold[i, row]
+                parts = [*problem.sources, cuvee.Domain("kept", target.X[keep], target.y[keep])]
+                weight = np.concatenate([np.full(p.n_rows, alpha[i, g, j] / p.n_rows) for j, p in enumerate(parts)])
+                X, y = np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts])
+                model = SklearnRidge(alpha=0.1).fit(X, y, sample_weight=weight)
+                wanted = 0.5 * (model.predict(target.X[[row]])[0] - target.y[row]) ** 2
+                assert got[i, g, row] == pytest.approx(wanted, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_shares_prefer_lower_loss_and_know_no_unit(squared):
+    losses = np.stack([np.full(20, v) for v in (0.5, 0.6, 2.0)])[None]
+    share = path.shares(losses, squared)
+    assert share.sum() == pytest.approx(1)
+    assert share[0, 0] > share[0, 1] > share[0, 2]
+    if squared:
+        np.testing.assert_allclose(path.shares(1e6 * losses, True), share)
+
+
+def test_equal_source_sizes_do_not_make_uniform_vote_twice():
+    mix = cuvee.estimate(regression(2, [0.0, 1.0, 1.0]), cuvee.Ridge(), steps=20)
+    names = [c.name for c in mix.candidates]
+    assert "uniform" in names and "pooled" not in names
+    assert {"pooled + own", "target only"} < set(names)
+
+
+def test_alpha_is_the_candidates_average_with_names_for_its_columns():
+    problem = regression(3, [0.0, 1.0], n_targets=3)
+    mix = cuvee.estimate(problem, cuvee.Ridge(), steps=50)
+    share = np.stack([c.share for c in mix.candidates], 1)
+    alpha = np.stack([c.alpha for c in mix.candidates], 1)
+    np.testing.assert_allclose(mix.alpha, np.einsum("mg,mgj->mj", share, alpha), atol=1e-12)
+    np.testing.assert_allclose(mix.alpha.sum(1), 1, atol=1e-9)
+    assert mix.columns == ("source 0", "source 1", cuvee.OWN)
+    assert mix.trace is not None and mix.trace.alpha.shape[1:] == (3, 3)
+
+
+def test_labels_in_other_units_give_the_same_alpha():
+    problem = regression(4, [0.0, 0.7, 1.5])
+
+    def rescaled(d):
+        return cuvee.Domain(d.name, d.X * [1e3, 1e-2, 1.0, 7.0], d.y * 1e4 + 50)
+
+    other = cuvee.Problem([rescaled(s) for s in problem.sources], [rescaled(t) for t in problem.targets])
+    one = cuvee.estimate(problem, cuvee.Ridge(l2=0.0), steps=60)
+    two = cuvee.estimate(other, cuvee.Ridge(l2=0.0), steps=60)
+    np.testing.assert_allclose(one.alpha, two.alpha, atol=1e-4)
+
+
+def excess(problem, alpha, truth):
+    """Risk of the weighted ridge model against the target's true linear model."""
+    space = cuvee.Ridge(l2=1e-3).bind(problem)
+    components = GramComponents(problem, space)
+    w = cuvee.api.erm.solve(components, components.everything, torch.as_tensor(alpha)[:, None])
+    X = np.random.default_rng(99).normal(size=(2000, 4))
+    return np.mean([(space.predict(w[i, 0], X) - X @ truth) ** 2 for i in range(len(alpha))])
+
+
+@pytest.mark.slow
+def test_default_is_about_as_good_as_the_best_simple_mixture_everywhere():
+    """Near sources, far sources and mixed ones: within 15 % of the best of four simple mixtures on the mean."""
+    for shifts in ([0.0] * 5, [2.0] * 5, [0.0, 0.0, 2.0, 2.0, 2.0]):
+        scores = []
+        for seed in range(20):
+            problem = regression(seed, shifts)
+            truth = np.random.default_rng(seed).normal(size=4)
+            simple = [
+                cuvee.estimate(problem, cuvee.Ridge(l2=1e-3), method=m, own=own).alpha
+                for m, own in (("uniform", True), ("proportional", True), ("target_only", True))
+            ]
+            mix = cuvee.estimate(problem, cuvee.Ridge(l2=1e-3))
+            scores.append([excess(problem, a, truth) for a in (*simple, mix.alpha)])
+        *baselines, default = np.mean(scores, 0)
+        assert default <= 1.15 * min(baselines), (shifts, baselines, default)
+
+
+def test_groups_of_classes_are_found():
+    problem = grouped_classes(0, target_rows=30)
+    mix = cuvee.estimate(problem, cuvee.Logistic(l2=1e-2), steps=150)
+    for i in range(3):
+        by_group = mix.alpha[i, :9].reshape(3, 3).sum(1)
+        assert by_group[i] > 1.5 * np.delete(by_group, i).max()
