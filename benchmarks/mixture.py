@@ -53,13 +53,18 @@ def run(quick: bool = False) -> dict[str, Any]:
             "largest_alpha_difference": difference(n_sources),
         }
     together, apart = Batched(15, 32), [Batched(15, 1, only=i) for i in range(32)]
-    ratio = compare(together.advance, lambda: [one.advance() for one in apart], max(2, steps // 4), repeats)
+
+    def one_by_one() -> None:
+        for single in apart:
+            single.advance()
+
+    ratio = compare(together.advance, one_by_one, max(2, steps // 4), repeats)
     result["32 targets together, N=15"] = {**ratio, "wanted": 3.0}
     result["growth"] = growth(repeats, max(2, steps // 4))
     return result
 
 
-def compare(fast: Callable[[], Any], slow: Callable[[], Any], steps: int, repeats: int) -> dict[str, float]:
+def compare(fast: Callable[[], None], slow: Callable[[], None], steps: int, repeats: int) -> dict[str, float]:
     """Milliseconds per step of both sides, taken in turns, and their ratio."""
     times: dict[str, list[float]] = {"fast": [], "slow": []}
     for i in range(repeats + 1):  # the first round only warms up

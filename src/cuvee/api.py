@@ -30,6 +30,7 @@ NETWORK_PATH_STEPS = 200
 ADVERSARIES, NETWORK_ADVERSARIES = 16, 4  # copies of a network are dear
 BATCH, NETWORK_BATCH = 32, 16
 TOL, PATH_TOL = 0.02, 0.1
+CHEAP = 2_000_000  # multiplications per target and full-batch step that no minibatch is worth avoiding
 MEMORY = 2**30  # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 
 
@@ -127,6 +128,7 @@ def estimate(
         ("steps", steps, 1),
         ("batch_size", batch_size, 1),
         ("folds", folds, 2),
+        ("seed", seed, 0),
     ):
         if whole is not None and not (isinstance(whole, int) and whole >= least):
             raise OptionError(f"{name} must be a whole number of at least {least}; got {whole!r}")
@@ -181,9 +183,8 @@ def _estimate(job: _Job) -> Mixtures:
         result = _closed_form(konstantinov.weigh(disc, inverse, job.C))
     elif job.method == "path":
         risk = _components(problem, job.hypothesis.bind(problem), "trained", job)
-        method = agp if isinstance(components, GramComponents) else scgda
         found = path.estimate(
-            method,
+            agp if _full_batch_is_cheap(components, job.settings) else scgda,
             components,
             risk,
             partial(erm.solve, seed=job.settings.seed),
@@ -202,6 +203,14 @@ def _estimate(job: _Job) -> Mixtures:
         result = {k: v for k, v in vars(outcome).items() if k != "play"}
     columns = (*(s.name for s in problem.sources), *([OWN] if job.own else []))
     return Mixtures(columns=columns, targets=tuple(t.name for t in problem.targets), method=job.method, **result)
+
+
+def _full_batch_is_cheap(components: LocalComponents, settings: Settings) -> bool:
+    """Whether a pass over all rows costs about what a minibatch does. The number of targets has no say in it."""
+    if isinstance(components, GramComponents):
+        return True
+    rows, minibatch = int(components.counts.sum()), len(components.counts) * settings.batch_size
+    return rows <= 3 * minibatch or rows * components.space.n_params * settings.adversaries <= CHEAP
 
 
 def _components(problem: Problem, space: Space, loss: LossKind, job: _Job) -> LocalComponents:

@@ -59,7 +59,8 @@ def test_batches_of_targets_are_joined_without_a_trace_of_it(monkeypatch):
     parts = cuvee.estimate(problem, cuvee.Logistic(), **QUICK)
     np.testing.assert_allclose(parts.alpha, whole.alpha, atol=1e-7)
     assert parts.targets == whole.targets and parts.status == whole.status
-    assert parts.trace.alpha.shape == whole.trace.alpha.shape
+    assert set(parts.trace.step) <= set(whole.trace.step)
+    np.testing.assert_allclose(parts.trace.alpha[-1], whole.trace.alpha[-1], atol=1e-7)
     np.testing.assert_allclose(parts.candidates[0].share, whole.candidates[0].share, atol=1e-6)
 
 
@@ -111,10 +112,12 @@ def near_minimum(method, form, seeds):
 
 
 def test_full_batch_method_converges_and_says_so():
-    mix = cuvee.estimate(squared_loss_instance(1), cuvee.Ridge(), method="agp", steps=3000)
-    assert mix.status[0] is cuvee.Status.CONVERGED
-    assert mix.raise_for_status() is mix
-    assert mix.gap[0] < mix.trace.gap[0, 0]
+    runs = [cuvee.estimate(squared_loss_instance(s), cuvee.Ridge(radius=3.0), method="agp", C=5.0) for s in range(8)]
+    converged = [mix for mix in runs if mix.status[0] is cuvee.Status.CONVERGED]
+    assert len(converged) >= 6
+    for mix in converged:
+        assert mix.raise_for_status() is mix
+        assert mix.gap[0] < 0.2 * mix.trace.gap[0, 0]
 
 
 def test_step_limit_and_divergence_are_values_with_a_sentence():

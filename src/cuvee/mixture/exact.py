@@ -132,7 +132,7 @@ def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float,
     if top < 0 and np.linalg.norm(w_at(0.0)) <= radius:
         w = w_at(0.0)
     else:
-        low = max(top, 0.0)
+        low = max(float(top), 0.0)
         edge = w_at(low)
         near_top = np.isclose(eigenvalues, low, rtol=0, atol=1e-12 * (1 + abs(low)))
         if np.abs(beta[near_top]).max(initial=0.0) <= 1e-12 * (1 + np.linalg.norm(beta)) and (
@@ -141,9 +141,9 @@ def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float,
             # The hard case: b has no part along the top eigenvector, which fills up what is left of the radius.
             w = edge
             if low == top:
-                w = w + np.eye(len(b))[-1] * np.sqrt(max(radius**2 - edge @ edge, 0.0))
+                w = w + np.eye(len(b))[-1] * np.sqrt(max(radius**2 - float(edge @ edge), 0.0))
         else:
-            high = low + np.linalg.norm(beta) / radius + 1e-300
+            high = float(low + np.linalg.norm(beta) / radius + 1e-300)
             for _ in range(200):
                 middle = 0.5 * (low + high)
                 low, high = (middle, high) if np.linalg.norm(w_at(middle)) > radius else (low, middle)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -27,8 +27,6 @@ Progress = Callable[[str, int, int], None]
 RUNAWAY = 1e5  # an F this many times what it started with is not coming back
 RECORDS = 200  # trace records per run
 TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
-
-S = TypeVar("S")
 
 
 class HasPlay(Protocol):
@@ -134,13 +132,13 @@ def _sane(players: Play, runaway: Tensor) -> Tensor:
     return finite & (players.objective.abs() <= runaway)
 
 
-def _merge(old: S, new: S, active: Tensor) -> S:
+def _merge(old: Any, new: Any, active: Tensor) -> Any:
     """The new state where a target is active, the old one elsewhere; every tensor has targets as first axis."""
-    if isinstance(old, Tensor) and isinstance(new, Tensor):
+    if isinstance(old, Tensor):
         return torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
     if is_dataclass(old) and not isinstance(old, type):
         parts = {f.name: _merge(getattr(old, f.name), getattr(new, f.name), active) for f in fields(old)}
-        return replace(old, **parts)  # type: ignore[return-value]
+        return replace(old, **parts)
     return new
 
 

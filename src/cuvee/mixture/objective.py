@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 Discrepancy = Literal["sum", "mixture"]
-DISCREPANCIES = ("sum", "mixture")
+DISCREPANCIES: tuple[Discrepancy, ...] = ("sum", "mixture")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def estimate(
         gap=_weighed([p.gap for p in points], on_path),
         objective=_weighed([p.objective for p in points], on_path),
         status=_status(points, on_path),
-        trace=_joined([p.trace for p in points]),
+        trace=_joined([p.trace for p in points], settings.steps),
         candidates=tuple(Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)),
     )
 
@@ -196,11 +196,10 @@ def _status(points: list[loop.Outcome], share: Floats) -> tuple[Status, ...]:
     return tuple(order[i] for i in worst)
 
 
-def _joined(traces: list[Trace]) -> Trace:
-    """One trace, the path's points one after another."""
-    offset = np.concatenate([[0], np.cumsum([t.step[-1] for t in traces])[:-1]])
+def _joined(traces: list[Trace], steps: int) -> Trace:
+    """One trace, the path's points one after another; point i begins at step i · steps, however early others ended."""
     return Trace(
-        step=np.concatenate([t.step + o for t, o in zip(traces, offset, strict=True)]),
+        step=np.concatenate([t.step + i * steps for i, t in enumerate(traces)]),
         objective=np.concatenate([t.objective for t in traces]),
         gap=np.concatenate([t.gap for t in traces]),
         alpha=np.concatenate([t.alpha for t in traces]),

@@ -1,0 +1,118 @@
+"""`cuvee.estimate` at its edge: what it refuses, what it says, what it loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import cuvee
+from cuvee.data.synthetic import grouped_classes
+
+BAD_OPTIONS = {
+    "C": [0.0, -1.0, float("nan"), float("inf"), "10"],
+    "c": [0.0, -1e-4, float("nan")],
+    "beta": [0.0, 1.5, -0.1],
+    "eta": [0.0, -1.0, float("inf")],
+    "gamma": [0.0, float("nan")],
+    "tol": [0.0, -1.0],
+    "steps": [0, -5, 1.5],
+    "batch_size": [0, 2.5],
+    "adversaries": [0, "many"],
+    "folds": [1, 0],
+    "method": ["newton"],
+    "discrepancy": ["max"],
+    "loss": ["hinge"],
+    "seed": [-1, 1.5],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in BAD_OPTIONS.items() for v in values])
+def test_an_option_out_of_range_is_named_before_any_work(name, value):
+    with pytest.raises(cuvee.OptionError, match=rf"\b{name}\b"):
+        cuvee.estimate(grouped_classes(0), cuvee.Logistic(), **{name: value})
+
+
+def test_no_targets_is_said():
+    with pytest.raises(cuvee.OptionError, match="M=0"):
+        cuvee.estimate(cuvee.Problem(grouped_classes(0).sources), cuvee.Logistic())
+
+
+def test_one_source_needs_the_own_sample_to_choose_from():
+    problem = grouped_classes(0)
+    single = cuvee.Problem(problem.sources[:1], problem.targets)
+    with pytest.raises(cuvee.OptionError, match=r"group 0, source 0.*N=1"):
+        cuvee.estimate(single, cuvee.Logistic(), method="scgda")
+    mix = cuvee.estimate(single, cuvee.Logistic(), steps=20)
+    assert mix.alpha.shape == (3, 2)
+
+
+def test_own_sample_cannot_be_left_out_where_it_is_the_method():
+    with pytest.raises(cuvee.OptionError, match="own"):
+        cuvee.estimate(grouped_classes(0), cuvee.Logistic(), method="path", own=False)
+
+
+def test_own_sample_joins_algorithm_1_on_request():
+    mix = cuvee.estimate(grouped_classes(0), cuvee.Logistic(), method="scgda", own=True, steps=20)
+    assert mix.alpha.shape == (3, 10) and mix.columns[-1] == cuvee.OWN
+    np.testing.assert_allclose(mix.alpha.sum(1), 1)
+
+
+def test_a_class_only_the_target_has_is_named():
+    problem = grouped_classes(0)
+    odd = cuvee.Domain("odd", problem.targets[0].X, np.where(np.arange(20) == 7, 5, problem.targets[0].y))
+    with pytest.raises(cuvee.DomainError, match=r"'odd'.*5 at row 7"):
+        cuvee.estimate(cuvee.Problem(problem.sources, [odd]), cuvee.Logistic())
+
+
+def test_the_same_data_as_source_and_target_is_allowed_but_said():
+    problem = grouped_classes(0)
+    copy = cuvee.Domain("copy", problem.sources[0].X, problem.sources[0].y)
+    with pytest.warns(cuvee.CuveeWarning, match="very same data"):
+        shared = cuvee.Problem(problem.sources, [copy])
+    mix = cuvee.estimate(shared, cuvee.Logistic(), method="agp")
+    assert "very same data" in mix.notes[0]
+    assert mix.alpha[0].argmax() == 0
+
+
+def test_network_as_in_the_documentation():
+    module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    mix = cuvee.estimate(
+        grouped_classes(0), cuvee.Network(module), method="scgda", discrepancy="sum", c=1e-4, C=10.0, seed=0, steps=50
+    )
+    assert mix.alpha.shape == (3, 9)
+    assert mix.trace.objective.shape == mix.trace.gap.shape == (len(mix.trace.step), 3)
+    assert np.isfinite(mix.gap).all()
+
+
+def test_progress_is_reported_to_the_end():
+    seen = []
+    cuvee.estimate(grouped_classes(0), cuvee.Logistic(), steps=20, progress=lambda *call: seen.append(call))
+    last = {what: (done, total) for what, done, total in seen}
+    assert len(last) == 2 and all(done == total for done, total in last.values())
+
+
+def test_many_targets_fit_into_memory_and_keep_their_order():
+    rng = np.random.default_rng(0)
+    sources = [cuvee.Domain(f"s{j}", rng.normal(size=(10, 2)), rng.normal(size=10)) for j in range(3)]
+    targets = [cuvee.Domain(f"t{i}", rng.normal(size=(3, 2)), rng.normal(size=3)) for i in range(3000)]
+    mix = cuvee.estimate(cuvee.Problem(sources, targets), cuvee.Ridge(), method="agp", steps=10)
+    assert mix.alpha.shape == (3000, 3) and mix.targets[-1] == "t2999"
+    np.testing.assert_allclose(mix.alpha.sum(1), 1)
+
+
+def test_import_loads_numpy_and_torch_only():
+    heavy = "pandas sklearn matplotlib typer rich scipy pyarrow mlxtend jinja2"
+    code = f"import sys, cuvee; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_repr_and_top_say_the_heaviest_columns():
+    mix = cuvee.estimate(grouped_classes(0), cuvee.Logistic(), method="agp")
+    assert "target 0" in repr(mix)
+    name, weight = mix.top("target 1", 1)[0]
+    assert name.startswith("group 1") and weight == mix.alpha[1].max()
