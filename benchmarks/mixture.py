@@ -45,7 +45,8 @@ def run(quick: bool = False) -> dict[str, Any]:
     }
     repeats, steps = (3, 5) if quick else (REPEATS, 40)
     for n_sources, wanted in sources.items():
-        fast, slow = Batched(n_sources, 1), PerSourceLoop(n_sources)
+        fast = Batched(n_sources, 1)
+        slow = PerSourceLoop(fast.components)
         ratio = compare(fast.advance, slow.advance, steps, repeats)
         result[f"N={n_sources}"] = {
             **ratio,
@@ -109,7 +110,8 @@ def growth(repeats: int, steps: int) -> dict[str, Any]:
 
 def difference(n_sources: int, steps: int = 10) -> float:
     """How far apart the two sides' α are after a few steps from the same start: they do the same thing."""
-    fast, slow = Batched(n_sources, 1), PerSourceLoop(n_sources)
+    fast = Batched(n_sources, 1)
+    slow = PerSourceLoop(fast.components)
     for _ in range(steps):
         fast.advance()
         slow.advance()
@@ -153,18 +155,18 @@ class Batched:
 
 
 class PerSourceLoop:
-    """The paper's box with a loop over sources, in plain torch."""
+    """The paper's box with a loop over sources, in plain torch, on the very tensors the batched side holds."""
 
-    def __init__(self, n_sources: int) -> None:
-        data = problem(n_sources, 1)
-        as_tensors = [(torch.as_tensor(d.X), torch.as_tensor(d.y)) for d in (*data.sources, *data.targets)]
-        self.sources, self.target = as_tensors[:-1], as_tensors[-1]
+    def __init__(self, components: LocalComponents) -> None:
+        rows, n_sources = components.everything, len(components.counts)
+        self.sources = list(zip(rows.X.split(ROWS), rows.y.split(ROWS), strict=True))
+        self.target = rows.own_X[0], rows.own_y[0, 0]
         self.model, self.previous = network(), network()
         self.alpha = torch.full((n_sources,), 1.0 / n_sources)
         self.inverse_counts = torch.full((n_sources,), 1.0 / ROWS)
         self.t = 0
         # The same rows as the batched side draws, so that the two can be compared.
-        names = [f"source {s.name}" for s in data.sources] + [f"target {t.name}" for t in data.targets]
+        names = [*(f"source source {j}" for j in range(n_sources)), "target target 0"]
         self.stream = RowStream(names, torch.full((n_sources + 1,), ROWS), seed=0)
         with torch.no_grad():
             target = self.loss(self.model, *self.target)

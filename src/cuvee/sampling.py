@@ -18,6 +18,9 @@ _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
+AHEAD = 65_536  # row numbers drawn at a time
+
+
 class RowStream:
     """Uniform draws with replacement from domains of the given sizes."""
 
@@ -25,10 +28,22 @@ class RowStream:
         keys = torch.tensor([_key(name) for name in names], dtype=torch.int64)
         self._keys = _mix(keys.to(counts.device) + _mix(torch.tensor(seed, device=counts.device)) * 2)[:, None]
         self._counts = counts.to(torch.float64)[:, None]
+        self._drawn: tuple[int, int, Tensor] | None = None  # (first step, size, rows of a run of steps)
 
     def draw(self, step: int, size: int) -> Tensor:
-        """Row numbers (domains, size) of one minibatch per domain."""
-        position = torch.arange(size, device=self._keys.device) + step * size
+        """Row numbers (domains, size) of one minibatch per domain.
+
+        A run of steps is drawn at once and kept, as hashing two dozen numbers costs as much as thousands.
+        """
+        run = max(1, AHEAD // max(1, size * len(self._keys)))
+        first = step - step % run
+        if self._drawn is None or self._drawn[:2] != (first, size):
+            rows = self._rows(first * size, run * size)
+            self._drawn = first, size, rows.view(len(rows), run, size).transpose(0, 1).contiguous()
+        return self._drawn[2][step - first]
+
+    def _rows(self, start: int, length: int) -> Tensor:
+        position = torch.arange(start, start + length, device=self._keys.device)
         bits = _mix(self._keys + position * _GOLDEN)
         uniform = _shift(bits, 11).to(torch.float64) * 2.0**-53
         return (uniform * self._counts).long()

@@ -53,7 +53,9 @@ class StackedLayers:
                 h = layer(h)
                 continue
             weight = next(parts).unflatten(-1, layer.weight.shape)
-            if h.ndim == 2:  # the first layer on shared rows: one product for all copies
+            if h.ndim == 2 and len(w) == 1:  # a tall product: rows first is the faster way round
+                h = (h.T @ weight[0].T).T[None]
+            elif h.ndim == 2:  # the first layer on shared rows: one product for all copies
                 h = (weight.reshape(-1, layer.in_features) @ h).view(len(w), layer.out_features, -1)
             else:
                 h = torch.matmul(weight, h)

@@ -39,6 +39,7 @@ def step(state: State, components: Components, objective: Objective, settings: S
     gamma = p.gamma.after(g_w)
     w = components.space.project(p.w + gamma.step * g_w)
 
-    values = objective.value(alpha, z)
-    q = play.reweigh(p.q, values - objective.penalty(alpha)[:, None])
+    distance = objective.distance(alpha, z)
+    q = play.reweigh(p.q, distance)
+    values = distance + objective.penalty(alpha)[:, None]
     return State(play=p.advance(alpha, w, q, eta, gamma, values))

@@ -45,12 +45,15 @@ class Objective:
 
     def value(self, alpha: Tensor, z: Tensor) -> Tensor:
         """F for every adversary: (M, K)."""
+        return self.distance(alpha, z) + self.penalty(alpha)[:, None]
+
+    def distance(self, alpha: Tensor, z: Tensor) -> Tensor:
+        """F without its penalty: how far each adversary can tell the mixture from the target, (M, K)."""
         a = alpha[:, None, : z.shape[-1]]
         if self.discrepancy == "sum":
-            distance = (a * self.g(z)).sum(-1) + self.c**0.5 * (1.0 - a.sum(-1))
-        else:
-            distance = self.g((a * z).sum(-1))
-        return distance + self.penalty(alpha)[:, None]
+            of_sources = (a * self.g(z)).sum(-1)
+            return of_sources if alpha.shape[-1] == z.shape[-1] else of_sources + self.c**0.5 * alpha[:, -1:]
+        return self.g((a * z).sum(-1))
 
     def gradient_alpha(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
         """∇_α of Σ_k q_k F(α, w_k): (M, J). The paper's v + 2CMα."""

@@ -170,7 +170,9 @@ def centred(gradient: Tensor) -> Tensor:
 
 
 def reweigh(q: Tensor, values: Tensor) -> Tensor:
-    """Multiplicative weights on the panel: adversaries with larger F (M, K) gain."""
+    """Multiplicative weights on the panel: adversaries with larger distance (M, K) gain."""
+    if q.shape[-1] == 1:
+        return q
     best = values.max(-1, keepdim=True).values
     gain = PANEL_RATE * (values - best) / best.abs().clamp(min=1e-30)
     q = q * gain.exp()

@@ -53,8 +53,9 @@ def step(state: State, components: Components, objective: Objective, settings: S
     eta = p.eta.after(play.centred(g_alpha))
     alpha = simplex.project(p.alpha - eta.step * g_alpha)
 
-    values = objective.value(p.alpha, z)
-    q = play.reweigh(p.q, values - objective.penalty(p.alpha)[:, None])
+    distance = objective.distance(p.alpha, z)
+    q = play.reweigh(p.q, distance)
+    values = distance + objective.penalty(p.alpha)[:, None]
     return State(play=p.advance(alpha, w, q, eta, gamma, values), z=z, w_previous=p.w)
 
 
