@@ -19,7 +19,6 @@ from cuvee.results import Floats, Mixtures
 
 METHODS = ("plain averaging", "target only", "learnt mixture")
 HIDDEN = 32
-FOLDS = 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def run(seed: int = 0, quiet: bool = False) -> DemoResult:
     data = mnist.groups(seed)
     hypothesis = Network(two_layers(seed))
     with _Bar(quiet) as bar:
-        mix = estimate(data.problem, hypothesis, folds=FOLDS, seed=seed, progress=bar)
+        mix = estimate(data.problem, hypothesis, seed=seed, progress=bar)
         uniform = estimate(data.problem, hypothesis, method="uniform", own=True).alpha
         alone = estimate(data.problem, hypothesis, method="target_only").alpha
         bar("training the models", 0, 1)
@@ -90,9 +89,9 @@ def show(result: DemoResult) -> None:
     from rich.table import Table
 
     console = Console()
-    alpha = Table(title="How much each target learns from each group of sources (α summed)")
-    for column in ("target", *result.groups, "stationarity gap", "status"):
-        alpha.add_column(column, justify="left" if column in ("target", "status") else "right")
+    alpha = Table(title="How much each target learns from each group of sources (α summed), and the stationarity gap")
+    for column in ("target", *result.groups, "gap", "status"):
+        alpha.add_column(column, justify="left" if column in ("target", "status") else "right", no_wrap=True)
     for i, target in enumerate(result.mix.targets):
         shares = (f"{a:.2f}" for a in result.by_group[i])
         alpha.add_row(target, *shares, f"{result.mix.gap[i]:.3f}", str(result.mix.status[i]))
@@ -127,10 +126,10 @@ def draw(result: DemoResult, path: Path) -> None:
     for k, (method, colour) in enumerate(zip(METHODS, ("#b8c4ce", "#7d93a6", "#1f4e79"), strict=True)):
         right.bar(place + 0.27 * (k - 1), 100 * result.accuracy[:, k], width=0.25, label=method, color=colour)
     right.set_xticks(place, result.mix.targets)
-    right.set_ylim(50, 100)
+    right.set_ylim(0, 100)
     right.set_ylabel("accuracy, %")
     right.set_title(f"{result.n_test} unseen images per target")
-    right.legend(loc="lower right", fontsize=8)
+    right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
 
