@@ -54,10 +54,10 @@ class GramComponents(LocalComponents):
         M, Q, P = w.shape
         N = len(sources.r)
         Aw = (w.reshape(-1, P) @ sources.A.permute(1, 0, 2).reshape(P, -1)).view(M, Q, N, P)  # A_j w
-        shared = 0.5 * (Aw @ w[..., None])[..., 0] - w @ sources.b.T + sources.r
+        shared = 0.5 * _times(Aw, w) - w @ sources.b.T + sources.r
 
         def of_sources(v: Tensor) -> Tensor:
-            return (v[..., None, :N] @ Aw)[..., 0, :] - v[..., :N] @ sources.b
+            return _times(Aw.transpose(-1, -2), v[..., :N]) - v[..., :N] @ sources.b
 
         if len(own.r) == 0:
             return shared, of_sources
@@ -71,6 +71,13 @@ class GramComponents(LocalComponents):
 
     def values(self, w: Tensor, rows: Rows) -> Tensor:
         return self.losses(w, rows)[0] if rows is self.everything else super().values(w, rows)
+
+
+def _times(A: Tensor, x: Tensor) -> Tensor:
+    """A x for a stack of matrices (..., a, b) and vectors (..., b); a million tiny products are no work for BLAS."""
+    if A.shape[-1] * A.shape[-2] <= 512:
+        return (A * x[..., None, :]).sum(-1)
+    return (A @ x[..., None])[..., 0]
 
 
 def source_grams(rows: Rows) -> Grams:
