@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 
@@ -34,6 +35,52 @@ BAD_OPTIONS = {
 def test_an_option_out_of_range_is_named_before_any_work(name, value):
     with pytest.raises(cuvee.OptionError, match=rf"\b{name}\b"):
         cuvee.estimate(grouped_classes(0), cuvee.Logistic(), **{name: value})
+
+
+WRONG_CALLS = {
+    "a list of domains": (lambda p: cuvee.estimate(list(p.sources), cuvee.Logistic()), "problem must be"),
+    "a class for a hypothesis": (lambda p: cuvee.estimate(p, cuvee.Logistic), "hypothesis must be"),
+    "a bare module": (lambda p: cuvee.estimate(p, torch.nn.Linear(6, 2)), "hypothesis must be"),
+    "own as text": (lambda p: cuvee.estimate(p, cuvee.Logistic(), own="no"), "own must be"),
+    "a device that is none": (lambda p: cuvee.estimate(p, cuvee.Logistic(), device="gpu"), "device 'gpu'"),
+    "no seed": (lambda p: cuvee.estimate(p, cuvee.Logistic(), seed=None), "seed must be"),
+    "a seed beyond 64 bits": (lambda p: cuvee.estimate(p, cuvee.Logistic(), seed=2**63), "seed must be"),
+    "a loss without rows": (
+        lambda p: cuvee.estimate(p, cuvee.Network(torch.nn.Linear(6, 1), loss=lambda s, y: (s[0] - y).square().mean())),
+        r"one number per row",
+    ),
+    "a module that vmap cannot stack": (lambda p: cuvee.estimate(p, cuvee.Network(Recurrent())), "as a stack"),
+}
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = torch.nn.GRU(6, 2, batch_first=True)
+
+    def forward(self, X):
+        return self.gru(X[:, None])[0][:, 0]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_CALLS.values(), ids=WRONG_CALLS)
+def test_a_wrong_call_is_one_sentence(call, message):
+    with pytest.raises(cuvee.OptionError, match=message):
+        call(grouped_classes(0))
+
+
+def test_whole_numbers_may_be_numpys():
+    mix = cuvee.estimate(grouped_classes(0), cuvee.Logistic(), method="agp", steps=np.int64(3), seed=np.int32(4))
+    assert mix.alpha.shape == (3, 9)
+
+
+def test_the_gap_of_a_float32_network_is_that_of_float64():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    tiny = {"method": "agp", "eta": 1e-8, "gamma": 1e-8, "steps": 5, "adversaries": 1, "average": False}
+    double = cuvee.estimate(grouped_classes(0), cuvee.Network(copy.deepcopy(module).double()), **tiny)
+    single = cuvee.estimate(grouped_classes(0), cuvee.Network(module), **tiny)
+    np.testing.assert_allclose(single.gap, double.gap, rtol=1e-3)
+    np.testing.assert_allclose(single.alpha, double.alpha, atol=1e-9)
 
 
 def test_no_targets_is_said():

@@ -100,7 +100,7 @@ def test_bad_domain_is_named(make, message):
         make()
 
 
-BAD_BUT_UNNAMED = {
+BAD_TABLES = {
     "pd.NA in text y": (
         lambda: Domain("north", X, pd.Series(["a", None, "b"], dtype="string")),
         r"'north'.*row 1",
@@ -127,7 +127,7 @@ BAD_BUT_UNNAMED = {
 }
 
 
-@pytest.mark.parametrize(("make", "message"), BAD_BUT_UNNAMED.values(), ids=BAD_BUT_UNNAMED)
+@pytest.mark.parametrize(("make", "message"), BAD_TABLES.values(), ids=BAD_TABLES)
 def test_bad_domain_should_be_named(make, message):
     with pytest.raises(DomainError, match=message):
         make()

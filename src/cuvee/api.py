@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from numbers import Integral
+from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 
 from cuvee import erm
 from cuvee.components import LocalComponents
@@ -21,7 +23,7 @@ from cuvee.problem import Problem
 from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
 
 Method = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only"]
-METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only")
+METHODS: tuple[Method, ...] = get_args(Method)
 OWN = "(own sample)"
 """The last column's name when each target's own sample joins its mixture."""
 
@@ -116,6 +118,16 @@ def estimate(
         >>> mix.top("target", 1)[0][0]
         'near'
     """
+    if not isinstance(problem, Problem):
+        raise OptionError(f"problem must be a cuvee.Problem(sources, targets); got {type(problem).__name__}")
+    if not callable(getattr(hypothesis, "bind", None)) or isinstance(hypothesis, type):
+        raise OptionError(f"hypothesis must be cuvee.Ridge(), Logistic() or Network(module); got {hypothesis!r}")
+    if own not in (None, True, False):
+        raise OptionError(f"own must be True, False or None; got {own!r}")
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
     check_choice("method", method, METHODS)
     check_choice("discrepancy", discrepancy, DISCREPANCIES)
     check_choice("loss", loss, ("auto", "trained", "bounded"))
@@ -131,7 +143,10 @@ def estimate(
         ("folds", folds, 2),
         ("seed", seed, 0),
     ):
-        if whole is not None and not (isinstance(whole, int) and whole >= least):
+        good = isinstance(whole, Integral) and not isinstance(whole, bool) and least <= whole < 2**63
+        if whole is None and name != "seed":
+            continue
+        if not good:
             raise OptionError(f"{name} must be a whole number of at least {least}; got {whole!r}")
     joins = method in ("path", "target_only") if own is None else own
     if method in ("path", "target_only") and not joins:
@@ -145,6 +160,8 @@ def estimate(
         )
     space = hypothesis.bind(problem, standardised=hypothesis.radius is None)  # every label is checked here
     kind: LossKind = ("trained" if space.quadratic else "bounded") if loss == "auto" else loss
+    if any(s.name == OWN for s in problem.sources):
+        raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
     settings = Settings(
         beta=1.0 if method == "sgda" else beta,
         batch_size=batch_size or (BATCH if space.convex else NETWORK_BATCH),
@@ -256,7 +273,11 @@ def _batches(problem: Problem, space: Space, method: str, settings: Settings) ->
     rows = sum(s.n_rows for s in problem.sources)
     if space.quadratic:
         rows = problem.n_sources * space.n_params + space.n_params**2
-    width = settings.adversaries if method != "path" else max(settings.adversaries, 16 * 5)
+    width = settings.adversaries
+    if method == "path":
+        width = max(width, 16 * FOLDS)
+    elif method == "konstantinov_lampert":
+        width = 2 * problem.n_sources * max(1, settings.adversaries // 8)
     size = max(1, int(MEMORY // (8 * 4 * max(rows, space.n_params) * width)))
     if size >= problem.n_targets:
         return [problem]

@@ -48,6 +48,10 @@ def demo(
     """
     from cuvee import demo as program
 
+    if seed < 0:
+        raise OptionError(f"--seed must be at least 0; got {seed}")
+    if picture is not None and not picture.resolve().parent.is_dir():
+        raise OptionError(f"--picture: there is no folder {picture.resolve().parent}")
     result = program.run(seed, quiet=as_json)
     if picture is not None:
         program.draw(result, picture)
@@ -60,7 +64,7 @@ def demo(
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="A file of benchmarks/, without .py.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON line instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="On one line.")] = False,
     quick: Annotated[bool, typer.Option(help="Smaller sizes, to see that it runs.")] = False,
 ) -> None:
     """Run a benchmark of this repository and print its ratios.
@@ -73,7 +77,7 @@ def bench(
 
 def _benchmark(name: str) -> Any:
     """benchmarks/NAME.py of the clone this runs in: benchmarks are not part of the installed package."""
-    folders = [Path.cwd() / "benchmarks", Path(__file__).resolve().parents[2] / "benchmarks"]
+    folders = [Path(__file__).resolve().parents[2] / "benchmarks", Path.cwd() / "benchmarks"]
     folder = next((f for f in folders if f.is_dir()), None)
     if folder is None:
         raise OptionError("benchmarks live in cuvee's repository: run this from a clone of it")

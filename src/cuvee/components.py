@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cuvee.errors import DomainError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Array, Domain, Problem
 from cuvee.sampling import RowStream
@@ -90,6 +91,7 @@ class LocalComponents:
         X = space.prepare(_tensor(np.concatenate([d.X for d in tables]), space).to(device))
         y = _tensor(np.concatenate([space.encode(d) for d in tables]), space).to(device)
         weight = _tensor(np.concatenate([_row_weights(d) for d in tables]), space).to(device)
+        _check_finite(tables, X)
         n = int(self.counts.sum())
         self.everything = Rows(
             X=X[:n],
@@ -150,7 +152,7 @@ class LocalComponents:
             losses = self._forward(leaf, rows)
 
         def pullback(v: Tensor) -> Tensor:
-            (gradient,) = torch.autograd.grad(losses, leaf, v)
+            (gradient,) = torch.autograd.grad(losses, leaf, v.to(losses.dtype))
             return gradient
 
         return losses.detach(), pullback
@@ -187,6 +189,17 @@ def hold_out(rows: Rows, keep: Tensor) -> Rows:
 def _tensor(array: Array, space: Space) -> Tensor:
     """Floats in the space's own precision; class numbers stay integers."""
     return torch.as_tensor(array, dtype=space.dtype if array.dtype.kind == "f" else None)
+
+
+def _check_finite(tables: list[Domain], X: Tensor) -> None:
+    """What was finite as given may overflow in the precision of the hypothesis."""
+    bad = ~X.flatten(1).isfinite().all(1)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0, 0])
+        for domain in tables:
+            if row < domain.n_rows:
+                raise DomainError(f"domain {domain.name!r}: row {row} of X is too large for {X.dtype}; rescale it")
+            row -= domain.n_rows
 
 
 def _padded(target: Domain, k: int) -> Domain:

@@ -156,7 +156,11 @@ def _content(domain: Domain) -> tuple[Any, ...]:
 
 def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     array = np.empty(0)
+    if np.ndim(X) == 0 and not hasattr(X, "detach"):
+        raise DomainError(f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}")
     try:
+        if hasattr(X, "detach"):
+            X = X.detach().cpu()  # a torch tensor, wherever it lives
         array = np.asarray(X)
         if array.dtype.kind == "c":
             raise TypeError("complex numbers")
@@ -198,7 +202,7 @@ def _first_text(array: Array, features: tuple[str, ...]) -> str:
 
 def _labels(name: str, y: Any, n_rows: int) -> Array:
     try:
-        array = np.asarray(y)
+        array = np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
     except ValueError as error:
         raise DomainError(f"domain {name!r}: y is no list of labels ({error})") from None
     if array.ndim == 2 and array.shape[1] == 1:

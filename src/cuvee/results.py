@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from cuvee.errors import StatusError
+from cuvee.errors import OptionError, StatusError
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,16 +35,16 @@ class Status(Enum):
 
 
 _SENTENCES = {
-    Status.CONVERGED: "The stationarity gap fell below the tolerance.",
+    Status.CONVERGED: "Neither player could change the objective by more than the tolerance.",
     Status.STEP_LIMIT: "The steps ran out first: α is usable, its gap says how far from stationary; try more steps.",
     Status.DIVERGED: "The inner maximum ran away; α is the last finite iterate. Use loss='bounded' or give a radius.",
-    Status.CLOSED_FORM: "Computed directly, without iterating.",
+    Status.CLOSED_FORM: "No minimax problem was solved: the weights follow directly from the data.",
 }
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a plot of the run needs: R recorded steps."""
+    """What a plot of the run needs: R recorded steps of the iterates themselves, not of their averages."""
 
     step: npt.NDArray[np.int64]  # (R,)
     objective: Floats  # (R, M) F as the run itself estimates it
@@ -69,7 +69,9 @@ class Mixtures:
     alpha: Floats  # (M, columns) on the simplex
     columns: tuple[str, ...]  # names of the sources, and OWN where the target's own sample joined
     targets: tuple[str, ...]
-    gap: Floats  # (M,) Definition 1 of the paper, on full data; NaN where nothing was optimised
+    gap: Floats
+    """(M,) Definition 1 of the paper, on full data; NaN where nothing was optimised. For "path" the mean over the
+    path's points, each at its own C, weighed by their shares in α."""
     status: tuple[Status, ...]
     method: str
     objective: Floats = field(repr=False)  # (M,) F at the end, on full data; NaN where nothing was optimised
@@ -87,14 +89,18 @@ class Mixtures:
 
     def top(self, target: int | str, n: int = 5) -> list[tuple[str, float]]:
         """The n heaviest columns of one target, heaviest first."""
+        if isinstance(target, str) and target not in self.targets:
+            raise OptionError(f"no target named {target!r}; there is {', '.join(self.targets[:10])}")
         row = self.alpha[self.targets.index(target) if isinstance(target, str) else target]
         return [(self.columns[j], float(row[j])) for j in np.argsort(-row, kind="stable")[:n]]
 
     def __repr__(self) -> str:
-        head = f"Mixtures of {len(self.columns)} columns for {len(self.targets)} targets, method {self.method!r}"
+        targets = "1 target" if len(self.targets) == 1 else f"{len(self.targets)} targets"
+        head = f"Mixtures of {len(self.columns)} columns for {targets}, method {self.method!r}"
         lines = []
         for i, name in enumerate(self.targets[:8]):
             heaviest = "; ".join(f"{column} {a:.2f}" for column, a in self.top(i, 3))
-            lines.append(f"  {name}: {heaviest} | gap {self.gap[i]:.2g}, {self.status[i]}")
+            gap = "" if np.isnan(self.gap[i]) else f"gap {self.gap[i]:.2g}, "
+            lines.append(f"  {name}: {heaviest} | {gap}{self.status[i]}")
         more = [f"  … and {len(self.targets) - 8} more"] if len(self.targets) > 8 else []
         return "\n".join([head, *lines, *more])

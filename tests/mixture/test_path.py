@@ -80,12 +80,30 @@ def test_held_out_losses_are_those_of_models_that_never_saw_the_row():
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_shares_prefer_lower_loss_and_know_no_unit(squared):
-    losses = np.stack([np.full(20, v) for v in (0.5, 0.6, 2.0)])[None]
-    share = path.shares(losses, squared)
+    losses, rows = np.array([[0.5, 0.6, 2.0]]), np.array([20])
+    share = path.shares(losses, rows, likelihood=not squared)
     assert share.sum() == pytest.approx(1)
     assert share[0, 0] > share[0, 1] > share[0, 2]
     if squared:
-        np.testing.assert_allclose(path.shares(1e6 * losses, True), share)
+        np.testing.assert_allclose(path.shares(1e6 * losses, rows, likelihood=False), share)
+
+
+def test_candidates_that_failed_get_nothing_and_never_spoil_the_rest():
+    share = path.shares(np.array([[0.5, np.nan, 0.6], [np.nan, np.nan, np.nan]]), np.array([20, 20]), likelihood=True)
+    assert share[0, 1] == 0 and share[0].sum() == pytest.approx(1)
+    np.testing.assert_array_equal(share[1], [1, 0, 0])
+
+
+def test_labels_beyond_what_a_model_can_hold_end_as_diverged_not_as_nan():
+    problem = regression(5, [0.0, 1.0])
+
+    def huge(d):
+        return cuvee.Domain(d.name, d.X, d.y * 1e300)
+
+    wild = cuvee.Problem([huge(s) for s in problem.sources], [huge(t) for t in problem.targets])
+    mix = cuvee.estimate(wild, cuvee.Ridge(), steps=20)
+    assert np.isfinite(mix.alpha).all()
+    assert mix.status[0] is cuvee.Status.DIVERGED
 
 
 def test_equal_source_sizes_do_not_make_uniform_vote_twice():

@@ -32,7 +32,7 @@ def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int =
         second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
         rate = RATE * 0.5 * (1 + torch.cos(torch.tensor(torch.pi * t / steps)).item())
         size = rate / (1 - BETA_1**t)
-        w = space.project(w - size * first / ((second / (1 - BETA_2**t)).sqrt() + 1e-8))
+        w = w - size * first / ((second / (1 - BETA_2**t)).sqrt() + 1e-8)
         if t > steps * 3 // 4:
             mean, averaged = mean + w, averaged + 1
-    return mean / max(averaged, 1) if averaged else w
+    return mean / averaged

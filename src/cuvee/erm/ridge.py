@@ -18,7 +18,8 @@ def solve(components: GramComponents, rows: Rows, alpha: Tensor) -> Tensor:
     M, Q = alpha.shape[:2]
     ridge = (components.space.l2 * components.space.penalised).to(alpha).diag()
     w = alpha.new_empty(M, Q, P)
-    chunk = max(1, BUDGET // (8 * 3 * P * P * Q))
+    own_rows = rows.own_X.shape[1]
+    chunk = max(1, BUDGET // (8 * Q * P * (3 * P + 2 * own_rows)))
     for low in range(0, M, chunk):
         some = slice(low, low + chunk)
         a, own = alpha[some, :, :N], alpha[some, :, N:]
@@ -38,6 +39,10 @@ def _solve(A: Tensor, b: Tensor) -> Tensor:
     # A tiny pivot passes for positive definite but its solution is noise; both kinds go the careful way.
     pivots = factor.diagonal(dim1=-2, dim2=-1)
     singular = (info != 0) | (pivots.amin(-1) <= 1e-7 * pivots.amax(-1)) | ~w.isfinite().all(-1)
+    broken = ~A.isfinite().all(-1).all(-1)  # overflowed: no answer, and nothing LAPACK should see
+    w[broken] = torch.nan
+    singular &= ~broken
     if bool(singular.any()):
-        w[singular] = torch.linalg.lstsq(A[singular], b[singular][..., None], driver="gelsd").solution[..., 0]
+        careful, right = A[singular].cpu(), b[singular][..., None].cpu()
+        w[singular] = torch.linalg.lstsq(careful, right, driver="gelsd").solution[..., 0].to(w.device)
     return w

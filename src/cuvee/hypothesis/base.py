@@ -32,6 +32,8 @@ class Space(ABC):
     """W is the ball of this radius around 0; None means all of R^P."""
     quadratic = False
     """Whether the trained loss is quadratic in w, so that Gram matrices say everything."""
+    likelihood = False
+    """Whether the trained loss is a negative log-likelihood, in which case it has no unit."""
     convex = True
     """Whether the mixture risk is convex in w, so that a minimiser can be certified."""
 
@@ -79,8 +81,8 @@ class Space(ABC):
         """P_W, exactly: the nearest point of the ball."""
         if self.radius is None:
             return w
-        norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
-        return w * (self.radius / norm.clamp(min=self.radius))
+        norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True, dtype=torch.float64)  # float32 would overflow
+        return w * (self.radius / norm.clamp(min=self.radius)).to(w.dtype)
 
     def predict(self, w: Array | Tensor, X: Array) -> Array:
         """Predictions (..., rows) of models w (..., P) on raw rows X."""
@@ -105,8 +107,9 @@ def pooled(domains: Sequence[Domain], of: str) -> tuple[Array, Array]:
     """
     columns = [np.asarray(getattr(d, of), dtype=np.float64) for d in domains]
     weights = [None if d.weight is None else d.weight / d.weight.max() for d in domains]
-    mean = np.mean([np.average(c, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
-    square = np.mean([np.average((c - mean) ** 2, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
+    with np.errstate(over="ignore"):  # an infinite spread is told from the losses it gives
+        mean = np.mean([np.average(c, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
+        square = np.mean([np.average((c - mean) ** 2, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
     # What rounding leaves of a column that never varies is no spread; such a column is left as it is.
     scale = np.sqrt(square)
     return mean, np.where(scale > 1e-12 * np.abs(mean), scale, 1.0)

@@ -20,7 +20,9 @@ STANDARD_RADIUS = 5.0
 
 @dataclass(frozen=True)
 class Logistic:
-    """Logistic regression with λ/2‖w‖², the intercept not penalised; W is the ball of `radius` if given.
+    """Logistic regression with λ/2‖w‖², the intercept not penalised.
+
+    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of X.
 
     One mixture's risk is Σ_j α_j · (mean cross-entropy on source j) + l2/2 ‖w‖², which is scikit-learn's
     `LogisticRegression(C=1/l2)` with `sample_weight = α_j/m_j`. Two classes give one score; more give one each.
@@ -41,6 +43,8 @@ class Logistic:
 
 class LogisticSpace(LinearSpace):
     """`Logistic` on a problem: the classes are those of the sources."""
+
+    likelihood = True
 
     def __init__(self, problem: Problem, spec: Logistic, standardised: bool) -> None:
         self.classes = find_classes(problem)

@@ -29,6 +29,8 @@ REACH = 3.0
 class Network:
     """An `nn.Module` that maps rows to one score, or one per class; it runs in eval mode, buffers fixed.
 
+    All its parameters are learnt, frozen ones too, and copies of it are stacked by `torch.func.vmap`, which a few
+    modules (recurrent ones among them) do not go through.
     `loss` is "cross_entropy", "squared", or a function (scores (outputs, rows), y (rows,)) -> losses (rows,)
     that is ≥ 0. λ/2‖w‖² covers every parameter.
     """
@@ -60,7 +62,7 @@ class NetworkSpace(Space):
     convex = False
 
     def __init__(self, problem: Problem, spec: Network, standardised: bool) -> None:
-        self._module = copy.deepcopy(spec.module).eval().requires_grad_(False)
+        self._module = copy.deepcopy(spec.module).cpu().eval().requires_grad_(False)
         self._stack = StackedLayers.of(self._module)
         parameters = dict(self._module.named_parameters())
         self._shapes = {name: p.shape for name, p in parameters.items()}
@@ -73,6 +75,7 @@ class NetworkSpace(Space):
         self.n_outputs = self._count_outputs(problem)
         self.classes: Array | None = None
         if spec.loss == "cross_entropy":
+            self.likelihood = True
             self.classes = find_classes(problem)
             self._check_outputs(len(self.classes))
         else:
@@ -81,8 +84,22 @@ class NetworkSpace(Space):
             if spec.loss == "squared" and self.n_outputs != 1:
                 raise OptionError(f"Network: squared loss needs a module with one output, not {self.n_outputs}")
         self.radius = spec.radius
+        self._rehearse(problem)
         if standardised and spec.radius is None:
             self.radius = REACH * (float(torch.linalg.vector_norm(self.start(1, seed=0))) or 1.0)
+
+    def _rehearse(self, problem: Problem) -> None:
+        """Two models on two rows: what `vmap` or the loss cannot do is said before any work starts."""
+        source = problem.sources[0]
+        rows, labels = torch.as_tensor(source.X[:2], dtype=self.dtype), torch.as_tensor(self.encode(source)[:2])
+        labels = labels.to(self.dtype) if labels.is_floating_point() else labels
+        w = nn.utils.parameters_to_vector(self._module.parameters()).detach().expand(2, -1)
+        try:
+            losses = self.trained(self.scores(w, rows), labels)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise OptionError(f"Network: module and loss do not run as a stack: {str(error).splitlines()[0]}") from None
+        if losses.shape != (2, 2):
+            raise OptionError(f"Network: the loss must give one number per row, (rows,); got {tuple(losses.shape[1:])}")
 
     def _count_outputs(self, problem: Problem) -> int:
         rows = torch.as_tensor(problem.sources[0].X[:2], dtype=self.dtype)
@@ -125,7 +142,8 @@ class NetworkSpace(Space):
         """One model, one table: (P,), (rows, …) -> (outputs, rows)."""
         views = (part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes.values(), strict=True))
         named = dict(zip(self._shapes, views, strict=True))
-        out: Tensor = functional_call(self._module, (named, self._buffers), (X,))
+        buffers = {name: buffer.to(X.device) for name, buffer in self._buffers.items()}
+        out: Tensor = functional_call(self._module, (named, buffers), (X,))
         return out.unsqueeze(0) if out.ndim == 1 else out.T
 
     def trained(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -136,7 +154,7 @@ class NetworkSpace(Space):
         assert callable(self._loss)
         y = y.expand(*scores.shape[:-2], -1).reshape(-1, scores.shape[-1])
         rows: Tensor = vmap(self._loss)(scores.reshape(-1, *scores.shape[-2:]), y)
-        return rows.view(*scores.shape[:-2], -1)
+        return rows.view(*scores.shape[:-2], *rows.shape[1:])
 
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
         """1 − p_y for classes; ℓ/(1 + ℓ/s) for other losses, with s half the variance of the labels."""
@@ -150,13 +168,13 @@ class NetworkSpace(Space):
         return np.asarray(scores.squeeze(-2))
 
     def start(self, n_models: int, seed: int) -> Tensor:
-        """Row 0 of seed 0 is the module as it was given; every other row a fresh initialisation."""
+        """Row 0 is the module as it was given; every other row a fresh initialisation."""
         rows = [self._fresh(seed, k) for k in range(n_models)]
         return self.project(torch.stack(rows)) if rows else torch.zeros(0, self.n_params, dtype=self.dtype)
 
     def _fresh(self, seed: int, k: int) -> Tensor:
         module = self._module
-        if (seed, k) != (0, 0):
+        if k > 0:
             module = copy.deepcopy(self._module)
             with torch.random.fork_rng(devices=[]), torch.no_grad():
                 torch.manual_seed(int(np.random.default_rng([seed, k]).integers(2**31)))

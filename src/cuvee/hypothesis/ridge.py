@@ -21,7 +21,9 @@ uncorrelated columns."""
 
 @dataclass(frozen=True)
 class Ridge:
-    """Linear regression with λ/2‖w‖², the intercept not penalised; W is the ball of `radius` if given.
+    """Linear regression with λ/2‖w‖², the intercept not penalised.
+
+    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of X.
 
     One mixture's risk is Σ_j α_j · mean ½(y − ŷ)² + l2/2 ‖w‖², which is scikit-learn's `Ridge(alpha=l2)`
     with `sample_weight = α_j/m_j`.

@@ -4,7 +4,7 @@ Each f is a quadratic ½wᵀAw − bᵀw + r. Then f_T − Σ_j α_j f_j is one 
 the ball is a trust-region subproblem, solved globally by one eigendecomposition. The "sum" form is the
 largest of 2^N of them, one per sign pattern, so N ≤ 8. The smoothing c is taken as 0: |x| ≤ g(x) ≤ |x| + √c.
 
-Φ(α) = max_w F(α, w) is convex; cutting planes at the exact maximisers give its minimum with a proven gap.
+Φ(α) = max_w F(α, w) is convex; cutting planes at the exact maximisers bracket its minimum.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class Quadratics:
         return np.abs(z) if self.discrepancy == "sum" else np.sign(alpha @ z) * z
 
     def minimum(self, tol: float = 1e-3, max_cuts: int = 400) -> tuple[float, Array, float]:
-        """min_α max_w F by cutting planes: (value, α, proven lower bound), value − bound ≤ tol · value."""
+        """min_α max_w F by cutting planes: (value, α, lower bound), value − bound ≤ tol · value.
+
+        The bound is as good as SLSQP's answer to the master problem."""
         alpha = np.full(len(self.A), 1.0 / len(self.A))
         best, best_alpha, bound, cuts = np.inf, alpha, -np.inf, []
         for _ in range(max_cuts):

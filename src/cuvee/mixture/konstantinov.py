@@ -3,7 +3,7 @@
 Their weights minimise Σ_j α_j disc_j + C αᵀ diag(1/m) α with disc_j = max_w |f_T(w) − f_j(w)|, a *separate*
 maximum per source, so there is no game: the discrepancies are found once and the quadratic in α is minimised
 exactly. They state it for binary labels and 0–1 loss (where disc_j is one ERM with labels flipped) and √ of
-the penalty; here the loss is the bounded one of the hypothesis and the penalty the paper's relaxed square.
+the penalty; here the loss is the one `cuvee.estimate` compares and the penalty the paper's relaxed square.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def discrepancies(components: LocalComponents, settings: Settings) -> Tensor:
     for t in range(settings.steps + 1):
         losses, pullback = components.losses(w, components.everything)
         z = differences(losses)[:, torch.arange(len(source)), source] * side  # (M, 2NS)
-        best = torch.maximum(best, z.view(M, N, 2 * starts).amax(-1))
+        best = torch.maximum(best, z.nan_to_num(nan=0.0, posinf=0.0).view(M, N, 2 * starts).amax(-1))
         if t < settings.steps:
             gradient = pullback(v.expand(M, -1, -1))
             pace = pace.after(gradient)

@@ -112,11 +112,10 @@ def stationarity(
     losses, pullback = components.losses(players.w, components.everything)
     z = differences(losses)
     values = objective.value(alpha, z)
-    eta, gamma = (p.step.clamp(min=1e-30) for p in (players.eta, players.gamma))
+    eta, gamma = (p.step.double().clamp(min=1e-30) for p in (players.eta, players.gamma))
     alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
-    w_map = (
-        players.w - components.space.project(players.w + gamma * pullback(objective.coefficients(alpha, z)))
-    ) / gamma
+    w, gradient = players.w.double(), pullback(objective.coefficients(alpha, z)).double()
+    w_map = (w - components.space.project(w + gamma * gradient)) / gamma
     across = 2.0 * players.gamma.reach / play.W_REACH
     in_units = play.gap(2**0.5 * alpha_map, across * w_map, q, values)
     return play.gap(alpha_map, w_map, q, values), values.max(-1).values, in_units

@@ -91,5 +91,9 @@ def _pull(u: Tensor) -> Tensor:
 
 
 def differences(losses: Tensor) -> Tensor:
-    """z_j = f_T − f_j from component losses (..., N+1) whose last column is the target's: (..., N)."""
+    """z_j = f_T − f_j from component losses (..., N+1) whose last column is the target's: (..., N), in float64.
+
+    A network may live in float32; α, q and all that decides them do not.
+    """
+    losses = losses.double()
     return losses[..., -1:] - losses[..., :-1]

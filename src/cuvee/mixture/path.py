@@ -22,6 +22,7 @@ from cuvee.mixture import loop, play
 from cuvee.mixture.baselines import pooled_sources, proportional, target_only, uniform
 from cuvee.mixture.objective import Discrepancy, Objective
 from cuvee.mixture.play import Settings
+from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status, Trace
 
 Solver = Callable[[LocalComponents, Rows, Tensor], Tensor]
@@ -64,16 +65,20 @@ def estimate(
     if progress:
         progress("cross-validating candidates", 0, 1)
     row_losses = held_out_losses(risk_components, solver, alpha, folds)  # (M, G, k), NaN where no row is
-    share = shares(row_losses, squared=risk_components.space.quadratic)
+    own_weight = risk_components.everything.own_weight[:, 0].double().cpu().numpy()  # (M, k), 0 for padding
+    cv_loss = np.nansum(row_losses * own_weight[:, None], -1) + np.where(np.isnan(row_losses).all(-1), np.nan, 0.0)
+    share = shares(cv_loss, (own_weight > 0).sum(1), risk_components.space.likelihood)
     if progress:
         progress("cross-validating candidates", 1, 1)
-    cv_loss = np.nanmean(row_losses, -1)
     on_path = share[:, -len(points) :]
     return Path(
         alpha=np.einsum("mg,mgj->mj", share, alpha),
         gap=_weighed([p.gap for p in points], on_path),
         objective=_weighed([p.objective for p in points], on_path),
-        status=_status(points, on_path),
+        status=tuple(
+            Status.DIVERGED if failed else s
+            for failed, s in zip(np.isnan(cv_loss).all(1), _status(points, on_path), strict=True)
+        ),
         trace=_joined([p.trace for p in points], settings.steps),
         candidates=tuple(Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)),
     )
@@ -117,7 +122,7 @@ def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
 def inverse_counts(components: LocalComponents) -> Tensor:
     """1/m_j and, in the last column, 1/m_T: (M, N+1)."""
     counts = components.counts.expand(len(components.own_counts), -1)
-    return 1.0 / torch.cat([counts, components.own_counts[:, None]], -1).to(components.space.dtype)
+    return 1.0 / torch.cat([counts, components.own_counts[:, None]], -1).double()
 
 
 def candidates(components: LocalComponents, points: list[loop.Outcome]) -> list[tuple[str, Floats]]:
@@ -151,8 +156,9 @@ def held_out_losses(components: LocalComponents, solver: Solver, alpha: Floats, 
     w = solver(components, hold_out(rows, each_keep), each_alpha)
     with torch.no_grad():
         loss = space.trained(space.own_scores(w, rows.own_X), rows.own_y).view(M, G, F, -1)
-    seen = (loss * out[:, None]).sum(2)
-    return np.where((fold >= 0).cpu().numpy()[:, None], seen.double().cpu().numpy(), np.nan)
+    seen = torch.where(out[:, None], loss, 0.0).sum(2).double().cpu().numpy()
+    finite = np.isfinite(seen).all(-1, keepdims=True)  # a candidate whose model failed is no candidate
+    return np.where((fold >= 0).cpu().numpy()[:, None] & finite, seen, np.nan)
 
 
 def assign_folds(rows: Rows, folds: int) -> Tensor:
@@ -168,17 +174,17 @@ def assign_folds(rows: Rows, folds: int) -> Tensor:
     return torch.where(real, rank % most, -1)
 
 
-def shares(row_losses: Floats, squared: bool) -> Floats:
-    """(M, G) on the simplex: ∝ (held-out likelihood)^TEMPERATURE.
+def shares(cv_loss: Floats, rows: Array, likelihood: bool) -> Floats:
+    """(M, G) on the simplex: ∝ (held-out likelihood)^TEMPERATURE of k = rows (M,) labelled rows; 0 where NaN.
 
-    Cross-entropy is a negative log-likelihood as it stands. For squared loss the noise level is unknown; with it
-    at each candidate's own best value, k rows have likelihood ∝ (mean loss)^(−k/2), which has no unit.
+    Cross-entropy is a negative log-likelihood as it stands. For other losses the noise level is unknown; with it at
+    each candidate's own best value, k rows have likelihood ∝ (mean loss)^(−k/2), which has no unit.
     """
-    k = np.isfinite(row_losses).any(1).sum(-1)[:, None]
-    mean = np.nanmean(row_losses, -1)
-    evidence = -0.5 * k * np.log(np.maximum(mean, 1e-300)) if squared else -k * mean
-    evidence = TEMPERATURE * (evidence - evidence.max(1, keepdims=True))
-    weight = np.exp(evidence)
+    k = np.asarray(rows)[:, None]
+    evidence = -k * cv_loss if likelihood else -0.5 * k * np.log(np.maximum(cv_loss, 1e-300))
+    evidence = np.where(np.isfinite(evidence), evidence, -np.inf)
+    evidence[~np.isfinite(evidence).any(1), 0] = 0.0  # nothing can be said: the first candidate, pooled + own
+    weight = np.exp(TEMPERATURE * (evidence - evidence.max(1, keepdims=True)))
     return np.asarray(weight / weight.sum(1, keepdims=True))
 
 
@@ -189,10 +195,11 @@ def _weighed(by_point: list[Floats], share: Floats) -> Floats:
 
 
 def _status(points: list[loop.Outcome], share: Floats) -> tuple[Status, ...]:
-    """The worst status among the points that carry weight, target by target."""
+    """The worst status among the heaviest point and those that carry weight, target by target."""
     order = (Status.CONVERGED, Status.STEP_LIMIT, Status.DIVERGED)
     rank = np.array([[order.index(s) for s in p.status] for p in points]).T  # (M, points)
-    worst = np.where(share >= HEAVY, rank, 0).max(1, initial=0)
+    heavy = (share >= HEAVY) | (share == share.max(1, keepdims=True))
+    worst = np.where(heavy, rank, 0).max(1, initial=0)
     return tuple(order[i] for i in worst)
 
 

@@ -113,7 +113,8 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
     M, J = len(components.own_counts), objective.inverse_counts.shape[-1]
     first = space.start(K, settings.seed).to(components.counts.device)
     w = first.expand(M, -1, -1).contiguous()
-    alpha, q = w.new_full((M, J), 1.0 / J), w.new_full((M, K), 1.0 / K)
+    alpha = w.new_full((M, J), 1.0 / J, dtype=torch.float64)
+    q = w.new_full((M, K), 1.0 / K, dtype=torch.float64)
     z = differences(components.values(w, components.everything))
     return Play(
         t=0,
@@ -125,8 +126,8 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
         eta=Pace.fresh(settings.eta, ALPHA_REACH, alpha, alpha_cap(objective, alpha)),
         gamma=Pace.fresh(settings.gamma, W_REACH * w_reach(space, first), w),
         unit=objective.g(z).mean(-1).amax(-1),
-        objective=w.new_full((M,), torch.inf),
-        gap=w.new_full((M,), torch.inf),
+        objective=alpha.new_full((M,), torch.inf),
+        gap=alpha.new_full((M,), torch.inf),
     )
 
 
