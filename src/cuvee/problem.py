@@ -156,19 +156,17 @@ def _content(domain: Domain) -> tuple[Any, ...]:
 
 def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     array = np.empty(0)
-    if np.ndim(X) == 0 and not hasattr(X, "detach"):
-        raise DomainError(f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}")
     try:
-        if hasattr(X, "detach"):
-            X = X.detach().cpu()  # a torch tensor, wherever it lives
-        array = np.asarray(X)
+        array = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)  # torch tensors too, wherever they live
         if array.dtype.kind == "c":
             raise TypeError("complex numbers")
-        if array.dtype != np.float32:
+        if array.dtype != np.float32 and array.ndim:
             array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         where = _first_text(array, features) or str(error)
         raise DomainError(f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first") from None
+    if array.ndim == 0:
+        raise DomainError(f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}")
     if array.ndim < 2:
         raise DomainError(f"domain {name!r}: X must be rows × features; got shape {array.shape}")
     if len(array) == 0:
