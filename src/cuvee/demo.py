@@ -68,7 +68,7 @@ def run(seed: int = 0, quiet: bool = False) -> DemoResult:
     summed = [mix.alpha[:, :-1][:, np.array(data.groups) == g].sum(1) for g in names]
     return DemoResult(
         mix=mix,
-        groups=(*names, "own sample"),
+        groups=(*names, "own rows"),
         by_group=np.column_stack([*summed, mix.alpha[:, -1]]),
         accuracy=np.array(accuracy),
         n_test=data.test[0].n_rows,
@@ -89,7 +89,7 @@ def show(result: DemoResult) -> None:
     from rich.table import Table
 
     console = Console()
-    alpha = Table(title="How much each target learns from each group of sources (α summed), and the stationarity gap")
+    alpha = Table(title="How much each target learns from each group of sources (α summed)")
     for column in ("target", *result.groups, "gap", "status"):
         alpha.add_column(column, justify="left" if column in ("target", "status") else "right", no_wrap=True)
     for i, target in enumerate(result.mix.targets):
@@ -101,7 +101,11 @@ def show(result: DemoResult) -> None:
     for target, row in zip(result.mix.targets, result.accuracy, strict=True):
         best = row.max()
         scores.add_row(target, *(f"[bold]{a:.1%}[/bold]" if a == best else f"{a:.1%}" for a in row))
-    console.print(alpha, scores, sep="\n")
+    console.print(alpha)
+    for status in dict.fromkeys(result.mix.status):
+        console.print(f"  {status}: {status.sentence}", style="dim")
+    console.print("  gap: how far from a stationary point, Definition 1 of the paper.\n", style="dim")
+    console.print(scores)
     wins = int((result.accuracy[:, 2] > result.accuracy[:, :2].max(1)).sum())
     console.print(
         f"The learnt mixture beats both baselines on {wins} of {len(result.accuracy)} targets. {result.seconds:.0f} s."
