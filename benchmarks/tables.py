@@ -2,8 +2,8 @@
 
     CUVEE_DATA=folder cuvee bench tables --json
 
-The folder holds school.parquet, parkinsons.parquet and office_caltech10.parquet with columns `domain`, `label` and numeric
-features. Each target gives 20 labelled rows, its others are the test set, all domains that are no target are
+The folder holds school.parquet, parkinsons.parquet and office_caltech10.parquet with columns `domain`, `label` and
+numeric features. Each target gives 20 labelled rows, its others are the test set, all domains that are no target are
 sources. School and parkinsons: 10 random domains as targets, 5 seeds; office: each domain in turn, 3 seeds. Scores are
 mean test losses (½ squared error) or accuracies over targets and seeds.
 """
