@@ -42,7 +42,11 @@ class Logistic:
 
 
 class LogisticSpace(LinearSpace):
-    """`Logistic` on a problem: the classes are those of the sources."""
+    """`Logistic` on a problem: the classes are those of the sources.
+
+    The gradient of a row's loss is (mean(scores) − statistic(y)) ⊗ x and its Hessian curvature ⊗ x xᵀ; the exact
+    solvers ask for these three instead of walking a graph.
+    """
 
     likelihood = True
 
@@ -66,8 +70,37 @@ class LogisticSpace(LinearSpace):
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
         return chance_of_error(scores, y)
 
+    def mean_(self, scores: Tensor) -> Tensor:
+        """Class probabilities (..., outputs, rows) where the scores stood; for two classes that of the second."""
+        return scores.sigmoid_() if self.n_outputs == 1 else scores.softmax(-2)
+
+    def statistic(self, y: Tensor) -> Tensor:
+        """What a label says, (..., rows) -> (..., outputs, rows): the mean of a perfect fit."""
+        if self.n_outputs == 1:
+            return y.unsqueeze(-2).to(self.dtype)
+        return functional.one_hot(y, self.n_outputs).transpose(-1, -2).to(self.dtype)
+
+    def curvature(self, mean: Tensor, output: int) -> Tensor:
+        """∂mean_a/∂scores_b = p_a(δ_ab − p_b) for a = output: (..., outputs, rows)."""
+        weight = mean * -mean[..., output : output + 1, :]
+        weight[..., output, :] += mean[..., output, :]
+        return weight
+
+    def canonical(self, w: Tensor) -> Tensor:
+        """Softmax ignores a constant added to all scores: unpenalised parameters sum to 0 over the classes."""
+        if self.n_outputs == 1 or (not self.intercept and self.l2 > 0):
+            return w
+        by_class = w.reshape(*w.shape[:-1], self.n_outputs, self.width)
+        shift = by_class.mean(-2, keepdim=True)
+        if self.l2 > 0:
+            shift[..., :-1] = 0.0
+        return (by_class - shift).reshape(w.shape)
+
     def decide(self, scores: Tensor) -> Array:
         return self.classes[np.asarray(winners(scores))]
+
+    def probabilities(self, scores: Tensor) -> Array:
+        return np.asarray(class_probabilities(scores))
 
 
 def cross_entropy(scores: Tensor, y: Tensor) -> Tensor:
@@ -82,6 +115,13 @@ def chance_of_error(scores: Tensor, y: Tensor) -> Tensor:
     if scores.shape[-2] == 1:
         return torch.sigmoid(scores.squeeze(-2) * (1 - 2 * y).to(scores.dtype))
     return 1.0 - _own_score(scores.softmax(-2), y)
+
+
+def class_probabilities(scores: Tensor) -> Tensor:
+    """(..., outputs, rows) -> (..., rows, classes), summing to 1."""
+    if scores.shape[-2] == 1:
+        scores = torch.cat([torch.zeros_like(scores), scores], -2)
+    return scores.softmax(-2).transpose(-1, -2)
 
 
 def winners(scores: Tensor) -> Tensor:

@@ -1,0 +1,152 @@
+"""Logistic and softmax regression for many mixtures: an anchor, float32 on the way, float64 at the end.
+
+What costs is passes over the scores of all models on all rows. The anchor's quadratic model starts close, quasi-Newton
+steps preconditioned by it finish in a few passes, most of them in float32; the last one, in float64, is the one that
+certifies. Models that are done leave the batch; those that are still not done take Newton steps of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from cuvee.components import Rows
+from cuvee.erm import lbfgs
+from cuvee.erm.precondition import Anchor, Factors, Task, _add_diagonal
+from cuvee.glm import GLMComponents, cast, pick
+
+FLOAT32_PAYS = 2e8  # multiplications in a pass
+FLOAT32_PASSES = 40
+MAX_PASSES = 60
+NEWTON_ROUNDS, NEWTON_PASSES = 20, 12
+LARGE_P_PASSES = 600
+ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Every field has a row per model."""
+
+    w: Tensor  # (M, Q, P) float64
+    gradient: Tensor  # (M, Q, P) float64, penalty included
+    second: Tensor | None  # (M, Q, K, K) the Hessian of the data in the intercepts
+    passes: Tensor  # (M, Q)
+    stuck: Tensor  # (M, Q)
+
+
+def solve(
+    components: GLMComponents,
+    rows: Rows,
+    alpha: Tensor,
+    *,
+    tol: float,
+    memory: int,
+    second: bool = False,
+    extra: Tensor | None = None,
+    start: Tensor | None = None,
+    free: Tensor | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Solved:
+    """Minimise Σ_j α_j f_j(w) + λ/2‖w‖² for α (M, Q, N or N+1) until ‖∇‖∞ ≤ tol.
+
+    `extra` (M,) is added to every λ, `start` (M, Q, P) replaces the anchor's, `free` (M, Q, P) holds parameters fixed.
+    """
+    space, (M, Q, _), N = components.space, alpha.shape, len(components.counts)
+    P, n = space.n_params, len(rows.X)
+    penalty = (space.l2 * space.penalised).to(rows.X).view(1, 1, P)
+    if extra is not None:
+        penalty = penalty + extra.view(M, 1, 1)
+    dense = (P <= 64 or P * P <= 24 * n) and 16 * N * P * P <= memory
+    low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS else rows
+    floor = ROUNDING * rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
+    centre = alpha[..., :N].mean((0, 1))
+    centre = centre / centre.sum() if bool(centre.sum() > 0) else torch.full_like(centre, 1.0 / N)
+    anchor = Anchor.solve(
+        components, pick(low, slice(0, 0)), centre, penalty.mean(0, keepdim=True), dense=dense, tol=max(tol, 1e-5)
+    )
+    own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
+    per_target = 8 * Q * P * (2 * lbfgs.MEMORY + 12 + own_rows) + (12 * Q * P * P if dense else 0)
+    size = max(1, memory // per_target)
+    parts = []
+    for first in range(0, M, size):
+        some = slice(first, first + size)
+        task = Task(
+            components,
+            pick(rows, some),
+            alpha[some],
+            penalty if len(penalty) == 1 else penalty[some],
+            anchor.blocks or Factors(alpha[:0], alpha[:0]),
+            None if free is None else free[some],
+        )
+        given = None if start is None else start[some]
+        parts.append(_solve(anchor, task, pick(low, some), given, tol, floor, second))
+        if progress is not None:
+            progress(min(first + size, M), M)
+    return Solved(
+        w=torch.cat([p.w for p in parts]),
+        gradient=torch.cat([p.gradient for p in parts]),
+        second=torch.cat([p.second for p in parts if p.second is not None]) if second else None,
+        passes=torch.cat([p.passes for p in parts]),
+        stuck=torch.cat([p.stuck for p in parts]),
+    )
+
+
+def _solve(
+    anchor: Anchor, task: Task, low: Rows, given: Tensor | None, tol: float, floor: Tensor, second: bool
+) -> Solved:
+    """One chunk of targets."""
+    w, preconditioner = anchor.start(low, task.alpha, task.penalty)
+    if given is not None:
+        w = given.to(w)
+    task = replace(task, preconditioner=preconditioner)
+    passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
+    if low.X.dtype == torch.float32:
+        enough = floor.clamp(min=0.5 * tol).float()
+        rough = lbfgs.minimise(replace(task, rows=low), w, tol=enough, max_passes=FLOAT32_PASSES)
+        w, passes = rough.w, passes + rough.passes + 1
+    w = task.components.space.canonical(w.double())
+    if task.free is not None and given is not None:
+        w = torch.where(task.free > 0, w, given)
+    g, bends = _certifying_pass(task, w, second)
+    fine = lbfgs.minimise(
+        task,
+        w,
+        gradient=g,
+        tol=tol,
+        max_passes=MAX_PASSES if anchor.hessians is not None else LARGE_P_PASSES,
+    )
+    passes, stuck = passes + fine.passes + 1, fine.stuck
+    w, g = fine.w, fine.gradient
+    moved = (fine.passes > 0).any(-1).nonzero()[:, 0]
+    if len(moved):
+        for _ in range(NEWTON_ROUNDS if anchor.hessians is not None else 0):
+            late = (g.abs() > tol).any(-1).any(-1).nonzero()[:, 0]
+            if len(late) == 0:
+                break
+            part = _with_own_hessians(task.narrow(late), w[late])
+            last = lbfgs.minimise(part, w[late], gradient=g[late], tol=tol, max_passes=NEWTON_PASSES)
+            w[late], g[late], stuck[late] = last.w, last.gradient, last.stuck
+            passes[late] += last.passes
+            if bool(last.stuck.all()):
+                break
+        w[moved] = task.components.space.canonical(w[moved])
+        if second:
+            g[moved], bends[moved] = _certifying_pass(task.narrow(moved), w[moved], second)
+    return Solved(w, g, bends if second else None, passes, stuck)
+
+
+def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tensor]:
+    """The gradient in float64, and the intercepts' Hessian when asked for."""
+    if not second:
+        return task.gradient(w), w[..., :0]
+    g, bends = task.components.pull_with_second(w, task.alpha, task.rows)
+    return task.add_penalty(g, w), bends
+
+
+def _with_own_hessians(task: Task, w: Tensor) -> Task:
+    """The task preconditioned by each model's own Hessian at w: what follows is Newton's method."""
+    H = task.components.hessians(w, task.alpha, task.rows)
+    return replace(task, preconditioner=Factors.of(_add_diagonal(H, task.penalty)))

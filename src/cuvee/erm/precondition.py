@@ -1,0 +1,172 @@
+"""One solved mixture tells much about all others: its per-source Hessians precondition every mixture's solver.
+
+Around the anchor w_c every f_j is nearly its quadratic model, so mixture α is nearly the quadratic
+Σ_j α_j (f_j + ∇f_j·(w − w_c) + ½‖w − w_c‖²_{∇²f_j}): its minimiser is where the solver starts (a rational surface in
+α), its Hessian is what the solver divides by. Where no Hessian per mixture fits, the anchor's own, without the blocks
+that couple two classes, serves all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from cuvee.components import Rows
+from cuvee.erm import lbfgs
+from cuvee.glm import GLMComponents
+
+JITTER = {torch.float32: 1e-6, torch.float64: 1e-13}
+CENTRE_PASSES = 100
+
+
+class Preconditioner(Protocol):
+    def apply(self, q: Tensor) -> Tensor: ...
+    def narrow(self, targets: Tensor) -> Preconditioner: ...
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A Cholesky factor per model, of its Hessian scaled to a unit diagonal."""
+
+    L: Tensor  # (M, Q, P, P)
+    scale: Tensor  # (M, Q, P)
+
+    @classmethod
+    def of(cls, H: Tensor) -> Factors:
+        """H (M, Q, P, P) is used up. Scaling undoes the units of the columns, so that float32 is enough."""
+        scale = H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny ** 0.5).rsqrt()
+        H.mul_(scale[..., None, :]).mul_(scale[..., None])
+        H.diagonal(dim1=-2, dim2=-1).add_(JITTER[H.dtype])
+        L, info = torch.linalg.cholesky_ex(H)
+        broken = (info != 0) | ~L.diagonal(dim1=-2, dim2=-1).isfinite().all(-1)
+        L = torch.where(broken[..., None, None], torch.eye(H.shape[-1], dtype=H.dtype, device=H.device), L)
+        return cls(L, scale)
+
+    def apply(self, q: Tensor) -> Tensor:
+        scaled = (q.to(self.L.dtype) * self.scale)[..., None]
+        return (torch.cholesky_solve(scaled, self.L)[..., 0] * self.scale).to(q.dtype)
+
+    def narrow(self, targets: Tensor) -> Factors:
+        return Factors(self.L[targets], self.scale[targets])
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """One inverse per class, shared by all models."""
+
+    inverse: Tensor  # (K, width, width)
+
+    def apply(self, q: Tensor) -> Tensor:
+        K, width, _ = self.inverse.shape
+        stacked = q.reshape(-1, K, width).transpose(0, 1).to(self.inverse.dtype)  # (K, models, width)
+        return (stacked @ self.inverse).transpose(0, 1).reshape(q.shape).to(q.dtype)
+
+    def narrow(self, targets: Tensor) -> Blocks:
+        return self
+
+
+@dataclass(frozen=True)
+class Task:
+    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that are free."""
+
+    components: GLMComponents
+    rows: Rows
+    alpha: Tensor  # (M, Q, N or N+1)
+    penalty: Tensor  # (M or 1, 1, P)
+    preconditioner: Preconditioner
+    free: Tensor | None = None  # (M, Q, P) of 0 and 1
+
+    def gradient(self, w: Tensor) -> Tensor:
+        return self.add_penalty(self.components.pull(w, self.alpha, self.rows), w)
+
+    def add_penalty(self, g: Tensor, w: Tensor) -> Tensor:
+        g = g.addcmul_(self.penalty.to(w.dtype), w)
+        return g if self.free is None else g * self.free
+
+    def precondition(self, q: Tensor) -> Tensor:
+        r = self.preconditioner.apply(q)
+        return r if self.free is None else r * self.free
+
+    def narrow(self, targets: Tensor) -> Task:
+        from cuvee.glm import pick
+
+        return replace(
+            self,
+            rows=pick(self.rows, targets),
+            alpha=self.alpha[targets],
+            penalty=self.penalty if len(self.penalty) == 1 else self.penalty[targets],
+            preconditioner=self.preconditioner.narrow(targets),
+            free=None if self.free is None else self.free[targets],
+        )
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A solved mixture and every source's first and second derivatives there."""
+
+    components: GLMComponents
+    w: Tensor  # (1, 1, P)
+    gradients: Tensor  # (N, P)
+    hessians: Tensor | None  # (N, P, P) where they fit
+    blocks: Blocks | None
+
+    @classmethod
+    def solve(
+        cls, components: GLMComponents, rows: Rows, alpha: Tensor, penalty: Tensor, *, dense: bool, tol: float
+    ) -> Anchor:
+        """The mixture α (N,), to a tolerance that is good enough for an anchor; `rows` without own blocks."""
+        N, P = len(components.counts), components.space.n_params
+        w = rows.X.new_zeros(1, 1, P)
+        alpha = alpha.to(w).view(1, 1, N)
+        preconditioner: Preconditioner
+        if dense:
+            preconditioner = Factors.of(_add_diagonal(components.hessians(w, alpha, rows), penalty))
+        else:
+            preconditioner = _blocks(components, w, alpha, rows, penalty)
+        task = Task(components, rows, alpha, penalty, preconditioner)
+        w = components.space.canonical(lbfgs.minimise(task, w, tol=tol, max_passes=CENTRE_PASSES).w)
+        one_each = torch.eye(N, dtype=w.dtype, device=w.device)[:, None]  # (N, 1, N)
+        everywhere = w.expand(N, 1, P)
+        return cls(
+            components,
+            w,
+            components.pull(everywhere, one_each, rows)[:, 0],
+            components.hessians(everywhere, one_each, rows)[:, 0] if dense else None,
+            None if dense else _blocks(components, w, alpha, rows, penalty),
+        )
+
+    def start(self, rows: Rows, alpha: Tensor, penalty: Tensor) -> tuple[Tensor, Preconditioner]:
+        """w (M, Q, P) to start from and a preconditioner, for every α (M, Q, N or N+1)."""
+        N, P = self.gradients.shape
+        M, Q = alpha.shape[:2]
+        shares = alpha[..., :N].to(self.w.dtype)
+        if self.hessians is None:
+            assert self.blocks is not None
+            return self.w.expand(M, Q, P).clone(), self.blocks
+        H = (shares.reshape(-1, N) @ self.hessians.view(N, -1)).view(M, Q, P, P)
+        g = shares @ self.gradients
+        if alpha.shape[-1] > N:
+            own = alpha.to(self.w.dtype).clone()
+            own[..., :N] = 0.0
+            everywhere = self.w.expand(M, Q, P)
+            g = g + self.components.pull(everywhere, own, rows)
+            H += self.components.hessians(everywhere, own, rows)
+        factors = Factors.of(_add_diagonal(H, penalty))
+        g = g + penalty.to(g) * self.w
+        return self.w - factors.apply(g), factors
+
+
+def _add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
+    H.diagonal(dim1=-2, dim2=-1).add_(penalty.to(H))
+    return H
+
+
+def _blocks(components: GLMComponents, w: Tensor, alpha: Tensor, rows: Rows, penalty: Tensor) -> Blocks:
+    K, width = components.space.n_outputs, components.space.width
+    own = [components.hessian_blocks(w, alpha, rows, a, only=True)[0, 0, 0] for a in range(K)]
+    factors = Factors.of(_add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1)))
+    inverse = torch.cholesky_inverse(factors.L[:, 0])
+    return Blocks(inverse * factors.scale * factors.scale.transpose(-1, -2))

@@ -1,0 +1,218 @@
+"""Components of logistic and softmax regression: mixed gradients and Hessians of many models, tile by tile.
+
+    g = components.pull(w, v, rows)            # Σ_j v_j ∇f_j(w),  (M, Q, P)
+    H = components.hessians(w, v, rows)        # Σ_j v_j ∇²f_j(w), (M, Q, P, P)
+
+The same numbers as a pullback, without the graph: a tile holds the scores of some models on some rows of one source,
+is turned into means in place and multiplied back. Sources with v = 0 are skipped, model by model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cuvee.components import LocalComponents, Rows
+from cuvee.errors import OptionError
+from cuvee.hypothesis.base import LossKind
+from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.problem import Problem
+
+TILE_ROWS = 1024  # rows of a tile
+SMALL = 128  # sources with fewer rows share tiles
+TILE = {"cpu": 2**20, "cuda": 2**29}  # scores in a tile: what the cache holds, what keeps a GPU busy
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows low:high, which belong to the sources first:last."""
+
+    low: int
+    high: int
+    first: int
+    last: int
+
+
+class GLMComponents(LocalComponents):
+    """`LocalComponents` of a logistic space with the loss it is trained on."""
+
+    space: LogisticSpace
+
+    def __init__(self, problem: Problem, space: LogisticSpace, loss: LossKind = "trained", **options: Any) -> None:
+        if not isinstance(space, LogisticSpace) or loss != "trained":
+            raise OptionError("only logistic models as trained have these gradients; use LocalComponents for others")
+        super().__init__(problem, space, loss, **options)
+        rows, lengths = self.everything, self.counts.tolist()
+        self._tiles = list(_tiles(lengths, on_gpu=self.counts.is_cuda))
+        self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(self.counts)
+        parts = list(zip(rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True))
+        # Rows of a source mostly weigh alike; then one number replaces a pass over the tile.
+        self._even = [bool((weight == weight[0]).all()) for *_, weight in parts]
+        self.statistics = torch.stack([((space.statistic(y) * weight) @ X).view(-1) for X, y, weight in parts])
+        """(N, P) Σ_i p_i statistic(y_i) ⊗ x_i: the label's part of every source's gradient."""
+
+    def pull(self, w: Tensor, v: Tensor, rows: Rows) -> Tensor:
+        """Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1); `rows` in the precision of w."""
+        return self._pass(w, v, rows, second=False)[0]
+
+    def pull_with_second(self, w: Tensor, v: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """`pull`, and Σ_j v_j ∇²f_j(w) in the intercepts alone, (M, Q, outputs, outputs): almost free beside it."""
+        return self._pass(w, v, rows, second=True)
+
+    def _pass(self, w: Tensor, v: Tensor, rows: Rows, *, second: bool) -> tuple[Tensor, Tensor]:
+        M, Q, P = w.shape
+        N, K = len(self.counts), self.space.n_outputs
+        flat, shares = w.reshape(-1, P), v.reshape(M * Q, -1)[:, :N].to(w.dtype)
+        gradient = -(shares @ self.statistics.to(w.dtype))
+        bends = w.new_zeros(M * Q, K, K)
+        size = max(1, self._room // (K * self._longest))
+        for low in range(0, len(flat), size):
+            some = slice(low, low + size)
+            busy = (shares[some] != 0).sum(0).tolist()
+            for tile in self._tiles:
+                self._add(gradient[some], bends[some] if second else None, flat[some], shares[some], busy, tile, rows)
+        gradient, bends = gradient.view(M, Q, P), bends.view(M, Q, K, K)
+        if v.shape[-1] > N and M > 0:
+            self._add_own(gradient, bends if second else None, w, v[..., N:].to(w.dtype), rows)
+        return gradient, bends
+
+    def _add(
+        self,
+        gradient: Tensor,
+        bends: Tensor | None,
+        w: Tensor,
+        shares: Tensor,
+        busy: list[int],
+        tile: Tile,
+        rows: Rows,
+    ) -> None:
+        """Add one tile to gradient (m, P) and bends (m, K, K) of the models w (m, P)."""
+        space, X = self.space, rows.X[tile.low : tile.high]
+        active = max(busy[tile.first : tile.last])
+        if active == 0:
+            return
+        v, index = shares[:, tile.first : tile.last], None
+        if active < 0.7 * len(w) and tile.last - tile.first == 1:
+            index = v[:, 0].nonzero()[:, 0]
+            w, v = w[index], v[index]
+        mean = space.mean_(space.scores(w, X))  # (m, K, rows)
+        weight = rows.weight[tile.low : tile.high]
+        if tile.last - tile.first == 1 and self._even[tile.first]:
+            weighted, factor = mean, v * weight[:1]
+        else:
+            source = self._source_of[tile.low : tile.high] - tile.first
+            weighted, factor = mean * (v[:, source] * weight)[:, None], torch.ones_like(v[:, :1])
+        g = (weighted.view(-1, X.shape[0]) @ X).view(len(w), -1) * factor
+        if index is None:
+            gradient += g
+        else:
+            gradient.index_add_(0, index, g)
+        if bends is None:
+            return
+        if space.n_outputs == 1 and weighted is mean:
+            squares = torch.linalg.vector_norm(mean, dim=-1, keepdim=True).square()
+        else:
+            squares = weighted @ mean.transpose(-1, -2)
+        bend = (torch.diag_embed(weighted.sum(-1)) - squares) * factor[..., None]
+        if index is None:
+            bends += bend
+        else:
+            bends.index_add_(0, index, bend)
+
+    def _add_own(self, gradient: Tensor, bends: Tensor | None, w: Tensor, v: Tensor, rows: Rows) -> None:
+        """The same for each target's own block: v (M, Q, 1)."""
+        space, weight = self.space, (rows.own_weight * v).unsqueeze(-2)  # (M, Q, 1, k)
+        mean = space.mean_(space.own_scores(w, rows.own_X))  # (M, Q, K, k)
+        residual = (mean - space.statistic(rows.own_y).to(w.dtype)) * weight
+        M, Q, K, k = residual.shape
+        gradient += (residual.view(M, Q * K, k) @ rows.own_X).view(M, Q, -1)
+        if bends is not None:
+            weighted = mean * weight
+            bends += torch.diag_embed(weighted.sum(-1)) - weighted @ mean.transpose(-1, -2)
+
+    def hessians(self, w: Tensor, v: Tensor, rows: Rows) -> Tensor:
+        """Σ_j v_j ∇²f_j(w): w (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P, P)."""
+        M, Q, P = w.shape
+        K, width = self.space.n_outputs, self.space.width
+        H = w.new_zeros(M, Q, K, width, K, width)
+        for a in range(K):
+            H[:, :, a] = self.hessian_blocks(w, v, rows, a).transpose(-3, -2)
+        return H.view(M, Q, P, P)
+
+    def hessian_blocks(self, w: Tensor, v: Tensor, rows: Rows, output: int, only: bool = False) -> Tensor:
+        """The rows of the Hessian that belong to one output, as blocks (M, Q, K, width, width), or `only` its own."""
+        M, Q, P = w.shape
+        N, width, space = len(self.counts), self.space.width, self.space
+        flat, shares = w.reshape(-1, P), v.reshape(M * Q, -1)[:, :N].to(w.dtype)
+        K = 1 if only else space.n_outputs
+        blocks = w.new_zeros(M * Q, K, width, width)
+
+        def curvature(mean: Tensor) -> Tensor:
+            bend = space.curvature(mean, output)
+            return bend[..., output : output + 1, :] if only else bend
+
+        size = max(1, 4 * self._room // (space.n_outputs * width * self._longest))
+        for low in range(0, len(flat), size):
+            some = slice(low, low + size)
+            for tile in self._tiles:
+                active = (shares[some, tile.first : tile.last] != 0).any(1).nonzero()[:, 0] + low
+                X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
+                if len(active) == 0:
+                    continue
+                bend = curvature(space.mean_(space.scores(flat[active], X)))  # (m, K, rows)
+                bend = bend * (shares[active][:, self._source_of[part]] * rows.weight[part])[:, None]
+                scaled = X.T * bend[:, :, None]  # (m, K, width, rows)
+                blocks[active] += (scaled.view(-1, len(X)) @ X).view(-1, K, width, width)
+        blocks = blocks.view(M, Q, K, width, width)
+        if v.shape[-1] > N and M > 0:
+            bend = curvature(space.mean_(space.own_scores(w, rows.own_X)))
+            bend = bend * (rows.own_weight * v[..., N:].to(w.dtype))[:, :, None]
+            blocks = blocks + torch.einsum("mqck,mkp,mkr->mqcpr", bend, rows.own_X, rows.own_X)
+        return blocks
+
+    @property
+    def _room(self) -> int:
+        return TILE["cuda" if self.counts.is_cuda else "cpu"]
+
+    @property
+    def _longest(self) -> int:
+        return max(tile.high - tile.low for tile in self._tiles)
+
+
+def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
+    """Row ranges of at most TILE_ROWS: parts of one source, or several small sources together."""
+    longest = 16 * TILE_ROWS if on_gpu else TILE_ROWS
+    low, first = 0, 0  # where the run of small sources that is being gathered starts
+    end = 0
+    for j, length in enumerate(lengths):
+        start, end = end, end + length
+        if length < SMALL and end - low <= longest:
+            continue
+        if start > low:
+            yield Tile(low, start, first, j)
+        low, first = start, j
+        if length >= SMALL:
+            parts = -(-length // longest)
+            cuts = [start + length * i // parts for i in range(parts + 1)]
+            yield from (Tile(a, b, j, j + 1) for a, b in zip(cuts, cuts[1:], strict=False))
+            low, first = end, j + 1
+    if end > low:
+        yield Tile(low, end, first, len(lengths))
+
+
+def cast(rows: Rows, dtype: torch.dtype) -> Rows:
+    """The same rows in another precision; class numbers stay what they are."""
+    floats = {name: getattr(rows, name) for name in ("X", "y", "weight", "own_X", "own_y", "own_weight")}
+    return replace(rows, **{k: t.to(dtype) for k, t in floats.items() if t.is_floating_point()})
+
+
+def pick(rows: Rows, targets: Tensor | slice) -> Rows:
+    """The same shared rows with the own blocks of some targets."""
+    if len(rows.own_X) == 0:
+        return rows
+    own = {name: getattr(rows, name)[targets] for name in ("own_X", "own_y", "own_weight")}
+    return replace(rows, **own)
