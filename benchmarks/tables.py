@@ -21,9 +21,7 @@ import torch
 
 import cuvee
 from cuvee import erm
-from cuvee.components import LocalComponents
 from cuvee.errors import OptionError
-from cuvee.gram import GramComponents
 from cuvee.hypothesis import Hypothesis
 from cuvee.problem import Array
 
@@ -91,7 +89,7 @@ def score(problem: cuvee.Problem, test: list[tuple[Array, Array]], hypothesis: H
         cuvee.estimate(problem, hypothesis).alpha,
     ]
     space = hypothesis.bind(problem)
-    components = (GramComponents if space.quadratic else LocalComponents)(problem, space)
+    components = erm.components(problem, space)
     w = erm.solve(components, components.everything, torch.as_tensor(np.stack(mixtures, 1)))
     scores = []
     for models, (X, y) in zip(w, test, strict=True):

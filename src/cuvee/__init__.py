@@ -1,9 +1,10 @@
 """cuvee: multi-source, multi-target domain adaptation.
 
-How much should each target learn from each source? `cuvee.estimate` answers for all targets at once.
+How much should each target learn from each source? `cuvee.estimate` answers for all targets at once, and
+`cuvee.solve` delivers their models, certified.
 """
 
-from cuvee.api import OWN, estimate
+from cuvee.api import OWN, certify, estimate, sensitivity, solve
 from cuvee.errors import (
     CuveeError,
     CuveeWarning,
@@ -17,12 +18,14 @@ from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.mixture.theory import Constants, theory_steps
 from cuvee.problem import Domain, Problem
 from cuvee.results import Candidate, Mixtures, Status, Trace
+from cuvee.solution import Certificate, Model, Solution
 
 __version__ = "0.1.0"
 
 __all__ = [
     "OWN",
     "Candidate",
+    "Certificate",
     "Constants",
     "CuveeError",
     "CuveeWarning",
@@ -32,13 +35,18 @@ __all__ = [
     "Logistic",
     "MixtureError",
     "Mixtures",
+    "Model",
     "Network",
     "OptionError",
     "Problem",
     "Ridge",
+    "Solution",
     "Status",
     "StatusError",
     "Trace",
+    "certify",
     "estimate",
+    "sensitivity",
+    "solve",
     "theory_steps",
 ]

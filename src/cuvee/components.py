@@ -10,7 +10,7 @@ elsewhere without a line of them changing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -87,11 +87,7 @@ class LocalComponents:
         self.own_counts = torch.tensor([t.n_rows for t in targets], dtype=torch.int64, device=device)
         # One table holds all rows: source after source, then k rows for every target (padding repeats rows with
         # weight 0). Whatever is gathered is gathered from it in one go.
-        tables = [*sources, *(_padded(t, k) for t in targets)]
-        X = space.prepare(_tensor(np.concatenate([d.X for d in tables]), space).to(device))
-        y = _tensor(np.concatenate([space.encode(d) for d in tables]), space).to(device)
-        weight = _tensor(np.concatenate([_row_weights(d) for d in tables]), space).to(device)
-        _check_finite(tables, X)
+        X, y, weight = _stack([*sources, *(_padded(t, k) for t in targets)], space, device)
         n = int(self.counts.sum())
         self.everything = Rows(
             X=X[:n],
@@ -172,6 +168,35 @@ class LocalComponents:
         return torch.cat([shared, own.sum(-1, keepdim=True)], -1)
 
 
+def own_blocks(targets: Sequence[Domain], space: Space, device: str | torch.device = "cpu") -> Rows:
+    """Rows of the targets' own blocks alone, with nothing shared."""
+    M, k = len(targets), max((t.n_rows for t in targets), default=0)
+    if M == 0:
+        empty = torch.zeros(0, space.n_params, dtype=space.dtype, device=device)
+        X, y, weight = empty, empty[:, 0], empty[:, 0]
+    else:
+        X, y, weight = _stack([_padded(t, k) for t in targets], space, device)
+    return Rows(
+        X=X[:0],
+        y=y[:0],
+        weight=weight[:0],
+        lengths=torch.zeros(0, dtype=torch.int64, device=device),
+        regular=True,
+        own_X=X.view(M, k, *X.shape[1:]),
+        own_y=y.view(M, 1, k),
+        own_weight=weight.view(M, 1, k),
+    )
+
+
+def _stack(tables: list[Domain], space: Space, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """X, y and row weights of all tables, one after the other."""
+    X = space.prepare(_tensor(np.concatenate([d.X for d in tables]), space).to(device))
+    y = _tensor(np.concatenate([space.encode(d) for d in tables]), space).to(device)
+    weight = _tensor(np.concatenate([row_weights(d) for d in tables]), space).to(device)
+    _check_finite(tables, X)
+    return X, y, weight
+
+
 def source_sums(by_row: Tensor, rows: Rows) -> Tensor:
     """(..., rows) -> (..., N), each source's rows added up."""
     if rows.regular:
@@ -184,6 +209,20 @@ def hold_out(rows: Rows, keep: Tensor) -> Rows:
     """The same rows with each target's own block reweighted by `keep` (M, Q, k) of 0 and 1."""
     weight = rows.own_weight * keep
     return replace(rows, own_weight=weight / weight.sum(-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny))
+
+
+def cast(rows: Rows, dtype: torch.dtype) -> Rows:
+    """The same rows in another precision; class numbers stay what they are."""
+    floats = {name: getattr(rows, name) for name in ("X", "y", "weight", "own_X", "own_y", "own_weight")}
+    return replace(rows, **{k: t.to(dtype) for k, t in floats.items() if t.is_floating_point()})
+
+
+def pick(rows: Rows, targets: Tensor | slice) -> Rows:
+    """The same shared rows with the own blocks of some targets."""
+    if len(rows.own_X) == 0:
+        return rows
+    own = {name: getattr(rows, name)[targets] for name in ("own_X", "own_y", "own_weight")}
+    return replace(rows, **own)
 
 
 def _tensor(array: Array, space: Space) -> Tensor:
@@ -205,12 +244,12 @@ def _check_finite(tables: list[Domain], X: Tensor) -> None:
 def _padded(target: Domain, k: int) -> Domain:
     """The target with its rows repeated up to k, the repeats weighing nothing."""
     weight = np.zeros(k)
-    weight[: target.n_rows] = _row_weights(target)
+    weight[: target.n_rows] = row_weights(target)
     rows = np.arange(k) % target.n_rows
     return Domain(target.name, target.X[rows], target.y[rows], weight)
 
 
-def _row_weights(domain: Domain) -> Array:
+def row_weights(domain: Domain) -> Array:
     """(rows,) summing to 1: uniform, or the domain's own row weights."""
     if domain.weight is None:
         return np.full(domain.n_rows, 1.0 / domain.n_rows)

@@ -10,7 +10,7 @@ is turned into means in place and multiplied back. Sources with v = 0 are skippe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -134,6 +134,34 @@ class GLMComponents(LocalComponents):
             weighted = mean * weight
             bends += torch.diag_embed(weighted.sum(-1)) - weighted @ mean.transpose(-1, -2)
 
+    def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, rows: Rows) -> Tensor:
+        """Σ_j v_j ∇²f_j(w) u without any Hessian: w, u (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P)."""
+        M, Q, P = w.shape
+        N, space = len(self.counts), self.space
+        flat, moved, shares = w.reshape(-1, P), u.reshape(-1, P), v.reshape(M * Q, -1)[:, :N]
+        result = torch.zeros_like(flat)
+
+        def change(mean: Tensor, scores: Tensor) -> Tensor:
+            """Of the mean, when the scores change."""
+            if space.n_outputs == 1:
+                return mean * (1 - mean) * scores
+            return mean * (scores - (mean * scores).sum(-2, keepdim=True))
+
+        size = max(1, self._room // (space.n_outputs * self._longest))
+        for low in range(0, len(flat), size):
+            some = slice(low, low + size)
+            for tile in self._tiles:
+                X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
+                bent = change(space.mean_(space.scores(flat[some], X)), space.scores(moved[some], X))
+                bent *= (shares[some][:, self._source_of[part]] * rows.weight[part])[:, None]
+                result[some] += (bent.view(-1, len(X)) @ X).view(-1, P)
+        result = result.view(M, Q, P)
+        if v.shape[-1] > N and M > 0:
+            bent = change(space.mean_(space.own_scores(w, rows.own_X)), space.own_scores(u, rows.own_X))
+            bent = bent * (rows.own_weight * v[..., N:])[:, :, None]
+            result = result + (bent.flatten(1, 2) @ rows.own_X).view(M, Q, P)
+        return result
+
     def hessians(self, w: Tensor, v: Tensor, rows: Rows) -> Tensor:
         """Σ_j v_j ∇²f_j(w): w (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P, P)."""
         M, Q, P = w.shape
@@ -165,7 +193,7 @@ class GLMComponents(LocalComponents):
                     continue
                 bend = curvature(space.mean_(space.scores(flat[active], X)))  # (m, K, rows)
                 bend = bend * (shares[active][:, self._source_of[part]] * rows.weight[part])[:, None]
-                scaled = X.T * bend[:, :, None]  # (m, K, width, rows)
+                scaled = bend[:, :, None] * X.T.contiguous()  # (m, K, width, rows)
                 blocks[active] += (scaled.view(-1, len(X)) @ X).view(-1, K, width, width)
         blocks = blocks.view(M, Q, K, width, width)
         if v.shape[-1] > N and M > 0:
@@ -202,17 +230,3 @@ def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
             low, first = end, j + 1
     if end > low:
         yield Tile(low, end, first, len(lengths))
-
-
-def cast(rows: Rows, dtype: torch.dtype) -> Rows:
-    """The same rows in another precision; class numbers stay what they are."""
-    floats = {name: getattr(rows, name) for name in ("X", "y", "weight", "own_X", "own_y", "own_weight")}
-    return replace(rows, **{k: t.to(dtype) for k, t in floats.items() if t.is_floating_point()})
-
-
-def pick(rows: Rows, targets: Tensor | slice) -> Rows:
-    """The same shared rows with the own blocks of some targets."""
-    if len(rows.own_X) == 0:
-        return rows
-    own = {name: getattr(rows, name)[targets] for name in ("own_X", "own_y", "own_weight")}
-    return replace(rows, **own)

@@ -6,18 +6,19 @@ Per source, f_j(w) = ½wᵀA_j w − b_jᵀw + r_j with A_j = Σ_i p_i x_i x_i�
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Pullback, Rows
+from cuvee.components import LocalComponents, Pullback, Rows, row_weights
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
-from cuvee.problem import Problem
+from cuvee.problem import Domain, Problem
 
-BLOCK = 65_536  # rows per block, so that no second copy of X is ever held
+BLOCK = 8_192  # rows per block: the cache holds it, and no second copy of X is ever made
 
 
 @dataclass(frozen=True)
@@ -80,21 +81,43 @@ def _times(A: Tensor, x: Tensor) -> Tensor:
     return (A @ x[..., None])[..., 0]
 
 
+def stream_grams(sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu") -> Grams:
+    """Grams (N, …) straight from the sources' arrays, block by block: no table of all rows is ever built."""
+    grams = [_gram(d, space, device) for d in sources]
+    return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
+
+
+def _gram(domain: Domain, space: Space, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """A, b, r of one source."""
+    labels, weights = space.encode(domain), row_weights(domain)
+    P = space.n_params
+    A, b, r = (torch.zeros(shape, dtype=space.dtype, device=device) for shape in ((P, P), (P,), ()))
+    for low in range(0, domain.n_rows, BLOCK):
+        part = slice(low, low + BLOCK)
+        X = space.prepare(torch.as_tensor(domain.X[part], device=device))
+        y, weight = (torch.as_tensor(v[part], dtype=X.dtype, device=device) for v in (labels, weights))
+        _add_block(A, b, r, X, y, weight)
+    return A, b, r
+
+
 def source_grams(rows: Rows) -> Grams:
-    """Grams (N, …) of all sources, block by block of rows."""
-    X, y, weight = rows.X, rows.y, rows.weight
-    N, P = len(rows.lengths), X.shape[1]
-    A, b, r = X.new_zeros(N, P, P), X.new_zeros(N, P), X.new_zeros(N)
+    """Grams (N, …) of rows already in a table, block by block."""
+    N, P = len(rows.lengths), rows.X.shape[1]
+    A, b, r = rows.X.new_zeros(N, P, P), rows.X.new_zeros(N, P), rows.X.new_zeros(N)
     first = 0
     for j, length in enumerate(rows.lengths.tolist()):
         for low in range(first, first + length, BLOCK):
             part = slice(low, min(low + BLOCK, first + length))
-            weighted = X[part] * weight[part, None]
-            A[j] += weighted.T @ X[part]
-            b[j] += weighted.T @ y[part]
-            r[j] += 0.5 * (weight[part] * y[part].square()).sum()
+            _add_block(A[j], b[j], r[j], rows.X[part], rows.y[part], rows.weight[part])
         first += length
     return Grams(A, b, r)
+
+
+def _add_block(A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor) -> None:
+    weighted = X * weight[:, None]
+    A.addmm_(weighted.T, X)
+    b.addmv_(weighted.T, y)
+    r.add_(0.5 * (weight * y.square()).sum())
 
 
 def own_grams(X: Tensor, y: Tensor, weight: Tensor) -> Grams:

@@ -96,6 +96,10 @@ class Problem:
     def n_targets(self) -> int:
         return len(self.targets)
 
+    def without_targets(self) -> Problem:
+        """The same sources alone."""
+        return Problem(self.sources) if self.targets else self
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one row of X."""

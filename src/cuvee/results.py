@@ -1,7 +1,8 @@
-"""What comes back: a `Status` per row, and `Mixtures`."""
+"""What comes back: a `Status` per row, and `Mixtures` (`Solution` is in solution.py)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -20,6 +21,11 @@ class Status(Enum):
     STEP_LIMIT = "step limit"
     DIVERGED = "diverged"
     CLOSED_FORM = "closed form"
+    SOLVED = "solved"
+    TRAINED = "trained"
+    ITERATION_LIMIT = "iteration limit"
+    ILL_CONDITIONED = "ill-conditioned"
+    ABSENT_CLASS = "absent class"
 
     @property
     def sentence(self) -> str:
@@ -28,7 +34,7 @@ class Status(Enum):
     @property
     def ok(self) -> bool:
         """Whether the row can be used as it is."""
-        return self in (Status.CONVERGED, Status.CLOSED_FORM)
+        return self in (Status.CONVERGED, Status.CLOSED_FORM, Status.SOLVED, Status.TRAINED)
 
     def __str__(self) -> str:
         return self.value
@@ -39,7 +45,26 @@ _SENTENCES = {
     Status.STEP_LIMIT: "The steps ran out first: α is usable, its gap says how far from stationary; try more steps.",
     Status.DIVERGED: "The inner maximum ran away; α is the last finite iterate. Use loss='bounded' or give a radius.",
     Status.CLOSED_FORM: "No minimax problem was solved: the weights follow directly from the data.",
+    Status.SOLVED: "The gradient of the mixture's risk is within the tolerance.",
+    Status.TRAINED: "Training stopped when held-out rows no longer gained; a network's minimiser is not certified.",
+    Status.ITERATION_LIMIT: "The passes ran out first: the gradient and the certificate say how far w is from w*.",
+    Status.ILL_CONDITIONED: (
+        "Rounding ended it before the tolerance, or many w are equally good and this is the one of least norm: "
+        "give more l2, or rescale the columns."
+    ),
+    Status.ABSENT_CLASS: (
+        "No source with positive weight has some class, whose intercept would fall for ever: the others are solved "
+        "and that class is never predicted."
+    ),
 }
+
+
+def raise_unless_ok(names: Sequence[str], status: Sequence[Status]) -> None:
+    """`StatusError` that names the first few rows that did not end well."""
+    bad = [f"{name}: {s} ({s.sentence})" for name, s in zip(names, status, strict=True) if not s.ok]
+    if bad:
+        more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
+        raise StatusError("; ".join(bad[:5]) + more)
 
 
 @dataclass(frozen=True)
@@ -81,10 +106,7 @@ class Mixtures:
 
     def raise_for_status(self) -> Mixtures:
         """Return self, or raise `StatusError` naming the targets that diverged or hit the step limit."""
-        bad = [f"{t}: {s} ({s.sentence})" for t, s in zip(self.targets, self.status, strict=True) if not s.ok]
-        if bad:
-            more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
-            raise StatusError("; ".join(bad[:5]) + more)
+        raise_unless_ok(self.targets, self.status)
         return self
 
     def top(self, target: int | str, n: int = 5) -> list[tuple[str, float]]:

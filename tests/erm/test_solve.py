@@ -50,7 +50,7 @@ def test_solutions_are_scikit_learns(kind, seed, n_sources, n_targets, d):
     l2 = 0.1
     hypothesis = cuvee.Ridge(l2) if kind == "ridge" else cuvee.Logistic(l2)
     space = hypothesis.bind(problem)
-    components = (GramComponents if kind == "ridge" else LocalComponents)(problem, space)
+    components = erm.components(problem, space)
     alpha = rng.dirichlet(np.ones(n_sources + 1), size=(n_targets, 2))
     alpha[0, 0] = np.eye(n_sources + 1)[0]  # a corner of the simplex
     w = erm.solve(components, components.everything, torch.as_tensor(alpha), tol=1e-9)

@@ -55,7 +55,7 @@ def test_a_batch_of_targets_equals_single_runs(method, kind):
 def test_batches_of_targets_are_joined_without_a_trace_of_it(monkeypatch):
     problem = grouped_classes(3, n_targets=5)
     whole = cuvee.estimate(problem, cuvee.Logistic(), **QUICK)
-    monkeypatch.setattr("cuvee.api.MEMORY", 1)  # one target at a time
+    monkeypatch.setattr("cuvee.api.mixtures.MEMORY", 1)  # one target at a time
     parts = cuvee.estimate(problem, cuvee.Logistic(), **QUICK)
     np.testing.assert_allclose(parts.alpha, whole.alpha, atol=1e-7)
     assert parts.targets == whole.targets and parts.status == whole.status

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cuvee
+from cuvee import erm
 from cuvee.components import LocalComponents
 from cuvee.data.synthetic import grouped_classes
 from cuvee.gram import GramComponents
@@ -64,7 +65,7 @@ def test_held_out_losses_are_those_of_models_that_never_saw_the_row():
     space = cuvee.Ridge(l2=0.1).bind(problem)
     components = GramComponents(problem, space)
     alpha = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4))  # (M, G, N+1)
-    got = path.held_out_losses(components, cuvee.api.erm.solve, alpha, folds=3)
+    got = path.held_out_losses(components, erm.solve, alpha, folds=3)
     fold = path.assign_folds(components.everything, 3).numpy()
     for i, target in enumerate(problem.targets):
         for g in range(4):
@@ -140,7 +141,7 @@ def excess(problem, alpha, truth):
     """Risk of the weighted ridge model against the target's true linear model."""
     space = cuvee.Ridge(l2=1e-3).bind(problem)
     components = GramComponents(problem, space)
-    w = cuvee.api.erm.solve(components, components.everything, torch.as_tensor(alpha)[:, None])
+    w = erm.solve(components, components.everything, torch.as_tensor(alpha)[:, None])
     X = np.random.default_rng(99).normal(size=(2000, 4))
     return np.mean([(space.predict(w[i, 0], X) - X @ truth) ** 2 for i in range(len(alpha))])
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows
+from cuvee.components import Rows, cast, pick
 from cuvee.erm import lbfgs
-from cuvee.erm.precondition import Anchor, Factors, Task, _add_diagonal
-from cuvee.glm import GLMComponents, cast, pick
+from cuvee.erm.precondition import Anchor, Factors, Task, add_diagonal
+from cuvee.glm import GLMComponents
 
 FLOAT32_PAYS = 2e8  # multiplications in a pass
 FLOAT32_PASSES = 40
@@ -149,4 +149,4 @@ def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tenso
 def _with_own_hessians(task: Task, w: Tensor) -> Task:
     """The task preconditioned by each model's own Hessian at w: what follows is Newton's method."""
     H = task.components.hessians(w, task.alpha, task.rows)
-    return replace(task, preconditioner=Factors.of(_add_diagonal(H, task.penalty)))
+    return replace(task, preconditioner=Factors.of(add_diagonal(H, task.penalty)))

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows
+from cuvee.components import Rows, pick
 from cuvee.erm import lbfgs
 from cuvee.glm import GLMComponents
 
@@ -87,12 +87,10 @@ class Task:
         return g if self.free is None else g * self.free
 
     def precondition(self, q: Tensor) -> Tensor:
-        r = self.preconditioner.apply(q)
+        r = self.components.space.canonical(self.preconditioner.apply(q))  # or rounding would drift where no curvature is
         return r if self.free is None else r * self.free
 
     def narrow(self, targets: Tensor) -> Task:
-        from cuvee.glm import pick
-
         return replace(
             self,
             rows=pick(self.rows, targets),
@@ -123,7 +121,7 @@ class Anchor:
         alpha = alpha.to(w).view(1, 1, N)
         preconditioner: Preconditioner
         if dense:
-            preconditioner = Factors.of(_add_diagonal(components.hessians(w, alpha, rows), penalty))
+            preconditioner = Factors.of(add_diagonal(components.hessians(w, alpha, rows), penalty))
         else:
             preconditioner = _blocks(components, w, alpha, rows, penalty)
         task = Task(components, rows, alpha, penalty, preconditioner)
@@ -154,12 +152,12 @@ class Anchor:
             everywhere = self.w.expand(M, Q, P)
             g = g + self.components.pull(everywhere, own, rows)
             H += self.components.hessians(everywhere, own, rows)
-        factors = Factors.of(_add_diagonal(H, penalty))
+        factors = Factors.of(add_diagonal(H, penalty))
         g = g + penalty.to(g) * self.w
         return self.w - factors.apply(g), factors
 
 
-def _add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
+def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
     H.diagonal(dim1=-2, dim2=-1).add_(penalty.to(H))
     return H
 
@@ -167,6 +165,6 @@ def _add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
 def _blocks(components: GLMComponents, w: Tensor, alpha: Tensor, rows: Rows, penalty: Tensor) -> Blocks:
     K, width = components.space.n_outputs, components.space.width
     own = [components.hessian_blocks(w, alpha, rows, a, only=True)[0, 0, 0] for a in range(K)]
-    factors = Factors.of(_add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1)))
+    factors = Factors.of(add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1)))
     inverse = torch.cholesky_inverse(factors.L[:, 0])
     return Blocks(inverse * factors.scale * factors.scale.transpose(-1, -2))

@@ -2,47 +2,116 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from cuvee.components import Rows
-from cuvee.gram import GramComponents, own_grams
+from cuvee.erm import linear_system
+from cuvee.erm.ball import multiplier
+from cuvee.gram import Grams, own_grams
 
-BUDGET = 256 * 2**20  # bytes of stacked (P, P) systems at a time
+CACHE = 16 * 2**20  # bytes of stacked (P, P) systems that are worked on at a time
 
 
-def solve(components: GramComponents, rows: Rows, alpha: Tensor) -> Tensor:
-    """α (M, Q, N+1) -> w (M, Q, P), exactly; a singular system (λ = 0) gives the least-norm solution."""
-    sources, _ = components.grams
+@dataclass(frozen=True)
+class Solved:
+    """Every field has a row per model."""
+
+    w: Tensor  # (M, Q, P)
+    gradient: Tensor  # (M, Q, P), penalty included
+    mean: Tensor  # (M, Q, P) mean prepared row of the mixture, where the last column is 1
+    scale: Tensor  # (M, Q) ‖A‖‖w‖ + ‖b‖, the size of what cancels in the gradient
+    singular: Tensor  # (M, Q) the least-norm one of many solutions
+
+
+def solve(
+    sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, *, radius: float | None = None, memory: int = CACHE
+) -> Solved:
+    """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly; `rows` is asked for own blocks alone."""
+    M, Q = alpha.shape[:2]
+    P = sources.b.shape[-1]
+    w, singular = alpha.new_empty(M, Q, P), torch.zeros(M, Q, dtype=torch.bool, device=alpha.device)
+    done = []
+    for some, A, b in _systems(sources, rows, alpha, memory):
+        H = A.clone()
+        H.diagonal(dim1=-2, dim2=-1).add_(penalty)
+        x, singular[some] = linear_system.solve(H, b[..., None])
+        w[some] = x[..., 0]
+        if radius is not None:
+            _into_ball(H, b, w[some], singular[some], radius)
+        done.append(_gradient(A, b, penalty, w[some]))
+    return Solved(w, *_joined(done, w), singular)
+
+
+def hessians(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor) -> Tensor:
+    """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
+    parts = [A for _, A, _ in _systems(sources, rows, alpha, CACHE)]
+    H = torch.cat(parts)
+    H.diagonal(dim1=-2, dim2=-1).add_(penalty)
+    return H
+
+
+def evaluate(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, w: Tensor, memory: int = CACHE) -> Solved:
+    """The same for a w (M, Q, P) from anywhere."""
+    done = [_gradient(A, b, penalty, w[some]) for some, A, b in _systems(sources, rows, alpha, memory)]
+    return Solved(w, *_joined(done, w), torch.zeros_like(w[..., 0], dtype=torch.bool))
+
+
+def _systems(sources: Grams, rows: Rows, alpha: Tensor, memory: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """A (m, Q, P, P) and b (m, Q, P) of the mixtures, chunk by chunk."""
     N, P = sources.b.shape
     M, Q = alpha.shape[:2]
-    ridge = (components.space.l2 * components.space.penalised).to(alpha).diag()
-    w = alpha.new_empty(M, Q, P)
-    own_rows = rows.own_X.shape[1]
-    chunk = max(1, BUDGET // (8 * Q * P * (3 * P + 2 * own_rows)))
+    own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
+    chunk = max(1, min(memory, CACHE) // (8 * Q * P * (2 * P + 2 * own_rows)))
     for low in range(0, M, chunk):
         some = slice(low, low + chunk)
-        a, own = alpha[some, :, :N], alpha[some, :, N:]
-        weight = rows.own_weight[some]
-        grams = own_grams(
-            rows.own_X[some, None], rows.own_y[some].expand(-1, weight.shape[1], -1), weight
-        )  # (m, Q or 1, …)
-        A = (a.reshape(-1, N) @ sources.A.reshape(N, -1)).view(-1, Q, P, P) + own[..., None] * grams.A + ridge
-        b = a @ sources.b + own * grams.b
-        w[some] = _solve(A, b)
-    return w
+        a = alpha[some, :, :N]
+        A = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(-1, Q, P, P)
+        b = a @ sources.b
+        if alpha.shape[-1] > N:
+            weight, share = rows.own_weight[some], alpha[some, :, N:]
+            y = rows.own_y[some].expand(-1, weight.shape[1], -1)
+            grams = own_grams(rows.own_X[some, None], y, weight)  # (m, Q or 1, …)
+            A += share[..., None] * grams.A
+            b += share * grams.b
+        yield some, A, b
 
 
-def _solve(A: Tensor, b: Tensor) -> Tensor:
-    factor, info = torch.linalg.cholesky_ex(A)
-    w = torch.cholesky_solve(b[..., None], factor)[..., 0]
-    # A tiny pivot passes for positive definite but its solution is noise; both kinds go the careful way.
-    pivots = factor.diagonal(dim1=-2, dim2=-1)
-    singular = (info != 0) | (pivots.amin(-1) <= 1e-7 * pivots.amax(-1)) | ~w.isfinite().all(-1)
-    broken = ~A.isfinite().all(-1).all(-1)  # overflowed: no answer, and nothing LAPACK should see
-    w[broken] = torch.nan
-    singular &= ~broken
-    if bool(singular.any()):
-        careful, right = A[singular].cpu(), b[singular][..., None].cpu()
-        w[singular] = torch.linalg.lstsq(careful, right, driver="gelsd").solution[..., 0].to(w.device)
-    return w
+def _gradient(A: Tensor, b: Tensor, penalty: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient, mean row and the size of what cancels."""
+    g = (A @ w[..., None])[..., 0] - b + penalty * w
+    trace = A.diagonal(dim1=-2, dim2=-1).sum(-1) + penalty.amax()
+    norm = torch.linalg.vector_norm
+    return g, A[..., -1, :].clone(), trace * norm(w, dim=-1) + norm(b, dim=-1)
+
+
+def _joined(parts: list[tuple[Tensor, Tensor, Tensor]], w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    if not parts:
+        return w, w, w[..., 0]
+    gradient, mean, scale = (torch.cat(p) for p in zip(*parts, strict=True))
+    return gradient, mean, scale
+
+
+def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float) -> None:
+    """Replace every w (m, Q, P) outside the ball by the minimiser inside it, which is unique even if H is singular."""
+    outside = torch.linalg.vector_norm(w, dim=-1) > radius
+    if not bool(outside.any()):
+        return
+    H, b = H[outside], b[outside]
+    eigenvalues, Q = torch.linalg.eigh(H)  # one decomposition, then every ν is cheap
+    coefficients = (Q.transpose(-1, -2) @ b[..., None])[..., 0]
+    eigenvalues = eigenvalues.clamp(min=0.0)
+
+    def at(nu: Tensor) -> Tensor:
+        return coefficients / (eigenvalues + nu[..., None])
+
+    norm = torch.linalg.vector_norm
+    nu = multiplier(
+        lambda nu: norm(at(nu), dim=-1), radius, norm(b, dim=-1) / radius, norm(w[outside], dim=-1)
+    )
+    inside = (Q @ at(nu)[..., None])[..., 0]
+    w[outside] = inside * (radius / norm(inside, dim=-1, keepdim=True))
+    singular[outside] = False

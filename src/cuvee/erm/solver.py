@@ -1,25 +1,44 @@
-"""Which solver for which space."""
+"""Which components and which solver for which space."""
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor
 
 from cuvee.components import LocalComponents, Rows
-from cuvee.erm import adam, lbfgs, ridge
+from cuvee.erm import adam, logistic, ridge
+from cuvee.glm import GLMComponents
 from cuvee.gram import GramComponents
+from cuvee.hypothesis.base import LossKind, Space
+from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.problem import Problem
+
+MEMORY = 2**30
+
+
+def components(problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> LocalComponents:
+    """Local components with all the structure that the space and the loss allow."""
+    kind: type[LocalComponents] = LocalComponents
+    if loss == "trained":
+        kind = GramComponents if space.quadratic else GLMComponents if isinstance(space, LogisticSpace) else kind
+    return kind(problem, space, loss, **options)
 
 
 def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int = 0, tol: float = 1e-5) -> Tensor:
     """w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
-    Squared loss is solved directly, other convex losses by L-BFGS to ‖∇‖∞ ≤ tol, networks by Adam on minibatches.
+    Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol, networks by Adam on
+    minibatches.
     """
+    space = components.space
     if alpha.numel() == 0:
-        return alpha.new_zeros(*alpha.shape[:-1], components.space.n_params)
+        return alpha.new_zeros(*alpha.shape[:-1], space.n_params)
     if isinstance(components, GramComponents):
-        return ridge.solve(components, rows, alpha)
-    if components.space.convex:
-        start = torch.zeros(*alpha.shape[:-1], components.space.n_params, dtype=alpha.dtype, device=alpha.device)
-        return lbfgs.solve(components, rows, alpha, start, tol=tol).w
+        sources, _ = components.grams
+        return ridge.solve(sources, rows, alpha, (space.l2 * space.penalised).to(alpha)).w
+    if isinstance(components, GLMComponents):
+        return logistic.solve(components, rows, alpha, tol=tol, memory=MEMORY).w
+    if space.convex:
+        raise TypeError("build the components with erm.components: plain LocalComponents lack what this solver needs")
     return adam.solve(components, rows, alpha, seed=seed)

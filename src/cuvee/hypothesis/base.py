@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cuvee.errors import OptionError
 from cuvee.problem import Array, Domain, Problem
 
 LossKind = Literal["trained", "bounded"]
@@ -26,6 +27,8 @@ class Space(ABC):
     """A hypothesis bound to a problem: P numbers in, scores and losses out."""
 
     n_params: int
+    input_shape: tuple[int, ...]
+    """Of one raw row."""
     dtype: torch.dtype
     l2: float
     radius: float | None
@@ -89,6 +92,19 @@ class Space(ABC):
         with torch.no_grad():
             rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
             return self.decide(self.scores(torch.as_tensor(w, dtype=self.dtype), rows))
+
+
+    def predict_proba(self, w: Array | Tensor, X: Array) -> Array:
+        """Class probabilities (..., rows, classes) of models w (..., P) on raw rows X."""
+        if not self.likelihood:
+            raise OptionError("this model predicts a quantity: it has no class probabilities, use predict")
+        with torch.no_grad():
+            rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
+            return np.asarray(self.probabilities(self.scores(torch.as_tensor(w, dtype=self.dtype), rows)))
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Scores (..., outputs, rows) -> (..., rows, classes); for spaces whose loss is a likelihood."""
+        raise NotImplementedError
 
 
 class Hypothesis(Protocol):

@@ -33,6 +33,7 @@ class LinearSpace(Space):
                 f"rows of X have shape {problem.input_shape}; ridge and logistic need one row of numbers "
                 "each: flatten X, or use Network"
             )
+        self.input_shape = problem.input_shape
         (n_features,) = problem.input_shape
         self.l2, self.radius, self.intercept = l2, radius, intercept
         self.n_outputs, self.width = n_outputs, n_features + int(intercept)

@@ -99,8 +99,8 @@ class LogisticSpace(LinearSpace):
     def decide(self, scores: Tensor) -> Array:
         return self.classes[np.asarray(winners(scores))]
 
-    def probabilities(self, scores: Tensor) -> Array:
-        return np.asarray(class_probabilities(scores))
+    def probabilities(self, scores: Tensor) -> Tensor:
+        return class_probabilities(scores)
 
 
 def cross_entropy(scores: Tensor, y: Tensor) -> Tensor:

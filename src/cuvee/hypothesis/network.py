@@ -15,7 +15,7 @@ from torch.func import functional_call, vmap
 from cuvee.errors import DomainError, OptionError, check_number
 from cuvee.hypothesis.base import Space, pooled
 from cuvee.hypothesis.labels import check_numeric, find_classes, number_labels
-from cuvee.hypothesis.logistic import chance_of_error, cross_entropy, winners
+from cuvee.hypothesis.logistic import chance_of_error, class_probabilities, cross_entropy, winners
 from cuvee.hypothesis.ridge import saturated
 from cuvee.hypothesis.stacked import StackedLayers
 from cuvee.problem import Array, Domain, Problem
@@ -62,6 +62,7 @@ class NetworkSpace(Space):
     convex = False
 
     def __init__(self, problem: Problem, spec: Network, standardised: bool) -> None:
+        self.input_shape = problem.input_shape
         self._module = copy.deepcopy(spec.module).cpu().eval().requires_grad_(False)
         self._stack = StackedLayers.of(self._module)
         parameters = dict(self._module.named_parameters())
@@ -166,6 +167,10 @@ class NetworkSpace(Space):
         if self.classes is not None:
             return np.asarray(self.classes[np.asarray(winners(scores[..., : len(self.classes), :]))])
         return np.asarray(scores.squeeze(-2))
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        assert self.classes is not None
+        return class_probabilities(scores[..., : len(self.classes), :])
 
     def start(self, n_models: int, seed: int) -> Tensor:
         """Row 0 is the module as it was given; every other row a fresh initialisation."""

@@ -1,16 +1,15 @@
-"""The public functions, thin: validate once, put the pieces together, hand back one result type."""
+"""`cuvee.estimate`: mixture weights for every target."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
-import torch
 
 from cuvee import erm
+from cuvee.api.checks import check_device, check_hypothesis, check_whole
 from cuvee.components import LocalComponents
 from cuvee.errors import OptionError, check_choice, check_number
 from cuvee.gram import GramComponents
@@ -120,14 +119,10 @@ def estimate(
     """
     if not isinstance(problem, Problem):
         raise OptionError(f"problem must be a cuvee.Problem(sources, targets); got {type(problem).__name__}")
-    if not callable(getattr(hypothesis, "bind", None)) or isinstance(hypothesis, type):
-        raise OptionError(f"hypothesis must be cuvee.Ridge(), Logistic() or Network(module); got {hypothesis!r}")
+    check_hypothesis(hypothesis)
     if own not in (None, True, False):
         raise OptionError(f"own must be True, False or None; got {own!r}")
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise OptionError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+    check_device(device)
     check_choice("method", method, METHODS)
     check_choice("discrepancy", discrepancy, DISCREPANCIES)
     check_choice("loss", loss, ("auto", "trained", "bounded"))
@@ -143,11 +138,8 @@ def estimate(
         ("folds", folds, 2),
         ("seed", seed, 0),
     ):
-        good = isinstance(whole, Integral) and not isinstance(whole, bool) and least <= whole < 2**63
-        if whole is None and name != "seed":
-            continue
-        if not good:
-            raise OptionError(f"{name} must be a whole number of at least {least}; got {whole!r}")
+        if whole is not None or name == "seed":
+            check_whole(name, whole, least)
     joins = method in ("path", "target_only") if own is None else own
     if method in ("path", "target_only") and not joins:
         raise OptionError(f"method={method!r} needs the target's own sample: leave own=False out")
@@ -233,8 +225,7 @@ def _full_batch_is_cheap(components: LocalComponents, settings: Settings) -> boo
 
 
 def _components(problem: Problem, space: Space, loss: LossKind, job: _Job) -> LocalComponents:
-    kind = GramComponents if space.quadratic and loss == "trained" else LocalComponents
-    return kind(problem, space, loss, seed=job.settings.seed, device=job.device)
+    return erm.components(problem, space, loss, seed=job.settings.seed, device=job.device)
 
 
 def _smoothing(job: _Job, components: LocalComponents) -> float:

@@ -1,0 +1,166 @@
+"""`cuvee.solve`, `cuvee.certify`, `cuvee.sensitivity`: models for mixtures, from wherever the mixtures came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from cuvee import erm
+from cuvee.api.checks import check_device, check_hypothesis, check_whole
+from cuvee.erm.family import Family, Outcome
+from cuvee.errors import MixtureError, check_choice, check_number
+from cuvee.hypothesis.base import Hypothesis, Space
+from cuvee.problem import Domain, Problem, as_problem
+from cuvee.results import Floats
+from cuvee.simplex import check_alpha
+from cuvee.solution import Certificate, Solution, check_w
+
+Method = Literal["auto", "descent"]
+MEMORY = 2**30
+TOL = 1e-6
+
+
+def solve(
+    data: Problem | Sequence[Domain],
+    hypothesis: Hypothesis,
+    alpha: Any,
+    *,
+    tol: float = TOL,
+    method: Method = "auto",
+    steps: int = 10_000,
+    seed: int = 0,
+    device: str = "cpu",
+    memory: int = MEMORY,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Solution:
+    """The minimiser w*(α) of every mixture's risk Σ_j α_j f_j(w) + λ/2‖w‖² over W, certified.
+
+    Ridge is solved directly; logistic and softmax by quasi-Newton steps over all models at once until ‖∇‖∞ ≤ tol;
+    networks are trained together by Adam with early stopping, and nothing is proven of them.
+
+    Args:
+        data: sources, or a problem.
+        hypothesis: `Ridge`, `Logistic` or `Network`; its `radius`, if given, makes W a ball.
+        alpha: (M, N) from anywhere, or (M, N+1) with a problem of M targets: the last column weighs each target's
+            own sample. Rows lie on the simplex; nothing is renormalised.
+        tol: on ‖∇‖∞.
+        method: "descent" is Algorithm 3 of the paper, projected gradient descent, `steps` of it: the reference.
+        steps: of "descent"; for a network, the most minibatches.
+        seed: of a network's training.
+        device: a torch device.
+        memory: bytes that may be held at a time beside the data and the result; more models are done in chunks.
+        progress: called with (what, done, total).
+
+    Example:
+        >>> import numpy as np, cuvee
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(80, 2))
+        >>> north = cuvee.Domain("north", X[:40], X[:40] @ [1.0, 0.0])
+        >>> south = cuvee.Domain("south", X[40:], X[40:] @ [0.0, 1.0])
+        >>> sol = cuvee.solve([north, south], cuvee.Ridge(l2=1e-6), [[1.0, 0.0], [0.5, 0.5]])
+        >>> sol.w.shape, str(sol.status[0]), bool(sol.certificate.distance.max() < 1e-6)
+        ((2, 3), 'solved', True)
+        >>> sol.models[0].predict([[2.0, 5.0]]).round(3)
+        array([2.])
+    """
+    check_choice("method", method, get_args(Method))
+    check_number("tol", tol, above=0.0)
+    check_whole("steps", steps, 1)
+    check_whole("seed", seed, 0)
+    problem, space, family, a = _bound(data, hypothesis, alpha, device, memory, seed=seed, steps=steps)
+    report = None if progress is None else partial(progress, "solving")
+    if method == "descent":
+        components = erm.components(problem, space, device=device)
+        w = erm.descent.solve(components, torch.as_tensor(a, device=device), steps=steps, tol=tol)
+        outcome = family.certify(torch.as_tensor(a, device=device), w.double(), tol=tol)
+    else:
+        outcome = family.solve(torch.as_tensor(a, device=device), tol=tol, progress=report)
+    return Solution(
+        w=_numpy(outcome.w),
+        alpha=a,
+        status=tuple(outcome.status.tolist()),
+        certificate=_certificate(family, outcome),
+        passes=outcome.passes.cpu().numpy(),
+        space=space,
+    )
+
+
+def certify(
+    data: Problem | Sequence[Domain],
+    hypothesis: Hypothesis,
+    alpha: Any,
+    w: Any,
+    *,
+    device: str = "cpu",
+    memory: int = MEMORY,
+) -> Certificate:
+    """Proven bounds on ‖w − w*(α)‖ and on the excess risk of w (M, P), wherever it came from: one pass over the data.
+
+    Intercepts of softmax are compared after taking out the constant that all classes may share. Of a w outside W
+    nothing is said about its risk.
+    """
+    _, space, family, a = _bound(data, hypothesis, alpha, device, memory)
+    given = torch.as_tensor(check_w(w, len(a), space.n_params), device=device)
+    return _certificate(family, family.certify(torch.as_tensor(a, device=device), given, tol=TOL))
+
+
+def sensitivity(
+    data: Problem | Sequence[Domain],
+    hypothesis: Hypothesis,
+    alpha: Any,
+    w: Any,
+    *,
+    device: str = "cpu",
+    memory: int = MEMORY,
+) -> Floats:
+    """dw*/dα (M, N, P): which source moves each model, and how far. N+1 with the own samples' column.
+
+    By the implicit function theorem −H⁻¹∇f_j at w, which should be w*(α); along the simplex, where what one source
+    gains others lose, the change is Σ_j δ_j dw*/dα_j with Σ_j δ_j = 0. Where W binds, the models stay on the sphere.
+    """
+    _, space, family, a = _bound(data, hypothesis, alpha, device, memory)
+    given = torch.as_tensor(check_w(w, len(a), space.n_params), device=device)
+    return _numpy(family.sensitivity(torch.as_tensor(a, device=device), given))
+
+
+def _bound(
+    data: Problem | Sequence[Domain],
+    hypothesis: Hypothesis,
+    alpha: Any,
+    device: str,
+    memory: int,
+    **training: Any,
+) -> tuple[Problem, Space, Family, Floats]:
+    """Everything checked: the problem as α needs it, the space, the family, and α."""
+    check_hypothesis(hypothesis)
+    check_device(device)
+    check_whole("memory", memory, 2**20)
+    problem = as_problem(data)
+    N, M = problem.n_sources, problem.n_targets
+    a = check_alpha(alpha, (N, N + 1) if M else N)
+    own = a.shape[1] > N
+    if own and len(a) != M:
+        raise MixtureError(
+            f"alpha has {len(a)} rows of {N + 1} weights, the last for a target's own sample, but there are {M} targets"
+        )
+    if not own:
+        problem = problem.without_targets()
+    space = hypothesis.bind(problem)
+    return problem, space, erm.family(problem, space, own=own, device=device, memory=memory, **training), a
+
+
+def _certificate(family: Family, outcome: Outcome) -> Certificate:
+    return Certificate(
+        distance=_numpy(outcome.bounds.distance),
+        excess_risk=_numpy(outcome.bounds.excess),
+        gradient_norm=_numpy(outcome.gradient),
+        rests_on=family.rests_on,
+    )
+
+
+def _numpy(x: torch.Tensor) -> Floats:
+    return np.asarray(x.double().cpu())

@@ -1,0 +1,34 @@
+"""When W binds: the minimiser over ‖w‖ ≤ radius is that of f + ν/2‖w‖² for the one ν that puts it on the sphere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+ROUNDS = 60
+
+
+def multiplier(
+    norm_at: Callable[[Tensor], Tensor], radius: float, most: Tensor, norm_at_0: Tensor, rtol: float = 1e-12
+) -> Tensor:
+    """ν (M,) with ‖w(ν)‖ = radius, between 0 and `most` (M,), where ‖w(0)‖ = `norm_at_0` > radius.
+
+    1/‖w(ν)‖ grows with ν, and is nearly straight: chords find the crossing, halving guards them.
+    """
+    low, high = torch.zeros_like(most), most.clone()
+    at_low, at_high = 1.0 / norm_at_0, 1.0 / norm_at(high)
+    wanted = 1.0 / radius
+    nu = high
+    for turn in range(ROUNDS):
+        share = ((wanted - at_low) / (at_high - at_low)).nan_to_num(0.5)
+        share = share.clamp(0.0, 1.0) if turn % 4 < 3 else torch.full_like(share, 0.5)
+        nu = low + share * (high - low)
+        value = 1.0 / norm_at(nu)
+        if bool(((value - wanted).abs() <= rtol * wanted).all()):
+            break
+        inside = value >= wanted
+        high, at_high = torch.where(inside, nu, high), torch.where(inside, value, at_high)
+        low, at_low = torch.where(inside, low, nu), torch.where(inside, at_low, value)
+    return nu

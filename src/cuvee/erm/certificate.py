@@ -1,0 +1,128 @@
+"""Proven bounds on ‖w − w*(α)‖ and on the excess risk of any w, from its gradient.
+
+Without an unpenalised intercept the risk is λ-strongly convex: ‖w − w*‖ ≤ ‖∇‖/λ and excess ≤ ‖∇‖²/(2λ).
+
+With one, it is not, and what stands in for λ along the intercepts is the curvature S of the data there, at w:
+
+- squared loss: S = 1 everywhere, and around the mixture's mean row the two parts do not touch each other;
+- logistic and softmax: S is the smallest eigenvalue of the mixture's Hessian in the intercepts, measured at w. It may
+  fade on the way to w*, but not fast: the third derivative along v is at most ρ times the second, where ρ bounds the
+  change of any row's scores along v (self-concordance), so what remains of it is at least φ(ρ) ≥ 1/(1 + ρ).
+
+docs/certificates.md derives the inequalities below. λ = 0 gives no bound: infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+EPS = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Per model: distance ≥ ‖w − w*‖, excess ≥ f(w) − f(w*)."""
+
+    distance: Tensor
+    excess: Tensor
+
+    def least(self, other: Bounds) -> Bounds:
+        """Both are proven, so the smaller one is."""
+        return Bounds(torch.minimum(self.distance, other.distance), torch.minimum(self.excess, other.excess))
+
+
+def unknown(like: Tensor) -> Bounds:
+    """Nothing is proven of any of these models: infinite, in the shape of `like`."""
+    infinite = torch.full_like(like, torch.inf)
+    return Bounds(infinite, infinite)
+
+
+def strongly_convex(gradient: Tensor, mu: float | Tensor) -> Bounds:
+    """‖∇‖/μ and ‖∇‖²/(2μ) for norms (...,)."""
+    distance = _inf_where_nan(gradient / mu)
+    return Bounds(distance, 0.5 * gradient * distance)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far a mixture's rows lie around a reference row x0: what the logistic bounds know of the data."""
+
+    reference: Tensor  # (features,) x0
+    reach: Tensor  # (...,) ≥ ‖x − x0‖ over all rows with positive weight
+    second_moment: Tensor  # (...,) ≥ λ_max of the mean of (x − x0)(x − x0)ᵀ
+
+
+def squared_loss(features: Tensor, intercept: Tensor, mean: Tensor, l2: float, slack: Tensor) -> Bounds:
+    """Gradients (..., features), (...,), each known up to `slack`, and the mixture's mean row (..., features).
+
+    In the coordinates b' = b + mean·w the Hessian is block diagonal, with at least λ for w and exactly 1 for b'.
+    """
+    shifted = _norm(features - mean * intercept[..., None]) + slack * (1.0 + _norm(mean))
+    w = strongly_convex(shifted, l2)
+    b = intercept.abs() + slack
+    return Bounds(torch.hypot(w.distance, b + _norm(mean) * w.distance), w.excess + 0.5 * b.square())
+
+
+def logistic(
+    features: Tensor, intercepts: Tensor, second: Tensor, spread: Spread, l2: float, slack: Tensor
+) -> Bounds:
+    """Gradients (..., K, features), (..., K), each known up to `slack`, the Hessian in the intercepts (..., K, K)."""
+    K = intercepts.shape[-1]
+    several = K > 1
+    # Softmax does not see what all scores share, so that direction is left out and scores change by max − min.
+    S = torch.linalg.eigvalsh(second)[..., 1] if several else second[..., 0, 0]
+    S = S.clamp(min=0.0) * (1 - 64 * EPS * K)
+    sharpness, k = (0.5, sqrt(2.0)) if several else (0.25, 1.0)
+    g_u = _norm((features - intercepts[..., None] * spread.reference).flatten(-2))
+    g_u = g_u + slack * (1.0 + _norm(spread.reference))
+    g_b = _norm(intercepts) + slack
+    a = (sharpness * spread.second_moment / S).sqrt()  # how far features can make up for intercepts
+    G = g_u + a * g_b
+    q = k * g_b / S
+    s = S / k**2
+    e = s * (q / (1.0 + (1.0 - q).sqrt())).square()
+    B = G + e * k * (spread.reach + a)
+    tau = (B + (B.square() + 4 * l2 * e).sqrt()) / (2 * l2)  # ≥ ‖features of w − w*‖
+    D = 1.0 + k * (spread.reach + a) * tau
+    E = G.square() / (4 * l2)
+    b = s * q * D + E
+    kappa = (b + (b.square() + 4 * s * (1 - q) * E * D).sqrt()) / (2 * s * (1 - q))
+    beta = a * tau + kappa / k  # ≥ ‖intercepts‖, around x0
+    distance = torch.hypot(tau, beta + _norm(spread.reference) * tau)
+    excess = g_u.square() / (2 * l2) + g_b * beta
+    known = (q < 1.0) & (S > 0.0)
+    return Bounds(
+        _inf_where_nan(torch.where(known, distance, torch.inf)), _inf_where_nan(torch.where(known, excess, torch.inf))
+    )
+
+
+def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds:
+    """For W the ball ‖w‖ ≤ radius: from the Lagrangian f + ν/2(‖w‖² − radius²), whatever ν ≥ 0 is put in.
+
+    w (..., P) inside the ball and the gradient of f there, known up to `slack`; ν is the multiplier that w itself
+    suggests. f's own λ may miss the intercepts, ν misses nothing.
+    """
+    square = w.square().sum(-1)
+    nu = (-(gradient * w).sum(-1) / square.clamp(min=EPS)).clamp(min=0.0)
+    rest = _norm(gradient + nu[..., None] * w) + slack
+    room = nu * (radius**2 - square).clamp(min=0.0)
+    distance = (rest + (rest.square() + nu * room).sqrt()) / nu
+    excess = 0.5 * room + rest.square() / (2 * nu)
+    return Bounds(_inf_where_nan(distance), _inf_where_nan(excess))
+
+
+def rounding(w: Tensor, scale: Tensor) -> Tensor:
+    """What a float64 gradient may be off by, (...,): rows of size `scale` (...,) and scores scale · ‖w‖."""
+    return 32 * EPS * scale * (1.0 + scale * _norm(w))
+
+
+def _norm(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=-1)
+
+
+def _inf_where_nan(x: Tensor) -> Tensor:
+    return torch.where(x.isnan(), torch.inf, x)

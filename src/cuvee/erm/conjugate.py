@@ -1,0 +1,37 @@
+"""Conjugate gradients for (H + ridge) x = b where no Hessian fits: many models, several right-hand sides each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cuvee.components import Rows
+from cuvee.glm import GLMComponents
+
+RTOL = 1e-9
+MAX_PASSES = 2000
+
+
+def solve(components: GLMComponents, rows: Rows, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor) -> Tensor:
+    """b (M, R, P) -> x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b; w (M, P), ridge (M, P)."""
+    M, R, P = b.shape
+    at, shares = w[:, None].expand(M, R, P), alpha[:, None].expand(M, R, -1)
+    # The diagonal of the Hessian is at most the mean of ¼x²; as a scaling it undoes the units of the columns.
+    curvature = 0.25 * rows.X.square().mean(0).repeat(components.space.n_outputs)
+    scale = 1.0 / (curvature + ridge)[:, None].clamp(min=1e-12)
+    x, r = torch.zeros_like(b), b.clone()
+    z = scale * r
+    p, rz = z, (r * z).sum(-1, keepdim=True)
+    enough = RTOL * torch.linalg.vector_norm(b, dim=-1, keepdim=True)
+    for _ in range(MAX_PASSES):
+        running = torch.linalg.vector_norm(r, dim=-1, keepdim=True) > enough
+        if not bool(running.any()):
+            break
+        Hp = components.hessian_times(at, p, shares, rows) + ridge[:, None] * p
+        step = torch.where(running, rz / (p * Hp).sum(-1, keepdim=True).clamp(min=1e-300), 0.0)
+        x, r = x + step * p, r - step * Hp
+        z = scale * r
+        new = (r * z).sum(-1, keepdim=True)
+        p = z + torch.where(running, new / rz.clamp(min=1e-300), 0.0) * p
+        rz = new
+    return x

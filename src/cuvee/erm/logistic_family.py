@@ -1,0 +1,244 @@
+"""`Family` of logistic and softmax regression."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from cuvee.components import Rows, pick
+from cuvee.erm import certificate, conjugate, linear_system, logistic
+from cuvee.erm.ball import multiplier
+from cuvee.erm.certificate import Bounds
+from cuvee.erm.family import Outcome, Progress, implicit_derivative, sphere, statuses
+from cuvee.erm.precondition import add_diagonal
+from cuvee.erm.spread import Spreads
+from cuvee.glm import GLMComponents
+from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.problem import Problem
+from cuvee.results import Status
+
+NEVER = 40.0  # e^−40 is lost beside 1: the intercept of a class that no row has
+ON_SPHERE = 1e-9
+
+
+class LogisticFamily:
+    def __init__(self, problem: Problem, space: LogisticSpace, *, own: bool, device: str, memory: int) -> None:
+        self.space, self._memory, self._own = space, memory, own
+        self.components = GLMComponents(problem if own else problem.without_targets(), space, device=device)
+        self.rows = self.components.everything
+        self._spreads = Spreads.of(self.components) if space.intercept else None
+        self._penalty = (space.l2 * space.penalised).to(self.rows.X)
+
+    @property
+    def rests_on(self) -> str:
+        if self.space.l2 == 0:
+            return "not certified: l2 = 0 leaves no strong convexity"
+        free = "; in the unpenalised intercept, the mixture's own curvature there and self-concordance"
+        return f"λ-strong convexity with λ = {self.space.l2:g}{free if self.space.intercept else ''}"
+
+    def solve(self, alpha: Tensor, *, tol: float, progress: Progress | None = None) -> Outcome:
+        absent = self._absent(alpha)  # (M, classes)
+        lacking = absent.any(1)
+        if not bool(lacking.any()):
+            return self._solve(alpha, self.rows, tol, progress)
+        whole, part = (~lacking).nonzero()[:, 0], lacking.nonzero()[:, 0]
+        return _merged(
+            whole,
+            self._solve(alpha[whole], pick(self.rows, whole), tol, progress),
+            part,
+            self._solve_without(absent[part], alpha[part], pick(self.rows, part), tol),
+        )
+
+    def _solve(self, alpha: Tensor, rows: Rows, tol: float, progress: Progress | None) -> Outcome:
+        if len(alpha) == 0:
+            return _nothing(self.space, alpha)
+        found = logistic.solve(
+            self.components,
+            rows,
+            alpha[:, None],
+            tol=tol,
+            memory=self._memory,
+            second=self.space.intercept,
+            progress=progress,
+        )
+        if self.space.radius is not None:
+            found = self._into_ball(found, alpha, rows, tol, self.space.radius)
+        return self._outcome(found, alpha, rows, tol)
+
+    def _solve_without(self, absent: Tensor, alpha: Tensor, rows: Rows, tol: float) -> Outcome:
+        """Mixtures that lack a class: its intercept stands where it is never predicted, the others are solved."""
+        space = self.space
+        M, K, width = len(alpha), space.n_outputs, space.width
+        start = alpha.new_zeros(M, K, width)
+        fixed = absent
+        if K == 1:  # one score: without the second class it is −∞, without the first +∞
+            start[:, 0, -1] = NEVER * (absent[:, 0].to(start) - absent[:, 1].to(start))
+            fixed = absent.any(1, keepdim=True)
+        else:
+            start[..., -1] = torch.where(absent, -NEVER, 0.0)
+        free = (~fixed).to(start)[..., None].expand(M, K, width).reshape(M, 1, -1)
+        found = logistic.solve(
+            self.components,
+            rows,
+            alpha[:, None],
+            tol=tol,
+            memory=self._memory,
+            start=start.view(M, 1, -1),
+            free=free,
+        )
+        w, g = found.w[:, 0], found.gradient[:, 0].abs().amax(-1)
+        status = statuses(M, (g > tol, Status.ITERATION_LIMIT), (g <= tol, Status.ABSENT_CLASS))
+        return Outcome(w, g, certificate.unknown(g), status, found.passes[:, 0])
+
+    def _absent(self, alpha: Tensor) -> Tensor:
+        """(M, classes): which classes no row of the mixture has, where that leaves no minimiser."""
+        C, rows, N = len(self.space.classes), self.rows, len(self.components.counts)
+        if not self.space.intercept:
+            return torch.zeros(len(alpha), C, dtype=torch.bool, device=alpha.device)
+        source = torch.arange(N, device=alpha.device).repeat_interleave(self.components.counts)
+        mass = alpha.new_zeros(N * C).index_add_(0, source * C + rows.y, (rows.weight > 0).to(alpha))
+        seen = (alpha[:, :N] > 0).to(alpha) @ mass.view(N, C)
+        if alpha.shape[1] > N:
+            own = torch.zeros_like(seen).scatter_add_(1, rows.own_y[:, 0], (rows.own_weight[:, 0] > 0).to(alpha))
+            seen = seen + own * (alpha[:, N:] > 0)
+        return seen == 0
+
+    def _into_ball(
+        self, found: logistic.Solved, alpha: Tensor, rows: Rows, tol: float, radius: float
+    ) -> logistic.Solved:
+        """Solve again, with λ raised by the multiplier, for models that ended outside W."""
+        norm = torch.linalg.vector_norm(found.w[:, 0], dim=-1)
+        outside = (norm > radius).nonzero()[:, 0]
+        if len(outside) == 0:
+            return found
+        a, block, w = alpha[outside, None], pick(rows, outside), self.space.project(found.w[outside])
+
+        def norm_at(nu: Tensor) -> Tensor:
+            nonlocal w
+            w = logistic.solve(
+                self.components, block, a, tol=0.01 * tol, memory=self._memory, extra=nu, start=w
+            ).w
+            return torch.linalg.vector_norm(w[:, 0], dim=-1)
+
+        at_0 = self._gradient(torch.zeros_like(w), a, block)[0]
+        most = torch.linalg.vector_norm(at_0[:, 0], dim=-1) / radius  # ‖w(ν)‖ ≤ ‖∇f(0)‖/ν
+        multiplier(norm_at, radius, most, norm[outside], rtol=ON_SPHERE)
+        w = w * (radius / torch.linalg.vector_norm(w, dim=-1, keepdim=True))
+        w_all, g_all, second = found.w.clone(), found.gradient.clone(), found.second
+        w_all[outside] = w
+        g_all[outside], bends = self._gradient(w, a, block)
+        if second is not None:
+            second = second.clone()
+            second[outside] = bends
+        return replace(found, w=w_all, gradient=g_all, second=second)
+
+    def _gradient(self, w: Tensor, alpha: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """∇f_α (M, 1, P), penalty included, and the intercepts' Hessian, chunk by chunk inside."""
+        g, second = self.components.pull_with_second(w, alpha, rows)
+        return g + self._penalty * w, second
+
+    def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
+        if len(w) == 0:
+            return _nothing(self.space, alpha)
+        inside = self.space.project(self.space.canonical(w))
+        g, second = self._gradient(inside[:, None], alpha[:, None], self.rows)
+        nothing = torch.zeros_like(g[..., 0], dtype=torch.bool)
+        found = logistic.Solved(inside[:, None], g, second, torch.ones_like(nothing, dtype=torch.int64), nothing)
+        outcome = self._outcome(found, alpha, self.rows, tol)
+        lacking = self._absent(alpha).any(1)
+        if bool(lacking.any()):
+            bounds = Bounds(*(torch.where(lacking, torch.inf, b) for b in vars(outcome.bounds).values()))
+            outcome = replace(outcome, bounds=bounds)
+        return outcome.moved_from(self.space.canonical(w))
+
+    def _outcome(self, found: logistic.Solved, alpha: Tensor, rows: Rows, tol: float) -> Outcome:
+        space, w, g = self.space, found.w[:, 0], found.gradient[:, 0]
+        if self._spreads is not None:
+            assert found.second is not None
+            spread = self._spreads.of_mixtures(alpha, rows)
+            slack = certificate.rounding(w, 1.0 + spread.reach + torch.linalg.vector_norm(spread.reference))
+            split = g.view(len(g), space.n_outputs, space.width)
+            bounds = certificate.logistic(
+                split[..., :-1], split[..., -1], found.second[:, 0], spread, space.l2, slack
+            )
+        else:
+            slack = certificate.rounding(w, torch.linalg.vector_norm(rows.X, dim=-1).amax())
+            bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, space.l2)
+        if space.radius is not None:
+            bounds = bounds.least(certificate.on_ball(w, g, space.radius, slack))
+        nu = sphere(w, g, space.radius)
+        rest = (g + nu[:, None] * w).abs().amax(-1)
+        late = ~(rest <= tol)
+        status = statuses(
+            len(w),
+            (late, Status.ITERATION_LIMIT),
+            (late & found.stuck[:, 0], Status.ILL_CONDITIONED),
+            (~w.isfinite().all(-1), Status.DIVERGED),
+        )
+        return Outcome(w, rest, bounds, status, found.passes[:, 0])
+
+    def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
+        P, N = self.space.n_params, alpha.shape[1]
+        per_model = 8 * P * (4 * N + (4 * P if self._dense else 16 * N))
+        size = max(1, self._memory // per_model)
+        parts = [self._sensitivity(alpha[i : i + size], w[i : i + size], i) for i in range(0, len(w), size)]
+        return torch.cat(parts) if parts else w.new_zeros(0, N, P)
+
+    @property
+    def _dense(self) -> bool:
+        return 40 * self.space.n_params**2 <= self._memory and self.space.n_params <= 2048
+
+    def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
+        M, N = alpha.shape
+        rows = pick(self.rows, slice(first, first + M)) if self._own else self.rows
+        each = torch.eye(N, dtype=w.dtype, device=w.device).expand(M, N, N)
+        gradients = self.components.pull(w[:, None].expand(M, N, -1), each, rows)
+        nu = sphere(w, (gradients * alpha[..., None]).sum(1) + self._penalty * w, self.space.radius)
+        ridge = self._penalty + nu[:, None]  # (M, P)
+        if self._dense:
+            H = add_diagonal(self.components.hessians(w[:, None], alpha[:, None], rows)[:, 0], ridge)
+            H = H + self._pin(w)
+
+            def solve(stack: Tensor) -> Tensor:
+                return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
+        else:
+
+            def solve(stack: Tensor) -> Tensor:
+                return conjugate.solve(self.components, rows, alpha, w, ridge, stack)
+
+        return self.space.canonical(implicit_derivative(solve, gradients, w, nu > 0))
+
+    def _pin(self, w: Tensor) -> Tensor:
+        """(P, P) curvature 1 in the direction that softmax ignores: unpenalised parameters, all classes alike."""
+        K, width = self.space.n_outputs, self.space.width
+        if K == 1 or not (self.space.intercept or self.space.l2 == 0):
+            return w.new_zeros(())
+        ignored = torch.diag((self._penalty.view(K, width)[0] == 0).to(w))
+        return torch.kron(torch.ones(K, K, dtype=w.dtype, device=w.device), ignored)
+
+
+def _nothing(space: LogisticSpace, alpha: Tensor) -> Outcome:
+    none = alpha.new_zeros(0)
+    return Outcome(
+        alpha.new_zeros(0, space.n_params), none, certificate.unknown(none), statuses(0), none.to(torch.int64)
+    )
+
+
+def _merged(some: Tensor, a: Outcome, others: Tensor, b: Outcome) -> Outcome:
+    """Two outcomes as one, put back where their models stood."""
+    order = torch.cat([some, others]).argsort()
+
+    def joined(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([x, y])[order]
+
+    import numpy as np
+
+    return Outcome(
+        joined(a.w, b.w),
+        joined(a.gradient, b.gradient),
+        Bounds(joined(a.bounds.distance, b.bounds.distance), joined(a.bounds.excess, b.bounds.excess)),
+        np.concatenate([a.status, b.status])[order.cpu().numpy()],
+        joined(a.passes, b.passes),
+    )

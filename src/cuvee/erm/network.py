@@ -1,0 +1,1 @@
+def train(*a, **k): raise NotImplementedError

@@ -1,0 +1,61 @@
+"""`Family` of networks: trained together, certified by nothing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cuvee.components import LocalComponents, pick
+from cuvee.erm import certificate, network
+from cuvee.erm.family import Outcome, Progress, statuses
+from cuvee.errors import OptionError
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Problem
+from cuvee.results import Status
+
+
+class NetworkFamily:
+    rests_on = "not certified: the risk of a network is not convex"
+
+    def __init__(
+        self, problem: Problem, space: Space, *, own: bool, device: str, memory: int, seed: int = 0, steps: int = 10_000
+    ) -> None:
+        self.problem, self.space, self._own = problem, space, own
+        self._device, self._memory, self._seed, self._steps = device, memory, seed, steps
+
+    def solve(self, alpha: Tensor, *, tol: float, progress: Progress | None = None) -> Outcome:
+        found = network.train(
+            self.problem,
+            self.space,
+            alpha,
+            seed=self._seed,
+            device=self._device,
+            max_steps=self._steps,
+            progress=progress,
+        )
+        status = statuses(
+            len(found.w),
+            (found.stopped, Status.TRAINED),
+            (~found.stopped, Status.STEP_LIMIT),
+            (found.diverged, Status.DIVERGED),
+        )
+        return Outcome(found.w, found.gradient, certificate.unknown(found.gradient), status, found.steps)
+
+    def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
+        """Nothing is proven; the gradient on all rows says how stationary w is."""
+        components = LocalComponents(self.problem, self.space, device=self._device)
+        rows, w = components.everything, w.to(self.space.dtype)
+        penalty = self.space.l2 * self.space.penalised.to(w)
+        size = max(1, self._memory // (32 * (len(rows.X) + self.space.n_params)))
+        norms = [w.new_zeros(0)]
+        for low in range(0, len(w), size):
+            some = slice(low, low + size)
+            _, pullback = components.losses(w[some, None], pick(rows, some))
+            g = pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
+            norms.append(g.abs().amax(-1))
+        gradient = torch.cat(norms)
+        status = statuses(len(w), (gradient > tol, Status.STEP_LIMIT))
+        return Outcome(w, gradient, certificate.unknown(gradient), status, torch.ones_like(gradient, dtype=torch.int64))
+
+    def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
+        raise OptionError("sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted alpha")

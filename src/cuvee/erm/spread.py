@@ -1,0 +1,60 @@
+"""How far rows lie around a reference row, per source and mixed: all that the logistic certificates know of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cuvee.components import Rows
+from cuvee.erm.certificate import Spread
+from cuvee.glm import GLMComponents
+
+MANY_FEATURES = 256
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Of every source; the own samples' are worked out when asked for."""
+
+    reference: Tensor  # (features,) the mean of the sources' means
+    reach: Tensor  # (N,)
+    second_moment: Tensor  # (N,)
+
+    @classmethod
+    def of(cls, components: GLMComponents) -> Spreads:
+        rows, lengths = components.everything, components.counts.tolist()
+        parts = list(zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True))
+        reference = torch.stack([weight @ X for X, weight in parts]).mean(0)
+        reach, moments = [], []
+        for X, weight in parts:
+            centred = X - reference
+            reach.append(torch.linalg.vector_norm(centred, dim=-1).amax())
+            moments.append((centred * weight[:, None]).T @ centred)
+        return cls(reference, torch.stack(reach), top_eigenvalue(torch.stack(moments)))
+
+    def of_mixtures(self, alpha: Tensor, rows: Rows) -> Spread:
+        """α (M, N or N+1): reach is a maximum over what is mixed, second moments add up."""
+        N = len(self.reach)
+        shares = alpha[:, :N]
+        reach = torch.where(shares > 0, self.reach, 0.0).amax(-1)
+        second_moment = shares @ self.second_moment
+        if alpha.shape[1] > N:
+            size = torch.linalg.vector_norm(rows.own_X[..., :-1] - self.reference, dim=-1)  # (M, k)
+            reach = torch.maximum(reach, torch.where(alpha[:, N:] > 0, size, 0.0).amax(-1))
+            second_moment = second_moment + alpha[:, N] * (rows.own_weight[:, 0] * size.square()).sum(-1)
+        return Spread(self.reference, reach, second_moment)
+
+
+def top_eigenvalue(A: Tensor) -> Tensor:
+    """An upper bound on λ_max of positive semidefinite A (..., d, d), within a few percent: ‖A^(2^s)‖_F^(1/2^s)."""
+    size = torch.linalg.matrix_norm(A).clamp(min=torch.finfo(A.dtype).tiny)
+    power, exponent = (A / size[..., None, None]).float(), 1.0
+    bound = size
+    for _ in range(5 if A.shape[-1] <= MANY_FEATURES else 2):
+        power = power @ power
+        norm = torch.linalg.matrix_norm(power).clamp(min=1e-30)
+        power, exponent = power / norm[..., None, None], exponent / 2
+        bound = bound * norm.to(A.dtype) ** exponent
+    return bound * 1.001  # more than float32 can have lost

@@ -1,0 +1,144 @@
+"""`Solution`: M models, how each ended, and what is proven about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cuvee.errors import DomainError, OptionError
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Array, Domain
+from cuvee.results import Floats, Status, raise_unless_ok
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Proven bounds per model, whatever made w; infinite where nothing is proven. As an array it is `distance`."""
+
+    distance: Floats  # (M,) ≥ ‖w − w*(α)‖
+    excess_risk: Floats  # (M,) ≥ f_α(w) − f_α(w*)
+    gradient_norm: Floats  # (M,) ‖∇f_α(w)‖∞; on the sphere of an active W, of its Lagrangian
+    rests_on: str
+    """What the bounds rest on, in a sentence."""
+
+    @property
+    def certified(self) -> npt.NDArray[np.bool_]:
+        """(M,) whether anything is proven."""
+        return np.isfinite(self.distance)
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.distance, dtype=dtype) if copy or dtype is not None else self.distance
+
+    def __repr__(self) -> str:
+        known = int(self.certified.sum())
+        worst = f"; ‖w − w*‖ ≤ {self.distance[self.certified].max():.3g}" if known else ""
+        return f"Certificate({known} of {len(self)} models certified{worst}; {self.rests_on})"
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model of a solution."""
+
+    space: Space = field(repr=False)
+    w: Floats = field(repr=False)  # (P,)
+    status: Status
+
+    @property
+    def classes(self) -> Array | None:
+        """The classes, in the order of `predict_proba`; None for a regression."""
+        return getattr(self.space, "classes", None)
+
+    def predict(self, X: Any) -> Array:
+        """(rows, …) -> (rows,) in the labels of the sources."""
+        return self.space.predict(self.w, _rows(self.space, X))
+
+    def predict_proba(self, X: Any) -> Array:
+        """(rows, …) -> (rows, classes)."""
+        return self.space.predict_proba(self.w, _rows(self.space, X))
+
+
+class Models(Sequence[Model]):
+    """The models of a solution, made when asked for."""
+
+    def __init__(self, space: Space, w: Floats, status: Sequence[Status]) -> None:
+        self._space, self._w, self._status = space, w, status
+
+    def __len__(self) -> int:
+        return len(self._w)
+
+    @overload
+    def __getitem__(self, i: int) -> Model: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Model]: ...
+    def __getitem__(self, i: int | slice) -> Model | list[Model]:
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        return Model(self._space, self._w[i], self._status[i])
+
+    def __iter__(self) -> Iterator[Model]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"{len(self)} models of {self._space.n_params} parameters"
+
+
+@dataclass(frozen=True)
+class Solution:
+    """M models; every field has one row per model."""
+
+    w: Floats  # (M, P) flat: per output its features, then its intercept
+    alpha: Floats = field(repr=False)  # (M, N) or (M, N+1)
+    status: tuple[Status, ...]
+    certificate: Certificate
+    passes: npt.NDArray[np.int64]
+    """(M,) passes over the data that each model needed; for a network, minibatches."""
+    space: Space = field(repr=False)
+
+    @property
+    def models(self) -> Models:
+        return Models(self.space, self.w, self.status)
+
+    def predict(self, X: Any) -> Array:
+        """What every model says of the same rows: (rows, …) -> (M, rows)."""
+        return self.space.predict(self.w, _rows(self.space, X))
+
+    def raise_for_status(self) -> Solution:
+        """Return self, or raise `StatusError` naming the models that did not end well."""
+        raise_unless_ok([f"model {i}" for i in range(len(self.w))], self.status)
+        return self
+
+    def __repr__(self) -> str:
+        ended = ", ".join(f"{self.status.count(s)} {s}" for s in dict.fromkeys(self.status)) or "nothing to solve"
+        return f"Solution of {len(self.w)} models × {self.w.shape[1]} parameters: {ended}\n  {self.certificate!r}"
+
+
+def _rows(space: Space, X: Any) -> Array:
+    """Rows to predict, held to the same rules as the rows that were learnt from."""
+    if isinstance(X, Domain):
+        X = X.X
+    rows = Domain("rows to predict", X, np.zeros(len(X))).X if len(X) else np.zeros((0, *space.input_shape))
+    if rows.shape[1:] != space.input_shape:
+        raise DomainError(f"rows to predict have shape {rows.shape[1:]}, the models learnt from {space.input_shape}")
+    return rows
+
+
+def check_w(w: Any, n_models: int, n_params: int) -> Floats:
+    """w (M, P) as float64, or an error that names the row."""
+    try:
+        array = np.asarray(w.detach().cpu() if isinstance(w, torch.Tensor) else w, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise OptionError(f"w must be a numeric array of shape ({n_models}, {n_params})") from None
+    if array.shape != (n_models, n_params):
+        raise OptionError(f"w must have shape ({n_models}, {n_params}), a row per row of alpha; got {array.shape}")
+    bad = ~np.isfinite(array).all(1)
+    if bad.any():
+        raise OptionError(f"row {int(np.argmax(bad))} of w holds a value that is not finite ({int(bad.sum())} such rows)")
+    return array
