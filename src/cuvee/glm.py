@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -226,7 +227,7 @@ def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
         if length >= SMALL:
             parts = -(-length // longest)
             cuts = [start + length * i // parts for i in range(parts + 1)]
-            yield from (Tile(a, b, j, j + 1) for a, b in zip(cuts, cuts[1:], strict=False))
+            yield from (Tile(a, b, j, j + 1) for a, b in pairwise(cuts))
             low, first = end, j + 1
     if end > low:
         yield Tile(low, end, first, len(lengths))

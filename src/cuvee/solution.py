@@ -140,5 +140,7 @@ def check_w(w: Any, n_models: int, n_params: int) -> Floats:
         raise OptionError(f"w must have shape ({n_models}, {n_params}), a row per row of alpha; got {array.shape}")
     bad = ~np.isfinite(array).all(1)
     if bad.any():
-        raise OptionError(f"row {int(np.argmax(bad))} of w holds a value that is not finite ({int(bad.sum())} such rows)")
+        raise OptionError(
+            f"row {int(np.argmax(bad))} of w holds a value that is not finite ({int(bad.sum())} such rows)"
+        )
     return array

@@ -23,5 +23,5 @@ def check_device(device: Any) -> None:
 
 
 def check_whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value < 2**63:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
         raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}")

@@ -67,9 +67,7 @@ def squared_loss(features: Tensor, intercept: Tensor, mean: Tensor, l2: float, s
     return Bounds(torch.hypot(w.distance, b + _norm(mean) * w.distance), w.excess + 0.5 * b.square())
 
 
-def logistic(
-    features: Tensor, intercepts: Tensor, second: Tensor, spread: Spread, l2: float, slack: Tensor
-) -> Bounds:
+def logistic(features: Tensor, intercepts: Tensor, second: Tensor, spread: Spread, l2: float, slack: Tensor) -> Bounds:
     """Gradients (..., K, features), (..., K), each known up to `slack`, the Hessian in the intercepts (..., K, K)."""
     K = intercepts.shape[-1]
     several = K > 1
@@ -109,7 +107,7 @@ def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds
     square = w.square().sum(-1)
     nu = (-(gradient * w).sum(-1) / square.clamp(min=EPS)).clamp(min=0.0)
     rest = _norm(gradient + nu[..., None] * w) + slack
-    room = nu * (radius**2 - square).clamp(min=0.0)
+    room = nu * ((radius**2 - square).clamp(min=0.0) + 8 * EPS * radius**2)
     distance = (rest + (rest.square() + nu * room).sqrt()) / nu
     excess = 0.5 * room + rest.square() / (2 * nu)
     return Bounds(_inf_where_nan(distance), _inf_where_nan(excess))

@@ -64,7 +64,7 @@ def minimise(
     pairs: Pairs = []
     length = torch.ones_like(w[..., :1])
     direction, slope = _descend(task, g, pairs)
-    for done in range(max_passes):
+    for _ in range(max_passes):
         targets_running = running.any(-1)
         left = int(targets_running.sum())
         if progress is not None:

@@ -59,7 +59,7 @@ def solve(
     penalty = (space.l2 * space.penalised).to(rows.X).view(1, 1, P)
     if extra is not None:
         penalty = penalty + extra.view(M, 1, 1)
-    dense = (P <= 64 or P * P <= 24 * n) and 16 * N * P * P <= memory
+    dense = (P <= 64 or 24 * n >= P * P) and memory >= 16 * N * P * P
     low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS else rows
     floor = ROUNDING * rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
     centre = alpha[..., :N].mean((0, 1))

@@ -117,9 +117,7 @@ class LogisticFamily:
 
         def norm_at(nu: Tensor) -> Tensor:
             nonlocal w
-            w = logistic.solve(
-                self.components, block, a, tol=0.01 * tol, memory=self._memory, extra=nu, start=w
-            ).w
+            w = logistic.solve(self.components, block, a, tol=0.01 * tol, memory=self._memory, extra=nu, start=w).w
             return torch.linalg.vector_norm(w[:, 0], dim=-1)
 
         at_0 = self._gradient(torch.zeros_like(w), a, block)[0]
@@ -160,9 +158,7 @@ class LogisticFamily:
             spread = self._spreads.of_mixtures(alpha, rows)
             slack = certificate.rounding(w, 1.0 + spread.reach + torch.linalg.vector_norm(spread.reference))
             split = g.view(len(g), space.n_outputs, space.width)
-            bounds = certificate.logistic(
-                split[..., :-1], split[..., -1], found.second[:, 0], spread, space.l2, slack
-            )
+            bounds = certificate.logistic(split[..., :-1], split[..., -1], found.second[:, 0], spread, space.l2, slack)
         else:
             slack = certificate.rounding(w, torch.linalg.vector_norm(rows.X, dim=-1).amax())
             bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, space.l2)

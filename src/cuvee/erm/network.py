@@ -1,1 +1,2 @@
-def train(*a, **k): raise NotImplementedError
+def train(*a, **k):
+    raise NotImplementedError

@@ -87,7 +87,8 @@ class Task:
         return g if self.free is None else g * self.free
 
     def precondition(self, q: Tensor) -> Tensor:
-        r = self.components.space.canonical(self.preconditioner.apply(q))  # or rounding would drift where no curvature is
+        # Where there is no curvature, rounding would drift.
+        r = self.components.space.canonical(self.preconditioner.apply(q))
         return r if self.free is None else r * self.free
 
     def narrow(self, targets: Tensor) -> Task:

@@ -109,9 +109,7 @@ def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float)
         return coefficients / (eigenvalues + nu[..., None])
 
     norm = torch.linalg.vector_norm
-    nu = multiplier(
-        lambda nu: norm(at(nu), dim=-1), radius, norm(b, dim=-1) / radius, norm(w[outside], dim=-1)
-    )
+    nu = multiplier(lambda nu: norm(at(nu), dim=-1), radius, norm(b, dim=-1) / radius, norm(w[outside], dim=-1))
     inside = (Q @ at(nu)[..., None])[..., 0]
     w[outside] = inside * (radius / norm(inside, dim=-1, keepdim=True))
     singular[outside] = False

@@ -62,7 +62,7 @@ class RidgeFamily:
         return Outcome(w, rest, bounds, status, torch.ones_like(rest, dtype=torch.int64))
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
-        N, P = self._sources.b.shape
+        P = self.space.n_params
         size = max(1, self._memory // (8 * P * (4 * P + 3 * alpha.shape[1])))
         parts = [self._sensitivity(alpha[i : i + size], w[i : i + size], i) for i in range(0, len(w), size)]
         return torch.cat(parts) if parts else w.new_zeros(0, alpha.shape[1], P)

@@ -25,7 +25,7 @@ def components(problem: Problem, space: Space, loss: LossKind = "trained", **opt
     return kind(problem, space, loss, **options)
 
 
-def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int = 0, tol: float = 1e-5) -> Tensor:
+def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8) -> Tensor:
     """w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
     Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol, networks by Adam on

@@ -1,4 +1,4 @@
-"""How far rows lie around a reference row, per source and mixed: all that the logistic certificates know of the data."""
+"""How far rows lie around a reference row, per source and mixed: what the logistic certificates know of the data."""
 
 from __future__ import annotations
 

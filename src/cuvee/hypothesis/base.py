@@ -93,7 +93,6 @@ class Space(ABC):
             rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
             return self.decide(self.scores(torch.as_tensor(w, dtype=self.dtype), rows))
 
-
     def predict_proba(self, w: Array | Tensor, X: Array) -> Array:
         """Class probabilities (..., rows, classes) of models w (..., P) on raw rows X."""
         if not self.likelihood:
