@@ -108,6 +108,8 @@ class GLMComponents(LocalComponents):
             source = self._source_of[tile.low : tile.high] - tile.first
             weighted, factor = mean * (v[:, source] * weight)[:, None], torch.ones_like(v[:, :1])
         g = (weighted.view(-1, X.shape[0]) @ X).view(len(w), -1) * factor
+        if index is None and active < len(w):
+            g[(v == 0).all(1)] = 0.0  # whatever overflowed there
         if index is None:
             gradient += g
         else:

@@ -81,13 +81,34 @@ def _times(A: Tensor, x: Tensor) -> Tensor:
     return (A @ x[..., None])[..., 0]
 
 
-def stream_grams(sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu") -> Grams:
+@dataclass(frozen=True)
+class Reference:
+    """A row and a label near the data: around them, squares of large means do not drown what varies."""
+
+    row: Tensor  # (P,)
+    label: Tensor  # ()
+
+    @classmethod
+    def near(cls, sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu") -> Reference:
+        """The mean over sources of the mean of their first rows."""
+        rows, labels = [], []
+        for domain in sources:
+            rows.append(space.prepare(torch.as_tensor(domain.X[:BLOCK], device=device)).mean(0))
+            labels.append(torch.as_tensor(space.encode(domain)[:BLOCK], device=device).mean())
+        return cls(torch.stack(rows).mean(0), torch.stack(labels).mean())
+
+
+def stream_grams(
+    sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu", around: Reference | None = None
+) -> Grams:
     """Grams (N, …) straight from the sources' arrays, block by block: no table of all rows is ever built."""
-    grams = [_gram(d, space, device) for d in sources]
+    grams = [_gram(d, space, device, around) for d in sources]
     return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
 
 
-def _gram(domain: Domain, space: Space, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def _gram(
+    domain: Domain, space: Space, device: str | torch.device, around: Reference | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """A, b, r of one source."""
     labels, weights = space.encode(domain), row_weights(domain)
     P = space.n_params
@@ -96,6 +117,8 @@ def _gram(domain: Domain, space: Space, device: str | torch.device) -> tuple[Ten
         part = slice(low, low + BLOCK)
         X = space.prepare(torch.as_tensor(domain.X[part], device=device))
         y, weight = (torch.as_tensor(v[part], dtype=X.dtype, device=device) for v in (labels, weights))
+        if around is not None:
+            X, y = X - around.row, y - around.label
         _add_block(A, b, r, X, y, weight)
     return A, b, r
 

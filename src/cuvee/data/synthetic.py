@@ -44,3 +44,22 @@ def grouped_classes(
 
     sources = [domain(f"group {g}, source {i}", g, rows) for g in range(n_groups) for i in range(per_group)]
     return Problem(sources, [domain(f"target {i}", i % n_groups, target_rows) for i in range(n_targets)])
+
+
+def shifted_sources(
+    n_sources: int, rows: int, features: int, *, seed: int = 0, quantity: bool = False
+) -> list[Domain]:
+    """Sources with their own means, scales and rules around a common rule; two classes, or a quantity."""
+    rng = np.random.default_rng(seed)
+    common = 2.0 * rng.normal(size=features) / np.sqrt(features)
+    domains = []
+    for j in range(n_sources):
+        X = rng.normal(size=(rows, features)) * np.exp(0.2 * rng.normal(size=features))
+        X += 0.3 * rng.normal(size=features)
+        score = X @ (common + rng.normal(size=features) / np.sqrt(features)) + 0.5 * rng.normal()
+        if quantity:
+            y = score + rng.normal(size=rows)
+        else:
+            y = (rng.random(rows) < 1.0 / (1.0 + np.exp(-score))).astype(np.int64)
+        domains.append(Domain(f"source {j}", X, y))
+    return domains

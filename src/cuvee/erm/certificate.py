@@ -43,8 +43,7 @@ def unknown(like: Tensor) -> Bounds:
 
 def strongly_convex(gradient: Tensor, mu: float | Tensor) -> Bounds:
     """‖∇‖/μ and ‖∇‖²/(2μ) for norms (...,)."""
-    distance = _inf_where_nan(gradient / mu)
-    return Bounds(distance, 0.5 * gradient * distance)
+    return _known(gradient / mu, gradient.square() / (2 * mu))
 
 
 @dataclass(frozen=True)
@@ -56,15 +55,39 @@ class Spread:
     second_moment: Tensor  # (...,) ≥ λ_max of the mean of (x − x0)(x − x0)ᵀ
 
 
-def squared_loss(features: Tensor, intercept: Tensor, mean: Tensor, l2: float, slack: Tensor) -> Bounds:
-    """Gradients (..., features), (...,), each known up to `slack`, and the mixture's mean row (..., features).
+@dataclass(frozen=True)
+class Mean:
+    """Of a mixture's rows."""
 
-    In the coordinates b' = b + mean·w the Hessian is block diagonal, with at least λ for w and exactly 1 for b'.
+    row: Tensor  # (..., features)
+    mass: Tensor  # (...,) Σα, which is 1 up to what was let pass as 1
+
+
+def squared_loss(
+    features: Tensor,
+    intercept: Tensor,
+    mean: Mean,
+    l2: float,
+    slack: Tensor,
+    *,
+    constrained: bool,
+    reference: Tensor | None = None,
+) -> Bounds:
+    """Gradients (..., features), (...,), each known up to `slack`, and the mean, all around `reference` if given.
+
+    In the coordinates b' = b + mean·w the Hessian is block diagonal, with at least λ for w and exactly Σα = 1 for b'.
+    When W binds, all that is known is λτ² + β² ≤ g_w τ + g_b β for the two distances τ and β, together.
     """
-    shifted = _norm(features - mean * intercept[..., None]) + slack * (1.0 + _norm(mean))
-    w = strongly_convex(shifted, l2)
-    b = intercept.abs() + slack
-    return Bounds(torch.hypot(w.distance, b + _norm(mean) * w.distance), w.excess + 0.5 * b.square())
+    g = _norm(features - mean.row * intercept[..., None]) + slack * (1.0 + _norm(mean.row))
+    h, mass = intercept.abs() + slack, mean.mass
+    if constrained:
+        tau = (g + (g.square() + l2 * h.square() / mass).sqrt()) / (2 * l2)
+        beta = (h + (h.square() + mass * g.square() / l2).sqrt()) / (2 * mass)
+    else:
+        tau, beta = g / l2, h / mass
+    true_mean = mean.row if reference is None else mean.row + reference
+    distance = torch.hypot(tau, beta + _norm(true_mean) * tau)
+    return _known(distance, g.square() / (2 * l2) + h.square() / (2 * mass))
 
 
 def logistic(features: Tensor, intercepts: Tensor, second: Tensor, spread: Spread, l2: float, slack: Tensor) -> Bounds:
@@ -72,7 +95,7 @@ def logistic(features: Tensor, intercepts: Tensor, second: Tensor, spread: Sprea
     K = intercepts.shape[-1]
     several = K > 1
     # Softmax does not see what all scores share, so that direction is left out and scores change by max − min.
-    S = torch.linalg.eigvalsh(second)[..., 1] if several else second[..., 0, 0]
+    S = torch.linalg.eigvalsh(second.nan_to_num())[..., 1] if several else second[..., 0, 0]
     S = S.clamp(min=0.0) * (1 - 64 * EPS * K)
     sharpness, k = (0.5, sqrt(2.0)) if several else (0.25, 1.0)
     g_u = _norm((features - intercepts[..., None] * spread.reference).flatten(-2))
@@ -93,9 +116,7 @@ def logistic(features: Tensor, intercepts: Tensor, second: Tensor, spread: Sprea
     distance = torch.hypot(tau, beta + _norm(spread.reference) * tau)
     excess = g_u.square() / (2 * l2) + g_b * beta
     known = (q < 1.0) & (S > 0.0)
-    return Bounds(
-        _inf_where_nan(torch.where(known, distance, torch.inf)), _inf_where_nan(torch.where(known, excess, torch.inf))
-    )
+    return _known(torch.where(known, distance, torch.inf), torch.where(known, excess, torch.inf))
 
 
 def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds:
@@ -110,7 +131,7 @@ def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds
     room = nu * ((radius**2 - square).clamp(min=0.0) + 8 * EPS * radius**2)
     distance = (rest + (rest.square() + nu * room).sqrt()) / nu
     excess = 0.5 * room + rest.square() / (2 * nu)
-    return Bounds(_inf_where_nan(distance), _inf_where_nan(excess))
+    return _known(distance, excess)
 
 
 def rounding(w: Tensor, scale: Tensor) -> Tensor:
@@ -122,5 +143,6 @@ def _norm(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, dim=-1)
 
 
-def _inf_where_nan(x: Tensor) -> Tensor:
-    return torch.where(x.isnan(), torch.inf, x)
+def _known(distance: Tensor, excess: Tensor) -> Bounds:
+    """What came out as 0/0 is not known."""
+    return Bounds(*(torch.where(x.isnan(), torch.inf, x) for x in (distance, excess)))

@@ -6,7 +6,6 @@ that went too far tries a shorter step along the old one. Models that are done l
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,49 +53,57 @@ def minimise(
     tol: Tensor | float,
     max_passes: int,
     gradient: Tensor | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    credit: float = 0.0,
 ) -> Minimised:
-    """From w (M, Q, P) until |∇| ≤ tol (a number, or (P,)) everywhere or `max_passes` gradients were taken."""
+    """From w (M, Q, P) until |∇| ≤ tol (a number, or (P,)) everywhere or `max_passes` gradients were taken.
+
+    With `credit` c > 0, a model within tol/c whose last step cut its gradient to a share c takes its last step without
+    looking: for callers who look anyway.
+    """
     g = task.gradient(w) if gradient is None else gradient
+    excess = (g.abs() / tol).amax(-1, keepdim=True)  # (M, Q, 1), ≤ 1 when done
+    before = torch.full_like(excess, torch.inf)
     result = Minimised(w.clone(), g.clone(), torch.zeros_like(w[..., 0], dtype=torch.int64), _no(w))
     targets = torch.arange(len(w), device=w.device)
-    running = (g.abs() > tol).any(-1)
+    running, arrived = excess > 1, torch.ones_like(excess, dtype=torch.bool)
     pairs: Pairs = []
-    length = torch.ones_like(w[..., :1])
-    direction, slope = _descend(task, g, pairs)
+    length, direction, slope = torch.ones_like(excess), torch.zeros_like(w), torch.zeros_like(excess)
     for _ in range(max_passes):
-        targets_running = running.any(-1)
-        left = int(targets_running.sum())
-        if progress is not None:
-            progress(len(result.w) - left, len(result.w))
-        if left == 0:
+        if not bool(running.any()):
             break
-        if left <= LEAVE * len(w):
-            keep = targets_running.nonzero()[:, 0]
-            task, targets, running = task.narrow(keep), targets[keep], running[keep]
-            w, g, direction, slope, length = (t[keep] for t in (w, g, direction, slope, length))
+        fresh = _descend(task, g, pairs)
+        direction = torch.where(arrived, fresh, direction)
+        slope = torch.where(arrived, (fresh * g).sum(-1, keepdim=True), slope)
+        if credit > 0:
+            leap = running & arrived & (excess <= 1 / credit) & (excess <= credit * before)
+            w, running = torch.where(leap, w + direction, w), running & ~leap
+            result.w[targets] = w
+        keep = running[..., 0].any(-1).nonzero()[:, 0]
+        if len(keep) <= LEAVE * len(w):
+            task, targets = task.narrow(keep), targets[keep]
+            state = (w, g, excess, before, running, arrived, length, direction, slope)
+            w, g, excess, before, running, arrived, length, direction, slope = (t[keep] for t in state)
             pairs = [(s[keep], y[keep], rho[keep]) for s, y, rho in pairs]
+            if len(keep) == 0:
+                break
         trial = w + length * direction
         new = task.gradient(trial)
         new_slope = (new * direction).sum(-1, keepdim=True)
-        good = new_slope <= OVERSHOOT * -slope  # a NaN is no good
-        arrived = running & ((new.abs() <= tol).all(-1) | good[..., 0])
-        step = torch.where(arrived[..., None], trial - w, 0.0)
-        change = torch.where(arrived[..., None], new - g, 0.0)
-        w, g = w + step, torch.where(arrived[..., None], new, g)
+        new_excess = (new.abs() / tol).amax(-1, keepdim=True)
+        arrived = running & ((new_slope <= OVERSHOOT * -slope) | (new_excess <= 1))  # a NaN has not
+        step, change = torch.where(arrived, trial - w, 0.0), torch.where(arrived, new - g, 0.0)
         curvature = (step * change).sum(-1, keepdim=True)
         rho = torch.where(curvature > 0, 1.0 / curvature.clamp(min=torch.finfo(w.dtype).tiny), 0.0)
         pairs = [*pairs[1 - MEMORY :], (step, change, rho)]
+        w, g = torch.where(arrived, trial, w), torch.where(arrived, new, g)
+        before, excess = torch.where(arrived, excess, before), torch.where(arrived, new_excess, excess)
         shorter = (-slope / (-slope + new_slope)).nan_to_num(0.0).clamp(0.1, 0.7)  # where the slope would be 0
-        length = torch.where(arrived[..., None], 1.0, length * shorter)
-        next_direction, next_slope = _descend(task, g, pairs)
-        direction = torch.where(arrived[..., None], next_direction, direction)
-        slope = torch.where(arrived[..., None], next_slope, slope)
-        stuck = running & ((length[..., 0] < SHORTEST) | (slope[..., 0] >= 0))
+        length = torch.where(arrived, 1.0, length * shorter)
+        stuck = running & ((length < SHORTEST) | (slope >= 0))
         result.w[targets], result.gradient[targets] = w, g
-        result.passes[targets] += running
-        result.stuck[targets] |= stuck
-        running = running & (g.abs() > tol).any(-1) & ~stuck
+        result.passes[targets] += running[..., 0]
+        result.stuck[targets] |= stuck[..., 0]
+        running = running & (excess > 1) & ~stuck
     return result
 
 
@@ -104,8 +111,8 @@ def _no(w: Tensor) -> Tensor:
     return torch.zeros_like(w[..., 0], dtype=torch.bool)
 
 
-def _descend(task: Task, gradient: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """−H∇ by the usual two loops around the preconditioner, and its slope; a pair with 1/sᵀy = 0 says nothing."""
+def _descend(task: Task, gradient: Tensor, pairs: Pairs) -> Tensor:
+    """−H∇ by the usual two loops around the preconditioner; a pair with 1/sᵀy = 0 says nothing."""
     q, kept = gradient, []
     for s, y, rho in reversed(pairs):
         a = rho * (s * q).sum(-1, keepdim=True)
@@ -115,4 +122,4 @@ def _descend(task: Task, gradient: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor
     for s, y, rho, a in reversed(kept):
         b = rho * (y * r).sum(-1, keepdim=True)
         r = r + (a - b) * s
-    return -r, -(r * gradient).sum(-1, keepdim=True)
+    return -r

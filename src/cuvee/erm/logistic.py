@@ -20,9 +20,11 @@ from cuvee.glm import GLMComponents
 
 FLOAT32_PAYS = 2e8  # multiplications in a pass
 FLOAT32_PASSES = 40
+FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
 MAX_PASSES = 60
 NEWTON_ROUNDS, NEWTON_PASSES = 20, 12
 LARGE_P_PASSES = 600
+CREDIT = 0.06  # the certifying pass looks anyway
 ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
 
 
@@ -60,7 +62,8 @@ def solve(
     if extra is not None:
         penalty = penalty + extra.view(M, 1, 1)
     dense = (P <= 64 or 24 * n >= P * P) and memory >= 16 * N * P * P
-    low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS else rows
+    largest = float(rows.X.abs().amax()) if n else 0.0
+    low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS and largest < FLOAT32_HOLDS else rows
     floor = ROUNDING * rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
     centre = alpha[..., :N].mean((0, 1))
     centre = centre / centre.sum() if bool(centre.sum() > 0) else torch.full_like(centre, 1.0 / N)
@@ -105,7 +108,7 @@ def _solve(
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if low.X.dtype == torch.float32:
         enough = floor.clamp(min=0.5 * tol).float()
-        rough = lbfgs.minimise(replace(task, rows=low), w, tol=enough, max_passes=FLOAT32_PASSES)
+        rough = lbfgs.minimise(replace(task, rows=low), w, tol=enough, max_passes=FLOAT32_PASSES, credit=CREDIT)
         w, passes = rough.w, passes + rough.passes + 1
     w = task.components.space.canonical(w.double())
     if task.free is not None and given is not None:

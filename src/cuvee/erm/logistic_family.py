@@ -95,7 +95,7 @@ class LogisticFamily:
     def _absent(self, alpha: Tensor) -> Tensor:
         """(M, classes): which classes no row of the mixture has, where that leaves no minimiser."""
         C, rows, N = len(self.space.classes), self.rows, len(self.components.counts)
-        if not self.space.intercept:
+        if not self.space.intercept or self.space.radius is not None:  # penalised, or bounded: there is one
             return torch.zeros(len(alpha), C, dtype=torch.bool, device=alpha.device)
         source = torch.arange(N, device=alpha.device).repeat_interleave(self.components.counts)
         mass = alpha.new_zeros(N * C).index_add_(0, source * C + rows.y, (rows.weight > 0).to(alpha))

@@ -1,2 +1,214 @@
-def train(*a, **k):
-    raise NotImplementedError
+"""M copies of a network trained together on their mixtures, each until its held-out rows stop improving.
+
+Nothing here is certified, as a network's risk is not convex: what is known of an answer is its held-out loss and
+the gradient norm of its mixture's risk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from cuvee.components import LocalComponents, Rows
+from cuvee.erm import held_out
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Problem
+
+MAX_STEPS = 5000
+BATCH, LEAST = 64, 4
+"""Rows of a minibatch over all sources together, and the fewest that a source gives."""
+RATE = 2e-2
+FORGET = 0.03
+"""Iterates are averaged with weights falling by this much per step: it allows large steps on small minibatches."""
+CHECK = 10
+"""Steps between two looks at the held-out rows."""
+PATIENCE = 10
+"""Looks in a row without IMPROVEMENT, a relative fall of the held-out loss, that end a copy."""
+IMPROVEMENT = 1e-3
+CROWD = 0.75
+"""Copies that have ended leave the batch once no more than this share of it is still moving."""
+MEMORY = 2**30
+
+
+@dataclass(frozen=True)
+class Trained:
+    """M trained copies."""
+
+    w: Tensor  # (M, P) the best on held-out rows; the start where there is none
+    gradient: Tensor  # (M,) ‖∇‖∞ of the mixture's risk, penalty included, on all rows at w
+    held_out: Tensor  # (M,) α-weighted held-out loss at w
+    stopped: Tensor  # (M,) bool: held-out rows stopped improving; False: the step limit
+    steps: Tensor  # (M,) int64 minibatches taken
+    diverged: Tensor  # (M,) bool: the held-out loss was never finite
+
+
+def train(
+    problem: Problem,
+    space: Space,
+    alpha: Tensor,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    max_steps: int = MAX_STEPS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trained:
+    """α (M, N) with any number of rows, or (M, N+1) with the last column weighing target i's own sample.
+
+    Every copy starts from the same initialisation and sees the same minibatches, so that copies differ by their
+    mixtures alone. `progress(ended, M)` is called at every look at the held-out rows.
+    """
+    M, N, own = len(alpha), problem.n_sources, alpha.shape[1] == problem.n_sources + 1
+    if alpha.shape[1] not in (N, N + 1) or (own and problem.n_targets != M):
+        raise ValueError(f"alpha {tuple(alpha.shape)} does not fit {N} sources and {problem.n_targets} targets")
+    alpha = alpha.to(device, space.dtype)
+    if M == 0:
+        none, no = alpha.new_zeros(0), torch.zeros(0, dtype=torch.bool, device=device)
+        return Trained(alpha.new_zeros(0, space.n_params), none, none, no, no.long(), no)
+    batch = max(LEAST, BATCH // N)
+    per_row = bytes_per_row(problem, space)
+    # Parameters, their gradient, two moments, the average, the best and a spare; rows forward and backward.
+    per_copy = 7 * space.n_params * alpha.element_size() + 2 * per_row * batch * alpha.shape[1]
+    parts = []
+    for some in _blocks(M, per_copy):
+        part = held_out.quietly(problem.sources, problem.targets[some] if own else ())
+        told = _offset(progress, some.start, M)
+        parts.append(_Training(part, space, alpha[some], seed, batch, per_row).run(max_steps, told))
+    return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
+
+
+class _Training:
+    """One block of copies, its training rows and its held-out rows."""
+
+    def __init__(self, problem: Problem, space: Space, alpha: Tensor, seed: int, batch: int, per_row: int) -> None:
+        split = held_out.split(problem, seed)
+        device = alpha.device
+        self.components = LocalComponents(split.training, space, seed=seed, device=device)
+        self.everything = LocalComponents(problem, space, seed=seed, device=device).everything
+        self.held_out = split.rows(self.everything)
+        self.alpha, self.batch, self.per_row = alpha[:, None], batch, per_row
+        self.space, self.penalty = space, (space.l2 * space.penalised).to(alpha)
+        self.start = space.start(1, seed).to(alpha)
+
+    def run(self, max_steps: int, told: Callable[[int], None]) -> Trained:
+        M = len(self.alpha)
+        best = self.start.repeat(M, 1)[:, None]  # (M, 1, P), as components take it
+        lowest = self.alpha.new_full((M,), torch.inf)
+        goal = lowest.clone()  # what the next look has to fall below
+        waited, steps = torch.zeros(2, M, dtype=torch.int64, device=lowest.device)
+        stopped = torch.zeros_like(waited, dtype=torch.bool)
+        copies = torch.arange(M, device=lowest.device)  # those in the batch
+        moving = _Moving(best, self.space, self.penalty)
+        for t in range(1, max_steps + 1):
+            if len(copies) == 0:
+                break
+            moving.step(self.components, _of(self.components.minibatch(t, self.batch), copies, M), self.alpha[copies])
+            if t % CHECK and t < max_steps:
+                continue
+            at = ~stopped[copies]
+            live = copies[at]
+            loss = self._held_out_loss(moving.average, copies)[at]
+            better = loss < lowest[live]  # false for a loss that is not finite
+            lowest[live] = torch.where(better, loss, lowest[live])
+            best[live[better]] = moving.average[at][better]
+            progress = loss < goal[live]
+            goal[live] = torch.where(progress, loss - IMPROVEMENT * loss.abs(), goal[live])
+            waited[live] = torch.where(progress, 0, waited[live] + 1)
+            steps[live] = t
+            stopped[live] = waited[live] >= PATIENCE
+            told(int(stopped.sum()))
+            still = ~stopped[copies]
+            if int(still.sum()) <= CROWD * len(copies):
+                copies = copies[still]
+                moving.keep(still)
+        told(M)
+        return Trained(best[:, 0], self._gradient(best), lowest, stopped, steps, ~lowest.isfinite())
+
+    def _held_out_loss(self, w: Tensor, copies: Tensor) -> Tensor:
+        """(copies,) the α-weighted loss on held-out rows."""
+        found = []
+        for some in self._row_blocks(len(w), self.held_out):
+            alpha = self.alpha[copies[some]]
+            losses = self.components.values(w[some], _of(self.held_out, copies[some], len(self.alpha)))
+            # A source that a mixture leaves out cannot spoil it, be its loss infinite.
+            found.append(torch.where(alpha > 0, alpha * losses, 0.0).sum(-1)[:, 0])
+        return torch.cat(found)
+
+    def _gradient(self, w: Tensor) -> Tensor:
+        """(M,) ‖∇‖∞ of the mixtures' risks on all rows."""
+        found = []
+        for some in self._row_blocks(len(w), self.everything):
+            copies = torch.arange(len(w), device=w.device)[some]
+            _, pullback = self.components.losses(w[some], _of(self.everything, copies, len(w)))
+            found.append((pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0])
+        return torch.cat(found)
+
+    def _row_blocks(self, copies: int, rows: Rows) -> Iterator[slice]:
+        own = rows.own_X.shape[1] if len(rows.own_X) else 0
+        return _blocks(copies, 2 * self.per_row * (len(rows.X) + own))
+
+
+class _Moving:
+    """Parameters (m, 1, P) of the copies in the batch, Adam's state, and the average of late iterates."""
+
+    def __init__(self, start: Tensor, space: Space, penalty: Tensor) -> None:
+        self.w = start.clone()
+        self.average = start.clone()
+        self.space, self.penalty, self.t = space, penalty, 0
+        # One flat tensor for all copies, so that a step is a single fused pass over memory.
+        self.optimiser = torch.optim.Adam([self.w], lr=RATE, fused=True)
+
+    def step(self, components: LocalComponents, rows: Rows, alpha: Tensor) -> None:
+        self.t += 1
+        _, pullback = components.losses(self.w, rows)
+        self.w.grad = pullback(alpha).addcmul_(self.w, self.penalty)
+        self.optimiser.step()
+        if self.space.radius is not None:
+            self.w.copy_(self.space.project(self.w))
+        self.average.lerp_(self.w, max(FORGET, 1 / self.t))
+
+    def keep(self, still: Tensor) -> None:
+        """The others leave."""
+        state = self.optimiser.state.pop(self.w)
+        self.w, self.average = self.w[still], self.average[still]
+        self.optimiser.param_groups[0]["params"] = [self.w]
+        self.optimiser.state[self.w] = {k: v[still] if v.ndim else v for k, v in state.items()}
+
+
+def bytes_per_row(problem: Problem, space: Space) -> int:
+    """What a forward keeps for every copy and row, whatever the module is made of: a mixed difference of totals."""
+    first = problem.sources[0]
+    table = LocalComponents(held_out.quietly([replace(first, X=first.X[:2], y=first.y[:2], weight=None)]), space)
+    X, y, w = table.everything.X, table.everything.y, space.start(1, 0)
+
+    def kept(copies: int, rows: int) -> int:
+        sizes = []
+        picked = torch.zeros(rows, dtype=torch.int64)
+        with (
+            saved_tensors_hooks(lambda x: sizes.append(x.numel() * x.element_size()), lambda x: x),
+            torch.enable_grad(),
+        ):
+            space.trained(space.scores(w.repeat(copies, 1).requires_grad_(), X[picked]), y[picked])
+        return sum(sizes)
+
+    return max(1, kept(3, 3) - kept(3, 2) - kept(2, 3) + kept(2, 2))
+
+
+def _of(rows: Rows, copies: Tensor, M: int) -> Rows:
+    """The rows with the own blocks of some of the M targets."""
+    if len(rows.own_X) == 0 or len(copies) == M:
+        return rows
+    return replace(rows, own_X=rows.own_X[copies], own_y=rows.own_y[copies], own_weight=rows.own_weight[copies])
+
+
+def _blocks(M: int, each: int) -> Iterator[slice]:
+    """Slices of 0…M that take no more than MEMORY."""
+    size = max(1, MEMORY // max(1, each))
+    return (slice(i, min(i + size, M)) for i in range(0, M, size))
+
+
+def _offset(progress: Callable[[int, int], None] | None, before: int, M: int) -> Callable[[int], None]:
+    return lambda ended: None if progress is None else progress(before + ended, M)

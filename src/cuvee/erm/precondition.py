@@ -133,7 +133,8 @@ class Anchor:
             components,
             w,
             components.pull(everywhere, one_each, rows)[:, 0],
-            components.hessians(everywhere, one_each, rows)[:, 0] if dense else None,
+            # A source whose squares overflow has no Hessian; those that give it weight 0 must not feel it.
+            components.hessians(everywhere, one_each, rows)[:, 0].nan_to_num(0.0, 0.0, 0.0) if dense else None,
             None if dense else _blocks(components, w, alpha, rows, penalty),
         )
 

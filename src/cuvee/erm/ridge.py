@@ -22,7 +22,7 @@ class Solved:
 
     w: Tensor  # (M, Q, P)
     gradient: Tensor  # (M, Q, P), penalty included
-    mean: Tensor  # (M, Q, P) mean prepared row of the mixture, where the last column is 1
+    last: Tensor  # (M, Q, P) last row of A: with an intercept, Σα times the mixture's mean row, then Σα
     scale: Tensor  # (M, Q) ‖A‖‖w‖ + ‖b‖, the size of what cancels in the gradient
     singular: Tensor  # (M, Q) the least-norm one of many solutions
 
@@ -81,7 +81,7 @@ def _systems(sources: Grams, rows: Rows, alpha: Tensor, memory: int) -> Iterator
 
 
 def _gradient(A: Tensor, b: Tensor, penalty: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient, mean row and the size of what cancels."""
+    """Gradient, last row and the size of what cancels."""
     g = (A @ w[..., None])[..., 0] - b + penalty * w
     trace = A.diagonal(dim1=-2, dim2=-1).sum(-1) + penalty.amax()
     norm = torch.linalg.vector_norm
@@ -91,8 +91,8 @@ def _gradient(A: Tensor, b: Tensor, penalty: Tensor, w: Tensor) -> tuple[Tensor,
 def _joined(parts: list[tuple[Tensor, Tensor, Tensor]], w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if not parts:
         return w, w, w[..., 0]
-    gradient, mean, scale = (torch.cat(p) for p in zip(*parts, strict=True))
-    return gradient, mean, scale
+    gradient, last, scale = (torch.cat(p) for p in zip(*parts, strict=True))
+    return gradient, last, scale
 
 
 def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float) -> None:

@@ -1,15 +1,21 @@
-"""`Family` of ridge regression: Gram matrices once, streamed; rows are never seen again."""
+"""`Family` of ridge regression: Gram matrices once, streamed; rows are never seen again.
+
+With an unpenalised intercept, and no ball that would notice, everything happens around a reference row x0 and label
+y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no digits.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from cuvee.components import own_blocks, pick
 from cuvee.erm import certificate, linear_system, ridge
-from cuvee.erm.certificate import EPS
+from cuvee.erm.certificate import EPS, Mean
 from cuvee.erm.family import Outcome, Progress, implicit_derivative, sphere, statuses
-from cuvee.gram import own_grams, stream_grams
+from cuvee.gram import Grams, Reference, own_grams, stream_grams
 from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.problem import Problem
 from cuvee.results import Status
@@ -20,8 +26,17 @@ RELATIVE_TOL = 1e-9  # of what cancels in the gradient: closer than this no tole
 class RidgeFamily:
     def __init__(self, problem: Problem, space: RidgeSpace, *, own: bool, device: str, memory: int) -> None:
         self.space, self._memory = space, memory
-        self._sources = stream_grams(problem.sources, space, device)
+        self._around: Reference | None = None
         self._rows = own_blocks(problem.targets if own else (), space, device)
+        if space.intercept and space.radius is None:
+            near = Reference.near(problem.sources, space, device)
+            near.row[-1] = 0.0
+            self._around = near
+            self._rows = replace(self._rows, own_X=self._rows.own_X - near.row, own_y=self._rows.own_y - near.label)
+        grams = stream_grams(problem.sources, space, device, self._around)
+        # A source that overflows is no source: mixtures that weigh it diverge, others must not feel it.
+        self._broken = ~(grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1))
+        self._sources = Grams(*(g.nan_to_num(0.0, 0.0, 0.0) for g in (grams.A, grams.b, grams.r)))
         self._penalty = (space.l2 * space.penalised).to(device)
 
     @property
@@ -35,31 +50,60 @@ class RidgeFamily:
         found = ridge.solve(
             self._sources, self._rows, alpha[:, None], self._penalty, radius=self.space.radius, memory=self._memory
         )
-        return self._outcome(found, tol)
+        return self._outcome(found, alpha, tol)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
-        inside = self.space.project(w)
+        inside = self._shift(self.space.project(w), 1.0)
         found = ridge.evaluate(self._sources, self._rows, alpha[:, None], self._penalty, inside[:, None], self._memory)
-        return self._outcome(found, tol).moved_from(w)
+        return self._outcome(found, alpha, tol).moved_from(w)
 
-    def _outcome(self, found: ridge.Solved, tol: float) -> Outcome:
-        w, g, mean, scale = (t[:, 0] for t in (found.w, found.gradient, found.mean, found.scale))
+    def _shift(self, w: Tensor, sign: float) -> Tensor:
+        """Into the coordinates around the reference (sign 1), or back (−1)."""
+        if self._around is None:
+            return w
+        w = w.clone()
+        w[:, -1] += sign * (w @ self._around.row - self._around.label)
+        return w
+
+    def _outcome(self, found: ridge.Solved, alpha: Tensor, tol: float) -> Outcome:
+        w, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
         slack = 4 * EPS * scale
+        if self._around is not None:  # b' is a rounded sum too
+            norm = torch.linalg.vector_norm
+            slack = slack + 4 * EPS * (norm(self._around.row) * norm(w, dim=-1) + self._around.label.abs())
         if self.space.intercept:
-            bounds = certificate.squared_loss(g[:, :-1], g[:, -1], mean[:, :-1], self.space.l2, slack)
+            bounds = self._bounds(g, last, slack)
         else:
             bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, self.space.l2)
         if self.space.radius is not None:
             bounds = bounds.least(certificate.on_ball(w, g, self.space.radius, slack))
+        if self._around is not None:
+            g = g + self._around.row * g[:, -1:]
+        w = self._shift(w, -1.0)
         nu = sphere(w, g, self.space.radius)
         rest = (g + nu[:, None] * w).abs().amax(-1)
+        broken = (alpha[:, : len(self._broken)] * self._broken > 0).any(-1)
+        w = torch.where(broken[:, None], torch.nan, w)
         status = statuses(
             len(w),
             (~(rest <= torch.clamp(RELATIVE_TOL * scale, min=tol)), Status.ITERATION_LIMIT),
             (found.singular[:, 0], Status.ILL_CONDITIONED),
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
+        nothing = certificate.unknown(rest)
+        bounds = type(bounds)(
+            torch.where(broken, nothing.distance, bounds.distance), torch.where(broken, nothing.excess, bounds.excess)
+        )
         return Outcome(w, rest, bounds, status, torch.ones_like(rest, dtype=torch.int64))
+
+    def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> certificate.Bounds:
+        mass = last[:, -1]
+        mean = Mean(last[:, :-1] / mass[:, None], mass)
+        reference = None if self._around is None else self._around.row[:-1]
+        constrained = self.space.radius is not None
+        return certificate.squared_loss(
+            g[:, :-1], g[:, -1], mean, self.space.l2, slack, constrained=constrained, reference=reference
+        )
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         P = self.space.n_params
@@ -68,8 +112,7 @@ class RidgeFamily:
         return torch.cat(parts) if parts else w.new_zeros(0, alpha.shape[1], P)
 
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
-        M, N = len(w), len(self._sources.b)
-        rows = self._rows
+        M, N, rows, w = len(w), len(self._sources.b), self._rows, self._shift(w, 1.0)
         gradients = torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
         if alpha.shape[1] > N:
             rows = pick(rows, slice(first, first + M))
@@ -82,4 +125,7 @@ class RidgeFamily:
         def solve(stack: Tensor) -> Tensor:
             return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
 
-        return implicit_derivative(solve, gradients, w, nu > 0)
+        change = implicit_derivative(solve, gradients, w, nu > 0)
+        if self._around is not None:
+            change[..., -1] -= change @ self._around.row
+        return change

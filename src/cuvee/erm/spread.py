@@ -39,7 +39,7 @@ class Spreads:
         N = len(self.reach)
         shares = alpha[:, :N]
         reach = torch.where(shares > 0, self.reach, 0.0).amax(-1)
-        second_moment = shares @ self.second_moment
+        second_moment = torch.where(shares > 0, shares * self.second_moment, 0.0).sum(-1)  # some may have overflowed
         if alpha.shape[1] > N:
             size = torch.linalg.vector_norm(rows.own_X[..., :-1] - self.reference, dim=-1)  # (M, k)
             reach = torch.maximum(reach, torch.where(alpha[:, N:] > 0, size, 0.0).amax(-1))

@@ -60,6 +60,7 @@ class LogisticSpace(LinearSpace):
             radius=STANDARD_RADIUS if standardised and spec.radius is None else spec.radius,
             standardised=standardised,
         )
+        self.steepening = max(1.0, self.n_outputs / 2)  # 1/K at even chances, ½ where two classes share them all
 
     def encode(self, domain: Domain) -> Array:
         return number_labels(domain, self.classes)
