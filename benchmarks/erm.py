@@ -2,8 +2,8 @@
 
     cuvee bench erm --json
 
-Both sides start from arrays and end with every model at ‖∇‖∞ ≤ 1e-6, which is checked; how far their solutions lie apart
-is printed. The slow side is scikit-learn in a joblib loop over all cores, its processes started beforehand, with
+Both sides start from arrays and end with every model at ‖∇‖∞ ≤ 1e-6, which is checked; how far their solutions lie
+apart is printed. The slow side is scikit-learn in a joblib loop over all cores, its processes started beforehand, with
 whichever of its solvers is fastest on these data, tried first. A repeat runs the fast side on all M mixtures and the
 slow side on one of `parts` equal parts of them, and counts its time `parts` times; over the repeats every mixture is
 fitted by both.
@@ -22,10 +22,10 @@ from typing import Any
 import joblib
 import numpy as np
 import torch
+from benchmarks._networks import networks
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import cuvee
-from benchmarks._networks import networks
 from cuvee.data import mnist
 from cuvee.data.synthetic import shifted_sources
 from cuvee.problem import Array

@@ -26,9 +26,7 @@ from cuvee.problem import Array
 N, ROWS, FEATURES, L2, TOL = 15, 1000, 64, 1e-2, 1e-6
 
 
-def run(
-    quick: bool = False, models: int = 1_000_000, repeats: int = 5, device: str | None = None
-) -> dict[str, Any]:
+def run(quick: bool = False, models: int = 1_000_000, repeats: int = 5, device: str | None = None) -> dict[str, Any]:
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     models = min(models, 2_000) if quick else models
     data, alpha = shifted_sources(N, ROWS, FEATURES), np.random.default_rng(1).dirichlet(np.ones(N), models)

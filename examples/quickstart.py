@@ -1,4 +1,4 @@
-"""How much should a new clinic learn from three others? The README's example."""
+"""How much should a new clinic learn from three others, and what does its model say? The README's example."""
 
 import numpy as np
 
@@ -16,5 +16,11 @@ problem = cuvee.Problem(
     sources=[clinic("north", 2.0, 200), clinic("east", 1.5, 200), clinic("south", -3.0, 200)],
     targets=[clinic("new", 2.0, 20)],
 )
-mix = cuvee.estimate(problem, cuvee.Logistic(l2=1e-2))
+logistic = cuvee.Logistic(l2=1e-2)
+mix = cuvee.estimate(problem, logistic)
 print(mix)
+
+sol = cuvee.solve(problem, logistic, mix.alpha)
+print(sol)
+unseen = clinic("new", 2.0, 1000)
+print(f"right on {np.mean(sol.models[0].predict(unseen.X) == unseen.y):.1%} of 1,000 new patients")

@@ -67,7 +67,7 @@ class GLMComponents(LocalComponents):
     def _pass(self, w: Tensor, v: Tensor, rows: Rows, *, second: bool) -> tuple[Tensor, Tensor]:
         M, Q, P = w.shape
         N, K = len(self.counts), self.space.n_outputs
-        flat, shares = w.reshape(-1, P), v.reshape(M * Q, -1)[:, :N].to(w.dtype)
+        flat, shares = w.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N].to(w.dtype)
         gradient = -(shares @ self.statistics.to(w.dtype))
         bends = w.new_zeros(M * Q, K, K)
         size = max(1, self._room // (K * self._longest))
@@ -141,7 +141,7 @@ class GLMComponents(LocalComponents):
         """Σ_j v_j ∇²f_j(w) u without any Hessian: w, u (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P)."""
         M, Q, P = w.shape
         N, space = len(self.counts), self.space
-        flat, moved, shares = w.reshape(-1, P), u.reshape(-1, P), v.reshape(M * Q, -1)[:, :N]
+        flat, moved, shares = w.reshape(-1, P), u.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N]
         result = torch.zeros_like(flat)
 
         def change(mean: Tensor, scores: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ class GLMComponents(LocalComponents):
         """The rows of the Hessian that belong to one output, as blocks (M, Q, K, width, width), or `only` its own."""
         M, Q, P = w.shape
         N, width, space = len(self.counts), self.space.width, self.space
-        flat, shares = w.reshape(-1, P), v.reshape(M * Q, -1)[:, :N].to(w.dtype)
+        flat, shares = w.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N].to(w.dtype)
         K = 1 if only else space.n_outputs
         blocks = w.new_zeros(M * Q, K, width, width)
 

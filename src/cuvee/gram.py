@@ -81,6 +81,11 @@ def _times(A: Tensor, x: Tensor) -> Tensor:
     return (A @ x[..., None])[..., 0]
 
 
+def nearest_to_zero(means: Tensor) -> Tensor:
+    """(N, ...) -> (...): as close to the data as one point can be that a single wild source must not carry away."""
+    return means.gather(0, means.abs().argmin(0, keepdim=True))[0]
+
+
 @dataclass(frozen=True)
 class Reference:
     """A row and a label near the data: around them, squares of large means do not drown what varies."""
@@ -90,12 +95,12 @@ class Reference:
 
     @classmethod
     def near(cls, sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu") -> Reference:
-        """The mean over sources of the mean of their first rows."""
+        """Column by column the least of the sources' means, taken over their first rows."""
         rows, labels = [], []
         for domain in sources:
             rows.append(space.prepare(torch.as_tensor(domain.X[:BLOCK], device=device)).mean(0))
             labels.append(torch.as_tensor(space.encode(domain)[:BLOCK], device=device).mean())
-        return cls(torch.stack(rows).mean(0), torch.stack(labels).mean())
+        return cls(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
 
 def stream_grams(

@@ -38,9 +38,11 @@ class Certificate:
         return np.array(self.distance, dtype=dtype) if copy or dtype is not None else self.distance
 
     def __repr__(self) -> str:
-        known = int(self.certified.sum())
-        worst = f"; ‖w − w*‖ ≤ {self.distance[self.certified].max():.3g}" if known else ""
-        return f"Certificate({known} of {len(self)} models certified{worst}; {self.rests_on})"
+        known = self.certified
+        if not known.any():
+            return self.rests_on if len(self) else "nothing to certify"
+        worst = f"‖w − w*‖ ≤ {self.distance[known].max():.2g}, excess risk ≤ {self.excess_risk[known].max():.2g}"
+        return f"{known.sum()} of {len(self)} certified: {worst}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ class Solution:
 
     def __repr__(self) -> str:
         ended = ", ".join(f"{self.status.count(s)} {s}" for s in dict.fromkeys(self.status)) or "nothing to solve"
-        return f"Solution of {len(self.w)} models × {self.w.shape[1]} parameters: {ended}\n  {self.certificate!r}"
+        models = "1 model" if len(self.w) == 1 else f"{len(self.w)} models"
+        return f"Solution of {models}, {self.w.shape[1]} parameters each: {ended}\n  {self.certificate!r}"
 
 
 def _rows(space: Space, X: Any) -> Array:
@@ -133,7 +136,10 @@ def _rows(space: Space, X: Any) -> Array:
 def check_w(w: Any, n_models: int, n_params: int) -> Floats:
     """w (M, P) as float64, or an error that names the row."""
     try:
-        array = np.asarray(w.detach().cpu() if isinstance(w, torch.Tensor) else w, dtype=np.float64)
+        array = np.asarray(w.detach().cpu() if isinstance(w, torch.Tensor) else w)
+        if array.dtype.kind == "c":
+            raise TypeError
+        array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise OptionError(f"w must be a numeric array of shape ({n_models}, {n_params})") from None
     if array.shape != (n_models, n_params):

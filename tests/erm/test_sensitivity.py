@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cuvee
-from cuvee import Domain, Logistic, OptionError, Problem, Ridge, Status
+from cuvee import Domain, Logistic, OptionError, Problem, Ridge
 from cuvee.erm.logistic_family import LogisticFamily
 
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3}
@@ -156,7 +156,6 @@ def test_singular_systems_give_finite_derivatives():
         problem = [Domain("a", X[:20], y[:20]), Domain("b", X[10:], y[10:])]
         sol = cuvee.solve(problem, hypothesis, [[0.5, 0.5]])
         assert np.isfinite(cuvee.sensitivity(problem, hypothesis, [[0.5, 0.5]], sol.w)).all()
-    assert Status.SOLVED.ok
 
 
 def test_networks_have_none():

@@ -46,9 +46,7 @@ def grouped_classes(
     return Problem(sources, [domain(f"target {i}", i % n_groups, target_rows) for i in range(n_targets)])
 
 
-def shifted_sources(
-    n_sources: int, rows: int, features: int, *, seed: int = 0, quantity: bool = False
-) -> list[Domain]:
+def shifted_sources(n_sources: int, rows: int, features: int, *, seed: int = 0, quantity: bool = False) -> list[Domain]:
     """Sources with their own means, scales and rules around a common rule; two classes, or a quantity."""
     rng = np.random.default_rng(seed)
     common = 2.0 * rng.normal(size=features) / np.sqrt(features)

@@ -26,7 +26,7 @@ def multiplier(
         share = share.clamp(0.0, 1.0) if turn % 4 < 3 else torch.full_like(share, 0.5)
         nu = low + share * (high - low)
         value = 1.0 / norm_at(nu)
-        if bool(((value - wanted).abs() <= rtol * wanted).all()):
+        if bool((((value - wanted).abs() <= rtol * wanted) | (high - low <= 1e-15 * high)).all()):
             break
         inside = value >= wanted
         high, at_high = torch.where(inside, nu, high), torch.where(inside, value, at_high)

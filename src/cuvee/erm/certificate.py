@@ -126,7 +126,8 @@ def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds
     suggests. f's own λ may miss the intercepts, ν misses nothing.
     """
     square = w.square().sum(-1)
-    nu = (-(gradient * w).sum(-1) / square.clamp(min=EPS)).clamp(min=0.0)
+    nu = -(gradient * w).sum(-1) / square.clamp(min=EPS)
+    nu = torch.where(nu > 0, nu, torch.nan)  # nothing pushes against the ball: nothing is learnt from it
     rest = _norm(gradient + nu[..., None] * w) + slack
     room = nu * ((radius**2 - square).clamp(min=0.0) + 8 * EPS * radius**2)
     distance = (rest + (rest.square() + nu * room).sqrt()) / nu

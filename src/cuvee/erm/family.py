@@ -34,7 +34,7 @@ class Outcome:
         """The outcome for w, when what was looked at is its projection onto W."""
         gap = torch.linalg.vector_norm(w - self.w, dim=-1)
         excess = torch.where(gap > 1e-12 * torch.linalg.vector_norm(w, dim=-1), torch.inf, self.bounds.excess)
-        return replace(self, w=w, bounds=Bounds(self.bounds.distance + gap, excess))
+        return replace(self, w=w, bounds=Bounds((self.bounds.distance + gap).nan_to_num(torch.inf, torch.inf), excess))
 
 
 class Family(Protocol):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 MEMORY = 10
 OVERSHOOT = 0.5  # a step is too long when it ends on a slope upwards of more than this share of the slope at its start
+WORSE = 4.0  # nor may the gradient grow by more than this: far out, where losses are flat, slopes say little
 SHORTEST = 1e-9
 LEAVE = 0.75  # those who are done leave once no more than this share of the batch is running
 
@@ -90,7 +91,8 @@ def minimise(
         new = task.gradient(trial)
         new_slope = (new * direction).sum(-1, keepdim=True)
         new_excess = (new.abs() / tol).amax(-1, keepdim=True)
-        arrived = running & ((new_slope <= OVERSHOOT * -slope) | (new_excess <= 1))  # a NaN has not
+        good = (new_slope <= OVERSHOOT * -slope) & (new_excess <= WORSE * excess)  # a NaN is not
+        arrived = running & (good | (new_excess <= 1))
         step, change = torch.where(arrived, trial - w, 0.0), torch.where(arrived, new - g, 0.0)
         curvature = (step * change).sum(-1, keepdim=True)
         rho = torch.where(curvature > 0, 1.0 / curvature.clamp(min=torch.finfo(w.dtype).tiny), 0.0)

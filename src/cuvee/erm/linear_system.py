@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 TINY_PIVOT = 1e-7
+NOISE = 1e-13  # of the largest, per unknown: smaller eigenvalues of a Gram matrix are rounding
 
 
-def solve(H: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """H (..., P, P), b (..., P, R) -> H⁻¹b, and which systems were singular (...,). An overflowed system gives NaN."""
+def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Tensor]:
+    """H (..., P, P), b (..., P, R) -> H⁻¹b, and which systems were singular (...,). An overflowed system gives NaN.
+
+    With `free_last` the last unknown, an intercept, does not count in the least norm.
+    """
     factor, info = torch.linalg.cholesky_ex(H)
     x = torch.cholesky_solve(b, factor)
     # A tiny pivot passes for positive definite but its solution is noise; both kinds go the careful way.
@@ -23,11 +27,28 @@ def solve(H: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     if bool(doubtful.any()):
         broken = ~(H.isfinite().flatten(-2).all(-1) & b.isfinite().flatten(-2).all(-1))  # nothing LAPACK should see
         careful = doubtful & ~broken
-        unit = torch.where(size > 0, 1.0 / size, 1.0)[careful][..., None].cpu()
-        scaled = H[careful].cpu() * unit * unit.transpose(-1, -2)
-        found = torch.linalg.lstsq(scaled, b[careful].cpu() * unit, driver="gelsd")
-        x[careful] = (found.solution * unit).to(x)
+        least = _without_last if free_last else _least_norm
+        found, deficient = least(H[careful].cpu(), b[careful].cpu())
+        x[careful] = found.to(x)
         x[broken] = torch.nan
-        singular[careful] = (found.rank < H.shape[-1]).to(singular.device)
+        singular[careful] = deficient.to(singular.device)
         singular |= broken
     return x, singular
+
+
+def _least_norm(H: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """By singular values, of H scaled to a unit diagonal; and whether the rank is less than full."""
+    size = H.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
+    unit = torch.where(size > 0, 1.0 / size, 1.0)[..., None]
+    found = torch.linalg.lstsq(H * unit * unit.transpose(-1, -2), b * unit, rcond=NOISE * H.shape[-1], driver="gelsd")
+    return found.solution * unit, found.rank < H.shape[-1]
+
+
+def _without_last(H: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The last unknown eliminated first, which centres the others."""
+    s, h = H[..., -1:, -1:], H[..., :-1, -1:]
+    s = torch.where(s > 0, s, 1.0)
+    centred = H[..., :-1, :-1] - h @ h.transpose(-1, -2) / s
+    rest, deficient = _least_norm(centred, b[..., :-1, :] - h * b[..., -1:, :] / s)
+    last = (b[..., -1:, :] - h.transpose(-1, -2) @ rest) / s
+    return torch.cat([rest, last], -2), deficient

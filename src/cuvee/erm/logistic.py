@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from cuvee.components import Rows, cast, pick
-from cuvee.erm import lbfgs
-from cuvee.erm.precondition import Anchor, Factors, Task, add_diagonal
+from cuvee.erm import lbfgs, newton
+from cuvee.erm.precondition import Anchor, Factors, Task
 from cuvee.glm import GLMComponents
 
 FLOAT32_PAYS = 2e8  # multiplications in a pass
 FLOAT32_PASSES = 40
 FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
 MAX_PASSES = 60
-NEWTON_ROUNDS, NEWTON_PASSES = 20, 12
 LARGE_P_PASSES = 600
 CREDIT = 0.06  # the certifying pass looks anyway
 ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
@@ -66,7 +65,8 @@ def solve(
     low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS and largest < FLOAT32_HOLDS else rows
     floor = ROUNDING * rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
     centre = alpha[..., :N].mean((0, 1))
-    centre = centre / centre.sum() if bool(centre.sum() > 0) else torch.full_like(centre, 1.0 / N)
+    # A little of every source, so that the anchor knows every class.
+    centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
     anchor = Anchor.solve(
         components, pick(low, slice(0, 0)), centre, penalty.mean(0, keepdim=True), dense=dense, tol=max(tol, 1e-5)
     )
@@ -101,15 +101,18 @@ def _solve(
     anchor: Anchor, task: Task, low: Rows, given: Tensor | None, tol: float, floor: Tensor, second: bool
 ) -> Solved:
     """One chunk of targets."""
-    w, preconditioner = anchor.start(low, task.alpha, task.penalty)
+    w, gradient, preconditioner = anchor.start(low, task.alpha, task.penalty)
+    at_anchor: Tensor | None = gradient
     if given is not None:
-        w = given.to(w)
+        w, at_anchor = given.to(w), None
     task = replace(task, preconditioner=preconditioner)
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if low.X.dtype == torch.float32:
         enough = floor.clamp(min=0.5 * tol).float()
-        rough = lbfgs.minimise(replace(task, rows=low), w, tol=enough, max_passes=FLOAT32_PASSES, credit=CREDIT)
-        w, passes = rough.w, passes + rough.passes + 1
+        rough = lbfgs.minimise(
+            replace(task, rows=low), w, gradient=at_anchor, tol=enough, max_passes=FLOAT32_PASSES, credit=CREDIT
+        )
+        w, passes = rough.w, passes + rough.passes
     w = task.components.space.canonical(w.double())
     if task.free is not None and given is not None:
         w = torch.where(task.free > 0, w, given)
@@ -125,16 +128,11 @@ def _solve(
     w, g = fine.w, fine.gradient
     moved = (fine.passes > 0).any(-1).nonzero()[:, 0]
     if len(moved):
-        for _ in range(NEWTON_ROUNDS if anchor.hessians is not None else 0):
-            late = (g.abs() > tol).any(-1).any(-1).nonzero()[:, 0]
-            if len(late) == 0:
-                break
-            part = _with_own_hessians(task.narrow(late), w[late])
-            last = lbfgs.minimise(part, w[late], gradient=g[late], tol=tol, max_passes=NEWTON_PASSES)
-            w[late], g[late], stuck[late] = last.w, last.gradient, last.stuck
-            passes[late] += last.passes
-            if bool(last.stuck.all()):
-                break
+        late = (~(g.abs() <= tol)).any(-1).any(-1).nonzero()[:, 0]
+        for some in late.split(max(1, len(w) // 4)) if len(late) and anchor.hessians is not None else ():
+            last = newton.minimise(task.narrow(some), w[some], tol=tol)
+            w[some], g[some], stuck[some] = last.w, last.gradient, last.stuck
+            passes[some] += last.passes
         w[moved] = task.components.space.canonical(w[moved])
         if second:
             g[moved], bends[moved] = _certifying_pass(task.narrow(moved), w[moved], second)
@@ -147,9 +145,3 @@ def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tenso
         return task.gradient(w), w[..., :0]
     g, bends = task.components.pull_with_second(w, task.alpha, task.rows)
     return task.add_penalty(g, w), bends
-
-
-def _with_own_hessians(task: Task, w: Tensor) -> Task:
-    """The task preconditioned by each model's own Hessian at w: what follows is Newton's method."""
-    H = task.components.hessians(w, task.alpha, task.rows)
-    return replace(task, preconditioner=Factors.of(add_diagonal(H, task.penalty)))

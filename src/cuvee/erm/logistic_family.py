@@ -20,7 +20,7 @@ from cuvee.problem import Problem
 from cuvee.results import Status
 
 NEVER = 40.0  # e^−40 is lost beside 1: the intercept of a class that no row has
-ON_SPHERE = 1e-9
+ON_SPHERE = 1e-12
 
 
 class LogisticFamily:
@@ -117,7 +117,7 @@ class LogisticFamily:
 
         def norm_at(nu: Tensor) -> Tensor:
             nonlocal w
-            w = logistic.solve(self.components, block, a, tol=0.01 * tol, memory=self._memory, extra=nu, start=w).w
+            w = logistic.solve(self.components, block, a, tol=1e-3 * tol, memory=self._memory, extra=nu, start=w).w
             return torch.linalg.vector_norm(w[:, 0], dim=-1)
 
         at_0 = self._gradient(torch.zeros_like(w), a, block)[0]
@@ -140,7 +140,8 @@ class LogisticFamily:
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         if len(w) == 0:
             return _nothing(self.space, alpha)
-        inside = self.space.project(self.space.canonical(w))
+        w = self.space.canonical(w, features=False)
+        inside = self.space.project(w)
         g, second = self._gradient(inside[:, None], alpha[:, None], self.rows)
         nothing = torch.zeros_like(g[..., 0], dtype=torch.bool)
         found = logistic.Solved(inside[:, None], g, second, torch.ones_like(nothing, dtype=torch.int64), nothing)
@@ -149,7 +150,7 @@ class LogisticFamily:
         if bool(lacking.any()):
             bounds = Bounds(*(torch.where(lacking, torch.inf, b) for b in vars(outcome.bounds).values()))
             outcome = replace(outcome, bounds=bounds)
-        return outcome.moved_from(self.space.canonical(w))
+        return outcome.moved_from(w)
 
     def _outcome(self, found: logistic.Solved, alpha: Tensor, rows: Rows, tol: float) -> Outcome:
         space, w, g = self.space, found.w[:, 0], found.gradient[:, 0]

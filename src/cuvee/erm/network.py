@@ -19,17 +19,17 @@ from cuvee.hypothesis.base import Space
 from cuvee.problem import Problem
 
 MAX_STEPS = 5000
-BATCH, LEAST = 64, 4
+BATCH, LEAST = 32, 2
 """Rows of a minibatch over all sources together, and the fewest that a source gives."""
 RATE = 2e-2
-FORGET = 0.03
+FORGET = 0.02
 """Iterates are averaged with weights falling by this much per step: it allows large steps on small minibatches."""
 CHECK = 10
 """Steps between two looks at the held-out rows."""
 PATIENCE = 10
 """Looks in a row without IMPROVEMENT, a relative fall of the held-out loss, that end a copy."""
 IMPROVEMENT = 1e-3
-CROWD = 0.75
+CROWD = 0.9
 """Copies that have ended leave the batch once no more than this share of it is still moving."""
 MEMORY = 2**30
 

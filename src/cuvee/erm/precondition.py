@@ -138,25 +138,27 @@ class Anchor:
             None if dense else _blocks(components, w, alpha, rows, penalty),
         )
 
-    def start(self, rows: Rows, alpha: Tensor, penalty: Tensor) -> tuple[Tensor, Preconditioner]:
-        """w (M, Q, P) to start from and a preconditioner, for every α (M, Q, N or N+1)."""
+    def start(self, rows: Rows, alpha: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Preconditioner]:
+        """For every α (M, Q, N or N+1): the anchor's w, the gradient there, both (M, Q, P), and a preconditioner.
+
+        The first step from there, if nothing stops it, goes to the minimiser of the quadratic model.
+        """
         N, P = self.gradients.shape
         M, Q = alpha.shape[:2]
         shares = alpha[..., :N].to(self.w.dtype)
+        w = self.w.expand(M, Q, P)
+        g = shares @ self.gradients + penalty.to(w) * w
+        own = None
+        if alpha.shape[-1] > N:
+            own = torch.cat([torch.zeros_like(shares), alpha[..., N:].to(w.dtype)], -1)
+            g = g + self.components.pull(w, own, rows)
         if self.hessians is None:
             assert self.blocks is not None
-            return self.w.expand(M, Q, P).clone(), self.blocks
+            return w, g, self.blocks
         H = (shares.reshape(-1, N) @ self.hessians.view(N, -1)).view(M, Q, P, P)
-        g = shares @ self.gradients
-        if alpha.shape[-1] > N:
-            own = alpha.to(self.w.dtype).clone()
-            own[..., :N] = 0.0
-            everywhere = self.w.expand(M, Q, P)
-            g = g + self.components.pull(everywhere, own, rows)
-            H += self.components.hessians(everywhere, own, rows)
-        factors = Factors.of(add_diagonal(H, penalty))
-        g = g + penalty.to(g) * self.w
-        return self.w - factors.apply(g), factors
+        if own is not None:
+            H += self.components.hessians(w, own, rows)
+        return w, g, Factors.of(add_diagonal(H, penalty))
 
 
 def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:

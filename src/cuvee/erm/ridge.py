@@ -22,7 +22,7 @@ class Solved:
 
     w: Tensor  # (M, Q, P)
     gradient: Tensor  # (M, Q, P), penalty included
-    last: Tensor  # (M, Q, P) last row of A: with an intercept, Σα times the mixture's mean row, then Σα
+    last: Tensor  # (M, Q, P) last row of H: with an intercept, Σα times the mixture's mean row, then Σα
     scale: Tensor  # (M, Q) ‖A‖‖w‖ + ‖b‖, the size of what cancels in the gradient
     singular: Tensor  # (M, Q) the least-norm one of many solutions
 
@@ -31,37 +31,41 @@ def solve(
     sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, *, radius: float | None = None, memory: int = CACHE
 ) -> Solved:
     """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly; `rows` is asked for own blocks alone."""
-    M, Q = alpha.shape[:2]
-    P = sources.b.shape[-1]
-    w, singular = alpha.new_empty(M, Q, P), torch.zeros(M, Q, dtype=torch.bool, device=alpha.device)
-    done = []
-    for some, A, b in _systems(sources, rows, alpha, memory):
-        H = A.clone()
-        H.diagonal(dim1=-2, dim2=-1).add_(penalty)
-        x, singular[some] = linear_system.solve(H, b[..., None])
-        w[some] = x[..., 0]
+    found = _room(alpha, sources)
+    for some, H, b in _systems(sources, rows, alpha, penalty, memory):
+        x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=bool(penalty[-1] < penalty.amax()))
+        found.w[some] = x[..., 0]
         if radius is not None:
-            _into_ball(H, b, w[some], singular[some], radius)
-        done.append(_gradient(A, b, penalty, w[some]))
-    return Solved(w, *_joined(done, w), singular)
-
-
-def hessians(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor) -> Tensor:
-    """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
-    parts = [A for _, A, _ in _systems(sources, rows, alpha, CACHE)]
-    H = torch.cat(parts)
-    H.diagonal(dim1=-2, dim2=-1).add_(penalty)
-    return H
+            _into_ball(H, b, found.w[some], found.singular[some], radius)
+        _evaluate(found, some, H, b)
+    return found
 
 
 def evaluate(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, w: Tensor, memory: int = CACHE) -> Solved:
     """The same for a w (M, Q, P) from anywhere."""
-    done = [_gradient(A, b, penalty, w[some]) for some, A, b in _systems(sources, rows, alpha, memory)]
-    return Solved(w, *_joined(done, w), torch.zeros_like(w[..., 0], dtype=torch.bool))
+    found = _room(alpha, sources)
+    found.w.copy_(w)
+    for some, H, b in _systems(sources, rows, alpha, penalty, memory):
+        _evaluate(found, some, H, b)
+    return found
 
 
-def _systems(sources: Grams, rows: Rows, alpha: Tensor, memory: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """A (m, Q, P, P) and b (m, Q, P) of the mixtures, chunk by chunk."""
+def hessians(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor) -> Tensor:
+    """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
+    return torch.cat([H for _, H, _ in _systems(sources, rows, alpha, penalty, CACHE)])
+
+
+def _room(alpha: Tensor, sources: Grams) -> Solved:
+    """Room for all results at once: small pieces kept between large ones that come and go would scatter the memory."""
+    shape, P = alpha.shape[:2], sources.b.shape[-1]
+    w, gradient, last = (alpha.new_zeros(*shape, P) for _ in range(3))
+    return Solved(w, gradient, last, alpha.new_zeros(shape), torch.zeros(shape, dtype=torch.bool, device=alpha.device))
+
+
+def _systems(
+    sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, memory: int
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """H = A + λ (m, Q, P, P) and b (m, Q, P) of the mixtures, chunk by chunk."""
     N, P = sources.b.shape
     M, Q = alpha.shape[:2]
     own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
@@ -77,27 +81,22 @@ def _systems(sources: Grams, rows: Rows, alpha: Tensor, memory: int) -> Iterator
             grams = own_grams(rows.own_X[some, None], y, weight)  # (m, Q or 1, …)
             A += share[..., None] * grams.A
             b += share * grams.b
+        A.diagonal(dim1=-2, dim2=-1).add_(penalty)
         yield some, A, b
 
 
-def _gradient(A: Tensor, b: Tensor, penalty: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient, last row and the size of what cancels."""
-    g = (A @ w[..., None])[..., 0] - b + penalty * w
-    trace = A.diagonal(dim1=-2, dim2=-1).sum(-1) + penalty.amax()
-    norm = torch.linalg.vector_norm
-    return g, A[..., -1, :].clone(), trace * norm(w, dim=-1) + norm(b, dim=-1)
-
-
-def _joined(parts: list[tuple[Tensor, Tensor, Tensor]], w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    if not parts:
-        return w, w, w[..., 0]
-    gradient, last, scale = (torch.cat(p) for p in zip(*parts, strict=True))
-    return gradient, last, scale
+def _evaluate(found: Solved, some: slice, H: Tensor, b: Tensor) -> None:
+    """Fill in gradient, last row and the size of what cancels."""
+    w, norm = found.w[some], torch.linalg.vector_norm
+    found.gradient[some] = (H @ w[..., None])[..., 0] - b
+    found.last[some] = H[..., -1, :]
+    found.scale[some] = H.diagonal(dim1=-2, dim2=-1).sum(-1) * norm(w, dim=-1) + norm(b, dim=-1)
 
 
 def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float) -> None:
     """Replace every w (m, Q, P) outside the ball by the minimiser inside it, which is unique even if H is singular."""
-    outside = torch.linalg.vector_norm(w, dim=-1) > radius
+    finite = H.isfinite().flatten(-2).all(-1) & b.isfinite().all(-1)
+    outside = (torch.linalg.vector_norm(w, dim=-1) > radius) & finite
     if not bool(outside.any()):
         return
     H, b = H[outside], b[outside]

@@ -10,6 +10,7 @@ from torch import Tensor
 from cuvee.components import Rows
 from cuvee.erm.certificate import Spread
 from cuvee.glm import GLMComponents
+from cuvee.gram import nearest_to_zero
 
 MANY_FEATURES = 256
 
@@ -18,7 +19,7 @@ MANY_FEATURES = 256
 class Spreads:
     """Of every source; the own samples' are worked out when asked for."""
 
-    reference: Tensor  # (features,) the mean of the sources' means
+    reference: Tensor  # (features,) near the sources' means
     reach: Tensor  # (N,)
     second_moment: Tensor  # (N,)
 
@@ -26,7 +27,7 @@ class Spreads:
     def of(cls, components: GLMComponents) -> Spreads:
         rows, lengths = components.everything, components.counts.tolist()
         parts = list(zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True))
-        reference = torch.stack([weight @ X for X, weight in parts]).mean(0)
+        reference = nearest_to_zero(torch.stack([weight @ X for X, weight in parts]))
         reach, moments = [], []
         for X, weight in parts:
             centred = X - reference

@@ -53,11 +53,12 @@ class LinearSpace(Space):
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
         flat = w.reshape(-1, self.width) @ X.T  # (models · outputs, rows): one matrix product for everything
-        return flat.view(*w.shape[:-1], self.n_outputs, -1)
+        return flat.view(*w.shape[:-1], self.n_outputs, len(X))
 
     def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
-        stacked = w.reshape(len(X), -1, self.width) @ X.transpose(-1, -2)  # (M, Q · outputs, rows)
-        return stacked.view(*w.shape[:-1], self.n_outputs, -1)
+        M, Q, _ = w.shape
+        stacked = w.reshape(M, Q * self.n_outputs, self.width) @ X.transpose(-1, -2)
+        return stacked.view(M, Q, self.n_outputs, X.shape[-2])
 
     @property
     def penalised(self) -> Tensor:

@@ -87,14 +87,17 @@ class LogisticSpace(LinearSpace):
         weight[..., output, :] += mean[..., output, :]
         return weight
 
-    def canonical(self, w: Tensor) -> Tensor:
-        """Softmax ignores a constant added to all scores: unpenalised parameters sum to 0 over the classes."""
-        if self.n_outputs == 1 or (not self.intercept and self.l2 > 0):
+    def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
+        """The same predictions by the w of least norm: softmax ignores what all classes' scores share.
+
+        At a minimiser all parameters sum to 0 over the classes. Without `features`, only what no penalty holds moves.
+        """
+        if self.n_outputs == 1:
             return w
         by_class = w.reshape(*w.shape[:-1], self.n_outputs, self.width)
         shift = by_class.mean(-2, keepdim=True)
-        if self.l2 > 0:
-            shift[..., :-1] = 0.0
+        if not features and self.l2 > 0:
+            shift = shift * (self.penalised.to(w).view(self.n_outputs, self.width)[:1] == 0)
         return (by_class - shift).reshape(w.shape)
 
     def decide(self, scores: Tensor) -> Array:

@@ -39,7 +39,8 @@ class StackedLayers:
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
         """Shared rows: w (..., P), X (rows, inputs) -> (..., outputs, rows)."""
         flat = w.reshape(-1, w.shape[-1])
-        return self._run(flat, X.T).view(*w.shape[:-1], -1, len(X))
+        scores = self._run(flat, X.T)
+        return scores.view(*w.shape[:-1], *scores.shape[1:])
 
     def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
         """Own rows: w (M, Q, P), X (M, rows, inputs) -> (M, Q, outputs, rows)."""

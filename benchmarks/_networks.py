@@ -109,7 +109,8 @@ def train_one(model: nn.Module, training: Table, held: Table, draw: torch.Genera
     X, y, chance = training
     X_held, y_held, weight = held
     average = copy.deepcopy(model)
-    parameters, averages = list(model.parameters()), list(average.parameters())
+    parameters: list[Tensor] = list(model.parameters())
+    averages: list[Tensor] = list(average.parameters())
     optimiser = torch.optim.Adam(parameters, lr=RATE, weight_decay=L2, fused=True)
     lowest, goal, waited, t = np.inf, np.inf, 0, 0
     best = copy.deepcopy(model.state_dict())
