@@ -273,7 +273,7 @@ def test_ridge_on_badly_scaled_columns(l2):
 
 @pytest.mark.parametrize("kind", ["binary", "softmax"])
 def test_logistic_on_badly_scaled_columns(kind):
-    """Compared in the columns' own units; scikit-learn needs them rescaled, with l2 = 0 for the comparison not to care."""
+    """The same in other units: with l2 = 0 only the units of w change."""
     rng = np.random.default_rng(11)
     scale = np.array([1e4, 1.0, 1e-4])
     plain = problem_of(kind, rng, (120, 90), d=3)
@@ -346,7 +346,7 @@ def test_on_the_ball_the_minimum_is_scipys(kind, intercept):
 
 
 def hostile(seed):
-    """Outliers, far means, separable or constant labels, skewed row weights, hardly any l2, small balls, tiny own samples."""
+    """Outliers, far means, separable or constant labels, skewed weights, little l2, small balls, tiny own samples."""
     rng = np.random.default_rng(seed)
     kind = rng.choice(["ridge", "binary", "softmax"], p=[0.1, 0.5, 0.4])
     K, intercept, ball = CLASSES[kind], bool(rng.random() < 0.8), rng.random() < 0.25

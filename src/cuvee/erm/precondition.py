@@ -133,8 +133,7 @@ class Anchor:
             components,
             w,
             components.pull(everywhere, one_each, rows)[:, 0],
-            # A source whose squares overflow has no Hessian; those that give it weight 0 must not feel it.
-            components.hessians(everywhere, one_each, rows)[:, 0].nan_to_num(0.0, 0.0, 0.0) if dense else None,
+            _finite(components.hessians(everywhere, one_each, rows)[:, 0]) if dense else None,
             None if dense else _blocks(components, w, alpha, rows, penalty),
         )
 
@@ -159,6 +158,12 @@ class Anchor:
         if own is not None:
             H += self.components.hessians(w, own, rows)
         return w, g, Factors.of(add_diagonal(H, penalty))
+
+
+def _finite(H: Tensor) -> Tensor:
+    """A source whose squares overflow has no Hessian here; models that give it weight 0 must not feel it."""
+    H[~H.isfinite().flatten(1).all(1)] = 0.0
+    return H
 
 
 def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:

@@ -28,12 +28,22 @@ class Solved:
 
 
 def solve(
-    sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, *, radius: float | None = None, memory: int = CACHE
+    sources: Grams,
+    rows: Rows,
+    alpha: Tensor,
+    penalty: Tensor,
+    *,
+    intercept: bool,
+    radius: float | None = None,
+    memory: int = CACHE,
 ) -> Solved:
-    """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly; `rows` is asked for own blocks alone."""
+    """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly; `rows` is asked for own blocks alone.
+
+    Of many minimisers the one of least norm, an intercept not counted.
+    """
     found = _room(alpha, sources)
     for some, H, b in _systems(sources, rows, alpha, penalty, memory):
-        x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=bool(penalty[-1] < penalty.amax()))
+        x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=intercept)
         found.w[some] = x[..., 0]
         if radius is not None:
             _into_ball(H, b, found.w[some], found.singular[some], radius)

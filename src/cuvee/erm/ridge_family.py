@@ -15,7 +15,7 @@ from cuvee.components import own_blocks, pick
 from cuvee.erm import certificate, linear_system, ridge
 from cuvee.erm.certificate import EPS, Mean
 from cuvee.erm.family import Outcome, Progress, implicit_derivative, sphere, statuses
-from cuvee.gram import Grams, Reference, own_grams, stream_grams
+from cuvee.gram import Reference, own_grams, stream_grams
 from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.problem import Problem
 from cuvee.results import Status
@@ -36,7 +36,9 @@ class RidgeFamily:
         grams = stream_grams(problem.sources, space, device, self._around)
         # A source that overflows is no source: mixtures that weigh it diverge, others must not feel it.
         self._broken = ~(grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1))
-        self._sources = Grams(*(g.nan_to_num(0.0, 0.0, 0.0) for g in (grams.A, grams.b, grams.r)))
+        for part in (grams.A, grams.b, grams.r):
+            part[self._broken] = 0.0
+        self._sources = grams
         self._penalty = (space.l2 * space.penalised).to(device)
 
     @property
@@ -48,7 +50,13 @@ class RidgeFamily:
 
     def solve(self, alpha: Tensor, *, tol: float, progress: Progress | None = None) -> Outcome:
         found = ridge.solve(
-            self._sources, self._rows, alpha[:, None], self._penalty, radius=self.space.radius, memory=self._memory
+            self._sources,
+            self._rows,
+            alpha[:, None],
+            self._penalty,
+            intercept=self.space.intercept,
+            radius=self.space.radius,
+            memory=self._memory,
         )
         return self._outcome(found, alpha, tol)
 

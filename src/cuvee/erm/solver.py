@@ -12,6 +12,7 @@ from cuvee.glm import GLMComponents
 from cuvee.gram import GramComponents
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.problem import Problem
 
 MEMORY = 2**30
@@ -34,9 +35,9 @@ def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int =
     space = components.space
     if alpha.numel() == 0:
         return alpha.new_zeros(*alpha.shape[:-1], space.n_params)
-    if isinstance(components, GramComponents):
+    if isinstance(components, GramComponents) and isinstance(space, RidgeSpace):
         sources, _ = components.grams
-        return ridge.solve(sources, rows, alpha, (space.l2 * space.penalised).to(alpha)).w
+        return ridge.solve(sources, rows, alpha, (space.l2 * space.penalised).to(alpha), intercept=space.intercept).w
     if isinstance(components, GLMComponents):
         return logistic.solve(components, rows, alpha, tol=tol, memory=MEMORY).w
     if space.convex:
