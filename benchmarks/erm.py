@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import joblib
 import numpy as np
@@ -46,6 +46,8 @@ class Case:
     alpha: Array
     solvers: dict[str, Fit]
     wanted: float
+    order: Literal["C", "F"] = "C"
+    """Memory order of the slow side's X: whichever is faster for it."""
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def ridge(quick: bool) -> Case:
 
     sources = [(d.name, d.X, d.y) for d in shifted_sources(15, n // 15, 64, quantity=True)]
     solvers = {s: fit(s) for s in ("cholesky", "svd", "lsqr")}
-    return Case(f"ridge n={n} d=64 N=15 M={M}", sources, cuvee.Ridge(l2), sample(M, 15, seed=1), solvers, 300.0)
+    return Case(f"ridge n={n} d=64 N=15 M={M}", sources, cuvee.Ridge(l2), sample(M, 15, seed=1), solvers, 300.0, "F")
 
 
 def logistic(quick: bool) -> Case:
@@ -106,6 +108,7 @@ def classifier(solver: str, l2: float) -> Fit:
 
 def compare(case: Case, pool: joblib.Parallel, parts: int) -> dict[str, Any]:
     X, y = (np.concatenate([d[i] for d in case.domains]) for i in (1, 2))
+    X = np.asarray(X, order=case.order)
     counts = np.array([len(d[2]) for d in case.domains])
     solver, trials = fastest(case, X, y, counts)
     fit, M = case.solvers[solver], len(case.alpha)

@@ -18,7 +18,8 @@ from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Domain, Problem
 
-BLOCK = 8_192  # rows per block: the cache holds it, and no second copy of X is ever made
+BLOCK = 4_096  # rows per block: the cache holds it, and no second copy of X is ever made
+FIRST = 256  # rows of a source that tell where it lies
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ class Reference:
         """Column by column the least of the sources' means, taken over their first rows."""
         rows, labels = [], []
         for domain in sources:
-            rows.append(space.prepare(torch.as_tensor(domain.X[:BLOCK], device=device)).mean(0))
-            labels.append(torch.as_tensor(space.encode(domain)[:BLOCK], device=device).mean())
+            rows.append(space.prepare(torch.as_tensor(domain.X[:FIRST], device=device)).mean(0))
+            labels.append(torch.as_tensor(space.encode(domain)[:FIRST], device=device).mean())
         return cls(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
 
@@ -115,7 +116,7 @@ def _gram(
     domain: Domain, space: Space, device: str | torch.device, around: Reference | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A, b, r of one source."""
-    labels, weights = space.encode(domain), row_weights(domain)
+    labels, weights, even = space.encode(domain), row_weights(domain), domain.weight is None
     P = space.n_params
     A, b, r = (torch.zeros(shape, dtype=space.dtype, device=device) for shape in ((P, P), (P,), ()))
     for low in range(0, domain.n_rows, BLOCK):
@@ -124,7 +125,7 @@ def _gram(
         y, weight = (torch.as_tensor(v[part], dtype=X.dtype, device=device) for v in (labels, weights))
         if around is not None:
             X, y = X - around.row, y - around.label
-        _add_block(A, b, r, X, y, weight)
+        _add_block(A, b, r, X, y, weight, even=even)
     return A, b, r
 
 
@@ -141,10 +142,13 @@ def source_grams(rows: Rows) -> Grams:
     return Grams(A, b, r)
 
 
-def _add_block(A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor) -> None:
-    weighted = X * weight[:, None]
-    A.addmm_(weighted.T, X)
-    b.addmv_(weighted.T, y)
+def _add_block(A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor, *, even: bool = False) -> None:
+    """Add the rows' part; `even` says that they all weigh alike, so that no copy of them needs to be scaled."""
+    if even:
+        A.addmm_(X.T, X, alpha=float(weight[0]))
+    else:
+        A.addmm_((X * weight[:, None]).T, X)
+    b.addmv_(X.T, weight * y)
     r.add_(0.5 * (weight * y.square()).sum())
 
 

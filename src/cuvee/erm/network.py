@@ -19,14 +19,16 @@ from cuvee.hypothesis.base import Space
 from cuvee.problem import Problem
 
 MAX_STEPS = 5000
-BATCH, LEAST = 32, 2
+BATCH, LEAST = 60, 4
 """Rows of a minibatch over all sources together, and the fewest that a source gives."""
 RATE = 2e-2
-FORGET = 0.02
+FORGET = 0.03
 """Iterates are averaged with weights falling by this much per step: it allows large steps on small minibatches."""
-CHECK = 10
-"""Steps between two looks at the held-out rows."""
-PATIENCE = 10
+EVERY = 5
+"""Steps between two iterates that are averaged: neighbours differ little."""
+CHECK = 20
+"""Steps between two looks at the held-out rows; a multiple of EVERY."""
+PATIENCE = 5
 """Looks in a row without IMPROVEMENT, a relative fall of the held-out loss, that end a copy."""
 IMPROVEMENT = 1e-3
 CROWD = 0.9
@@ -101,7 +103,7 @@ class _Training:
         waited, steps = torch.zeros(2, M, dtype=torch.int64, device=lowest.device)
         stopped = torch.zeros_like(waited, dtype=torch.bool)
         copies = torch.arange(M, device=lowest.device)  # those in the batch
-        moving = _Moving(best, self.space, self.penalty)
+        moving = _Moving(best, self.space)
         for t in range(1, max_steps + 1):
             if len(copies) == 0:
                 break
@@ -154,21 +156,22 @@ class _Training:
 class _Moving:
     """Parameters (m, 1, P) of the copies in the batch, Adam's state, and the average of late iterates."""
 
-    def __init__(self, start: Tensor, space: Space, penalty: Tensor) -> None:
+    def __init__(self, start: Tensor, space: Space) -> None:
         self.w = start.clone()
         self.average = start.clone()
-        self.space, self.penalty, self.t = space, penalty, 0
+        self.space, self.t = space, 0
         # One flat tensor for all copies, so that a step is a single fused pass over memory.
-        self.optimiser = torch.optim.Adam([self.w], lr=RATE, fused=True)
+        self.optimiser = torch.optim.Adam([self.w], lr=RATE, weight_decay=space.l2, fused=True)
 
     def step(self, components: LocalComponents, rows: Rows, alpha: Tensor) -> None:
         self.t += 1
         _, pullback = components.losses(self.w, rows)
-        self.w.grad = pullback(alpha).addcmul_(self.w, self.penalty)
+        self.w.grad = pullback(alpha)
         self.optimiser.step()
         if self.space.radius is not None:
             self.w.copy_(self.space.project(self.w))
-        self.average.lerp_(self.w, max(FORGET, 1 / self.t))
+        if self.t % EVERY == 0:
+            self.average.lerp_(self.w, max(EVERY * FORGET, EVERY / self.t))
 
     def keep(self, still: Tensor) -> None:
         """The others leave."""

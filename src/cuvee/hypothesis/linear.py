@@ -38,7 +38,7 @@ class LinearSpace(Space):
         self.l2, self.radius, self.intercept = l2, radius, intercept
         self.n_outputs, self.width = n_outputs, n_features + int(intercept)
         self.n_params = n_outputs * self.width
-        self._mean, self._scale = torch.zeros(n_features), torch.ones(n_features)
+        self._standardised = standardised
         if standardised:
             mean, scale = pooled(problem.sources, "X")
             self._mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
@@ -46,10 +46,13 @@ class LinearSpace(Space):
 
     def prepare(self, X: Tensor) -> Tensor:
         X = X.to(self.dtype)
-        X = (X - self._mean.to(X)) / self._scale.to(X)
-        if self.intercept:
-            X = torch.cat([X, X.new_ones(*X.shape[:-1], 1)], -1)
-        return X
+        if self._standardised:
+            X = (X - self._mean.to(X)) / self._scale.to(X)
+        if not self.intercept:
+            return X
+        rows = X.new_ones(*X.shape[:-1], X.shape[-1] + 1)
+        rows[..., :-1] = X
+        return rows
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
         flat = w.reshape(-1, self.width) @ X.T  # (models · outputs, rows): one matrix product for everything
