@@ -181,10 +181,10 @@ def test_bad_rows_of_alpha_are_counted():
 @pytest.mark.parametrize(
     ("alpha", "columns", "message"),
     [
-        ([GOOD], 3, r"shape \(M, 3\); got \(1, 2\)"),
-        (GOOD, 2, r"shape \(M, 2\); got \(2,\)"),
-        ([[GOOD]], 2, r"shape \(M, 2\); got \(1, 1, 2\)"),
-        ([GOOD], (3, 4), r"shape \(M, 3\) or \(M, 4\); got \(1, 2\)"),
+        ([GOOD], 3, r"shape \(M, 3\), a row per model; got \(1, 2\)"),
+        (GOOD, 2, r"shape \(M, 2\), a row per model; got \(2,\)"),
+        ([[GOOD]], 2, r"shape \(M, 2\), a row per model; got \(1, 1, 2\)"),
+        ([GOOD], (3, 4), r"shape \(M, 3\) or \(M, 4\), a row per model; got \(1, 2\)"),
         ([["a", "b"]], 2, "numeric array"),
         ([[0.5, 0.5], [1.0]], 2, "numeric array"),
         (None, 2, "shape|numeric"),

@@ -43,18 +43,43 @@ class GLMComponents(LocalComponents):
 
     space: LogisticSpace
 
-    def __init__(self, problem: Problem, space: LogisticSpace, loss: LossKind = "trained", **options: Any) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        space: LogisticSpace,
+        loss: LossKind = "trained",
+        *,
+        memory: int | None = None,
+        **options: Any,
+    ) -> None:
         if not isinstance(space, LogisticSpace) or loss != "trained":
             raise OptionError("only logistic models as trained have these gradients; use LocalComponents for others")
         super().__init__(problem, space, loss, **options)
+        room = TILE["cuda" if self.counts.is_cuda else "cpu"]
+        self._room = room if memory is None else max(1, min(room, memory // 64))  # a few tiles of float64 at a time
         rows, lengths = self.everything, self.counts.tolist()
         self._tiles = list(_tiles(lengths, on_gpu=self.counts.is_cuda))
         self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(self.counts)
-        parts = list(zip(rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True))
         # Rows of a source mostly weigh alike; then one number replaces a pass over the tile.
-        self._even = [bool((weight == weight[0]).all()) for *_, weight in parts]
-        self.statistics = torch.stack([((space.statistic(y) * weight) @ X).view(-1) for X, y, weight in parts])
+        self._even = [bool((weight == weight[0]).all()) for weight in rows.weight.split(lengths)]
+        self.statistics = self._statistics()
         """(N, P) Σ_i p_i statistic(y_i) ⊗ x_i: the label's part of every source's gradient."""
+
+    def _statistics(self) -> Tensor:
+        """Block by block, as everything is summed here: long sums lose digits."""
+        rows, space, lengths = self.everything, self.space, self.counts.tolist()
+        total = rows.X.new_zeros(len(lengths), space.n_params)
+        parts = zip(rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True)
+        for sum_of, even, source in zip(total, self._even, parts, strict=True):
+            for X, y, weight in zip(*(t.split(TILE_ROWS) for t in source), strict=True):
+                by_row = space.statistic(y) if even else space.statistic(y) * weight
+                sum_of += (by_row @ X).view(-1) * (weight[0] if even else 1.0)
+        return total
+
+    @property
+    def roundings(self) -> float:
+        """How many may have gone into a number that was summed over all rows."""
+        return self._longest + len(self._tiles) + len(self.counts)
 
     def pull(self, w: Tensor, v: Tensor, rows: Rows) -> Tensor:
         """Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1); `rows` in the precision of w."""
@@ -186,7 +211,7 @@ class GLMComponents(LocalComponents):
             bend = space.curvature(mean, output)
             return bend[..., output : output + 1, :] if only else bend
 
-        size = max(1, 4 * self._room // (space.n_outputs * width * self._longest))
+        size = max(1, self._room // (space.n_outputs * width * self._longest))
         for low in range(0, len(flat), size):
             some = slice(low, low + size)
             for tile in self._tiles:
@@ -204,10 +229,6 @@ class GLMComponents(LocalComponents):
             bend = bend * (rows.own_weight * v[..., N:].to(w.dtype))[:, :, None]
             blocks = blocks + torch.einsum("mqck,mkp,mkr->mqcpr", bend, rows.own_X, rows.own_X)
         return blocks
-
-    @property
-    def _room(self) -> int:
-        return TILE["cuda" if self.counts.is_cuda else "cpu"]
 
     @property
     def _longest(self) -> int:

@@ -18,7 +18,7 @@ from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Domain, Problem
 
-BLOCK = 4_096  # rows per block: the cache holds it, and no second copy of X is ever made
+BLOCK = 1_024  # rows per block: the cache holds it, and no second copy of X is ever made
 FIRST = 256  # rows of a source that tell where it lies
 
 
@@ -144,11 +144,9 @@ def source_grams(rows: Rows) -> Grams:
 
 def _add_block(A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor, *, even: bool = False) -> None:
     """Add the rows' part; `even` says that they all weigh alike, so that no copy of them needs to be scaled."""
-    if even:
-        A.addmm_(X.T, X, alpha=float(weight[0]))
-    else:
-        A.addmm_((X * weight[:, None]).T, X)
-    b.addmv_(X.T, weight * y)
+    # Each block is summed by itself first: long sums lose digits.
+    A.add_(X.T @ (X if even else X * weight[:, None]), alpha=float(weight[0]) if even else 1.0)
+    b.add_(X.T @ (weight * y))
     r.add_(0.5 * (weight * y.square()).sum())
 
 

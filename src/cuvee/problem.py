@@ -96,6 +96,9 @@ class Problem:
     def n_targets(self) -> int:
         return len(self.targets)
 
+    def __repr__(self) -> str:
+        return f"Problem({self.n_sources} sources, {self.n_targets} targets, rows of shape {self.input_shape})"
+
     def without_targets(self) -> Problem:
         """The same sources alone."""
         return Problem(self.sources) if self.targets else self

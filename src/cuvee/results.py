@@ -42,8 +42,14 @@ class Status(Enum):
 
 _SENTENCES = {
     Status.CONVERGED: "Neither player could change the objective by more than the tolerance.",
-    Status.STEP_LIMIT: "The steps ran out first: α is usable, its gap says how far from stationary; try more steps.",
-    Status.DIVERGED: "The inner maximum ran away; α is the last finite iterate. Use loss='bounded' or give a radius.",
+    Status.STEP_LIMIT: (
+        "The steps ran out first: what was found is usable, its gap or gradient says how far from stationary it is; "
+        "try more steps."
+    ),
+    Status.DIVERGED: (
+        "It ran away or overflowed: what is returned is the last finite iterate, if there was one. Rescale the data; "
+        "for mixture weights use loss='bounded' or give a radius."
+    ),
     Status.CLOSED_FORM: "No minimax problem was solved: the weights follow directly from the data.",
     Status.SOLVED: "The gradient of the mixture's risk is within the tolerance.",
     Status.TRAINED: "Training stopped when held-out rows no longer gained; a network's minimiser is not certified.",

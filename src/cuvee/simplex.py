@@ -37,13 +37,14 @@ def sample(n_rows: int, n_sources: int, seed: int = 0, concentration: float = 1.
 def check_alpha(alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1e-6) -> npt.NDArray[np.float64]:
     """α (M, n_columns) as float64, or a `MixtureError` that names the row: nothing is renormalised silently."""
     try:
-        array = np.asarray(alpha, dtype=np.float64)
+        given = alpha.detach().cpu() if isinstance(alpha, Tensor) else alpha
+        array = np.require(given, dtype=np.float64, requirements=["C", "W"])  # torch wants memory it might write to
     except (TypeError, ValueError):
         raise MixtureError("alpha must be a numeric array of shape (M, N)") from None
     allowed = n_columns if isinstance(n_columns, tuple) else (int(n_columns),)
     if array.ndim != 2 or array.shape[1] not in allowed:
         wanted = " or ".join(f"(M, {n})" for n in allowed)
-        raise MixtureError(f"alpha must have shape {wanted}; got {array.shape}")
+        raise MixtureError(f"alpha must have shape {wanted}, a row per model; got {array.shape}")
     for problem, bad in (
         ("holds a value that is not finite", ~np.isfinite(array).all(1)),
         ("has a negative entry", (array < 0).any(1)),

@@ -52,6 +52,7 @@ class Model:
     space: Space = field(repr=False)
     w: Floats = field(repr=False)  # (P,)
     status: Status
+    features: tuple[str, ...] = field(default=(), repr=False)  # names of the columns, where the sources had some
 
     @property
     def classes(self) -> Array | None:
@@ -60,18 +61,18 @@ class Model:
 
     def predict(self, X: Any) -> Array:
         """(rows, …) -> (rows,) in the labels of the sources."""
-        return self.space.predict(self.w, _rows(self.space, X))
+        return self.space.predict(self.w, _rows(self.space, self.features, X))
 
     def predict_proba(self, X: Any) -> Array:
         """(rows, …) -> (rows, classes)."""
-        return self.space.predict_proba(self.w, _rows(self.space, X))
+        return self.space.predict_proba(self.w, _rows(self.space, self.features, X))
 
 
 class Models(Sequence[Model]):
     """The models of a solution, made when asked for."""
 
-    def __init__(self, space: Space, w: Floats, status: Sequence[Status]) -> None:
-        self._space, self._w, self._status = space, w, status
+    def __init__(self, space: Space, w: Floats, status: Sequence[Status], features: tuple[str, ...]) -> None:
+        self._space, self._w, self._status, self._features = space, w, status, features
 
     def __len__(self) -> int:
         return len(self._w)
@@ -83,7 +84,7 @@ class Models(Sequence[Model]):
     def __getitem__(self, i: int | slice) -> Model | list[Model]:
         if isinstance(i, slice):
             return [self[k] for k in range(*i.indices(len(self)))]
-        return Model(self._space, self._w[i], self._status[i])
+        return Model(self._space, self._w[i], self._status[i], self._features)
 
     def __iter__(self) -> Iterator[Model]:
         return (self[i] for i in range(len(self)))
@@ -103,14 +104,15 @@ class Solution:
     passes: npt.NDArray[np.int64]
     """(M,) passes over the data that each model needed; for a network, minibatches."""
     space: Space = field(repr=False)
+    features: tuple[str, ...] = field(default=(), repr=False)  # names of the columns, where the sources had some
 
     @property
     def models(self) -> Models:
-        return Models(self.space, self.w, self.status)
+        return Models(self.space, self.w, self.status, self.features)
 
     def predict(self, X: Any) -> Array:
         """What every model says of the same rows: (rows, …) -> (M, rows)."""
-        return self.space.predict(self.w, _rows(self.space, X))
+        return self.space.predict(self.w, _rows(self.space, self.features, X))
 
     def raise_for_status(self) -> Solution:
         """Return self, or raise `StatusError` naming the models that did not end well."""
@@ -123,14 +125,18 @@ class Solution:
         return f"Solution of {models}, {self.w.shape[1]} parameters each: {ended}\n  {self.certificate!r}"
 
 
-def _rows(space: Space, X: Any) -> Array:
+def _rows(space: Space, features: tuple[str, ...], X: Any) -> Array:
     """Rows to predict, held to the same rules as the rows that were learnt from."""
-    if isinstance(X, Domain):
-        X = X.X
-    rows = Domain("rows to predict", X, np.zeros(len(X))).X if len(X) else np.zeros((0, *space.input_shape))
-    if rows.shape[1:] != space.input_shape:
-        raise DomainError(f"rows to predict have shape {rows.shape[1:]}, the models learnt from {space.input_shape}")
-    return rows
+    if not isinstance(X, Domain):
+        if len(X) == 0:
+            return np.zeros((0, *space.input_shape))
+        X = Domain("rows to predict", X, np.zeros(len(X)))
+    if X.X.shape[1:] != space.input_shape:
+        raise DomainError(f"rows to predict have shape {X.X.shape[1:]}, the models learnt from {space.input_shape}")
+    for given, learnt in zip(X.features, features, strict=False):  # either may have no names
+        if given != learnt:
+            raise DomainError(f"rows to predict have column {given!r} where the models learnt from {learnt!r}")
+    return X.X
 
 
 def check_w(w: Any, n_models: int, n_params: int) -> Floats:
@@ -139,7 +145,7 @@ def check_w(w: Any, n_models: int, n_params: int) -> Floats:
         array = np.asarray(w.detach().cpu() if isinstance(w, torch.Tensor) else w)
         if array.dtype.kind == "c":
             raise TypeError
-        array = array.astype(np.float64)
+        array = np.require(array, dtype=np.float64, requirements=["C", "W"])
     except (TypeError, ValueError):
         raise OptionError(f"w must be a numeric array of shape ({n_models}, {n_params})") from None
     if array.shape != (n_models, n_params):

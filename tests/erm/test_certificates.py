@@ -407,3 +407,22 @@ def test_softmax_intercepts_are_compared_after_their_common_constant():
     shifted = sol.w.reshape(3, -1) + np.array([0.0, 0.0, 7.0])
     bound = cuvee.certify(sources, Logistic(0.1), [[0.2, 0.3, 0.5]], shifted.reshape(1, -1))
     assert bound.distance[0] < 1e-6
+
+
+@pytest.mark.parametrize("rows", [10_000, 300_000])
+@pytest.mark.parametrize("kind", ["ridge", "logistic"])
+def test_rounding_of_long_sums_is_inside_the_bound(kind, rows):
+    """One column of ones, so that the minimiser is known: only summing many equal terms can go wrong."""
+    ones = np.ones((rows, 1))
+    if kind == "ridge":
+        y, hypothesis = np.full(rows, 1.1), Ridge(0.5, intercept=False)
+        true = 1.1 / 1.5
+    else:
+        y, hypothesis = (np.arange(rows) % 5 < 3).astype(int), Logistic(0.5, intercept=False)
+        true = 0.0
+        for _ in range(50):  # Newton on sigmoid(w) − 0.6 + w/2 = 0
+            p = 1 / (1 + np.exp(-true))
+            true -= (p - 0.6 + 0.5 * true) / (p * (1 - p) + 0.5)
+    sol = cuvee.solve([Domain("a", ones, y)], hypothesis, [[1.0]], tol=1e-14)
+    assert abs(sol.w[0, 0] - true) <= sol.certificate.distance[0]
+    assert sol.certificate.distance[0] < 1e-9

@@ -49,15 +49,15 @@ def test_a_copy_does_not_depend_on_its_company(own):
         torch.testing.assert_close(single.gradient[0], together.gradient[i], rtol=1e-5, atol=1e-6)
 
 
-def test_blocks_of_copies_change_nothing(monkeypatch):
+def test_blocks_of_copies_change_nothing():
     problem = checkerboard([60, 40], [20, 7, 9])
     space = cuvee.Network(mlp(2, 2, 8)).bind(problem)
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3), 3))
     whole = network.train(problem, space, alpha, max_steps=50)
     for memory in (1, 2 * 7 * 8 * space.n_params + 100_000):
-        monkeypatch.setattr(network, "MEMORY", memory)
         calls: list[tuple[int, int]] = []
-        blocks = network.train(problem, space, alpha, max_steps=50, progress=lambda *c, to=calls: to.append(c))
+        keep = lambda *call, to=calls: to.append(call)  # noqa: E731
+        blocks = network.train(problem, space, alpha, max_steps=50, memory=memory, progress=keep)
         torch.testing.assert_close(blocks.w, whole.w)
         torch.testing.assert_close(blocks.gradient, whole.gradient)
         assert calls == sorted(calls)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,13 +15,14 @@ from cuvee.erm.family import Family, Outcome
 from cuvee.errors import MixtureError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.problem import Domain, Problem, as_problem
-from cuvee.results import Floats
+from cuvee.results import Floats, Mixtures
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution, check_w
 
 Method = Literal["auto", "descent"]
 MEMORY = 2**30
 TOL = 1e-6
+STEPS = 10_000
 PINNED = 2**23
 
 
@@ -33,7 +33,7 @@ def solve(
     *,
     tol: float = TOL,
     method: Method = "auto",
-    steps: int = 10_000,
+    steps: int | None = None,
     seed: int = 0,
     device: str = "cpu",
     memory: int | None = None,
@@ -48,10 +48,10 @@ def solve(
         data: sources, or a problem.
         hypothesis: `Ridge`, `Logistic` or `Network`; its `radius`, if given, makes W a ball.
         alpha: (M, N) from anywhere, or (M, N+1) with a problem of M targets: the last column weighs each target's
-            own sample. Rows lie on the simplex; nothing is renormalised.
+            own sample. Rows lie on the simplex; nothing is renormalised. `Mixtures` will do too.
         tol: on ‖∇‖∞.
         method: "descent" is Algorithm 3 of the paper, projected gradient descent, `steps` of it: the reference.
-        steps: of "descent"; for a network, the most minibatches.
+        steps: of "descent", by default 10,000; for a network the most minibatches, by default 5,000.
         seed: of a network's training.
         device: a torch device.
         memory: bytes that may be held at a time beside the data and the result; more models are done in chunks. By
@@ -64,26 +64,34 @@ def solve(
         >>> X = rng.normal(size=(80, 2))
         >>> north = cuvee.Domain("north", X[:40], X[:40] @ [1.0, 0.0])
         >>> south = cuvee.Domain("south", X[40:], X[40:] @ [0.0, 1.0])
-        >>> sol = cuvee.solve([north, south], cuvee.Ridge(l2=1e-6), [[1.0, 0.0], [0.5, 0.5]])
+        >>> sol = cuvee.solve([north, south], cuvee.Ridge(l2=1e-3), [[1.0, 0.0], [0.5, 0.5]])
         >>> sol.w.shape, str(sol.status[0]), bool(sol.certificate.distance.max() < 1e-6)
         ((2, 3), 'solved', True)
-        >>> sol.models[0].predict([[2.0, 5.0]]).round(3)
+        >>> sol.models[0].predict([[2.0, 5.0]]).round(2)
         array([2.])
     """
     check_choice("method", method, get_args(Method))
     check_number("tol", tol, above=0.0)
-    check_whole("steps", steps, 1)
+    if steps is not None:
+        check_whole("steps", steps, 1)
     check_whole("seed", seed, 0)
     problem, space, family, a = _bound(data, hypothesis, alpha, device, memory, seed=seed, steps=steps)
-    report = None if progress is None else partial(progress, "solving")
+    mixtures = torch.as_tensor(a, device=device)
+
+    def report(done: int, total: int) -> None:
+        if progress is not None:
+            progress("solving", done, total)
+
+    report(0, len(a))
     if method == "descent":
         components = erm.components(problem, space, device=device)
         w, taken = erm.descent.solve(
-            components, torch.as_tensor(a, device=device), steps=steps, tol=tol, memory=memory or MEMORY, seed=seed
+            components, mixtures, steps=steps or STEPS, tol=tol, memory=memory or MEMORY, seed=seed, progress=report
         )
-        outcome = replace(family.certify(torch.as_tensor(a, device=device), w.double(), tol=tol), passes=taken)
+        outcome = replace(family.certify(mixtures, w.double(), tol=tol), passes=taken)
     else:
-        outcome = family.solve(torch.as_tensor(a, device=device), tol=tol, progress=report)
+        outcome = family.solve(mixtures, tol=tol, progress=report)
+    report(len(a), len(a))
     return Solution(
         w=_numpy(outcome.w),
         alpha=a,
@@ -91,6 +99,7 @@ def solve(
         certificate=_certificate(family, outcome),
         passes=outcome.passes.cpu().numpy(),
         space=space,
+        features=next((d.features for d in problem.sources if d.features), ()),
     )
 
 
@@ -148,7 +157,7 @@ def _bound(
     check_whole("memory", memory, 2**20)
     problem = as_problem(data)
     N, M = problem.n_sources, problem.n_targets
-    a = check_alpha(alpha, (N, N + 1) if M else N)
+    a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, (N, N + 1) if M else N)
     own = a.shape[1] > N
     if own and len(a) != M:
         raise MixtureError(

@@ -20,13 +20,14 @@ def multiplier(
     low, high = torch.zeros_like(most), most.clone()
     at_low, at_high = 1.0 / norm_at_0, 1.0 / norm_at(high)
     wanted = 1.0 / radius
-    nu = high
+    nu, done = high, torch.zeros_like(high, dtype=torch.bool)
     for turn in range(ROUNDS):
         share = ((wanted - at_low) / (at_high - at_low)).nan_to_num(0.5)
         share = share.clamp(0.0, 1.0) if turn % 4 < 3 else torch.full_like(share, 0.5)
-        nu = low + share * (high - low)
+        nu = torch.where(done, nu, low + share * (high - low))
         value = 1.0 / norm_at(nu)
-        if bool((((value - wanted).abs() <= rtol * wanted) | (high - low <= 1e-15 * high)).all()):
+        done = done | ((value - wanted).abs() <= rtol * wanted) | (high - low <= 1e-15 * high)
+        if bool(done.all()):
             break
         inside = value >= wanted
         high, at_high = torch.where(inside, nu, high), torch.where(inside, value, at_high)

@@ -9,7 +9,7 @@ With one, it is not, and what stands in for λ along the intercepts is the curva
   fade on the way to w*, but not fast: the third derivative along v is at most ρ times the second, where ρ bounds the
   change of any row's scores along v (self-concordance), so what remains of it is at least φ(ρ) ≥ 1/(1 + ρ).
 
-docs/certificates.md derives the inequalities below. λ = 0 gives no bound: infinite.
+docs/models.md derives the inequalities below. λ = 0 gives no bound: infinite.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Bounds:
 
     distance: Tensor
     excess: Tensor
+
+    def unless(self, unknown: Tensor) -> Bounds:
+        """Infinite where `unknown` (...,) says so."""
+        return Bounds(*(torch.where(unknown, torch.inf, x) for x in (self.distance, self.excess)))
 
     def least(self, other: Bounds) -> Bounds:
         """Both are proven, so the smaller one is."""
@@ -96,7 +100,8 @@ def logistic(features: Tensor, intercepts: Tensor, second: Tensor, spread: Sprea
     several = K > 1
     # Softmax does not see what all scores share, so that direction is left out and scores change by max − min.
     S = torch.linalg.eigvalsh(second.nan_to_num())[..., 1] if several else second[..., 0, 0]
-    S = S.clamp(min=0.0) * (1 - 64 * EPS * K)
+    # Sums and eigenvalues are known up to rounding of the trace; slack counts the same sums.
+    S = (S - (64 * EPS * K + slack) * second.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp(min=0.0)
     sharpness, k = (0.5, sqrt(2.0)) if several else (0.25, 1.0)
     g_u = _norm((features - intercepts[..., None] * spread.reference).flatten(-2))
     g_u = g_u + slack * (1.0 + _norm(spread.reference))
@@ -135,9 +140,10 @@ def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds
     return _known(distance, excess)
 
 
-def rounding(w: Tensor, scale: Tensor) -> Tensor:
-    """What a float64 gradient may be off by, (...,): rows of size `scale` (...,) and scores scale · ‖w‖."""
-    return 32 * EPS * scale * (1.0 + scale * _norm(w))
+def rounding(w: Tensor, scale: Tensor, summed: float) -> Tensor:
+    """What a float64 gradient may be off by, (...,): rows of size `scale` (...,), scores of scale · ‖w‖, each number
+    the result of at most `summed` roundings."""
+    return summed * EPS * scale * (1.0 + scale * _norm(w))
 
 
 def _norm(x: Tensor) -> Tensor:

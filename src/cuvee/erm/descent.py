@@ -7,6 +7,8 @@ All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -56,7 +58,14 @@ def smoothness(components: LocalComponents, rows: Rows, v: Tensor, alpha: Tensor
 
 
 def solve(
-    components: LocalComponents, alpha: Tensor, *, steps: int, tol: float, memory: int, seed: int = 0
+    components: LocalComponents,
+    alpha: Tensor,
+    *,
+    steps: int,
+    tol: float,
+    memory: int,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Tensor, Tensor]:
     """w (M, P) after at most `steps` steps from 0, or for a network from its initialisation; and the steps (M,)."""
     space, rows, M = components.space, components.everything, len(alpha)
@@ -71,4 +80,5 @@ def solve(
         own = rows if size >= M else pick(rows, some)
         gamma = 1.0 / smoothness(components, own, w[some], alpha[some])
         w[some], taken[some] = gd(components, own, w[some], alpha[some], steps, gamma, tol)
+        progress(min(low + size, M), M)
     return w, taken

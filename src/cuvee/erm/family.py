@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cuvee.erm.certificate import Bounds
+from cuvee.hypothesis.base import Space
 from cuvee.problem import Array
 from cuvee.results import Status
 
@@ -50,6 +51,12 @@ class Family(Protocol):
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         """dw*/dα_j = −H⁻¹∇f_j at w, (M, N or N+1, P)."""
         ...
+
+
+def nothing_penalised(space: Space) -> str:
+    """What certificates rest on when λ = 0."""
+    binding = ", except where W binds" if space.radius is not None else ""
+    return f"not certified: l2 = 0 leaves no strong convexity{binding}"
 
 
 def statuses(M: int, *marks: tuple[Tensor, Status]) -> Array:

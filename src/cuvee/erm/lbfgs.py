@@ -6,6 +6,7 @@ that went too far tries a shorter step along the old one. Models that are done l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,11 +56,12 @@ def minimise(
     max_passes: int,
     gradient: Tensor | None = None,
     credit: float = 0.0,
+    told: Callable[[int], None] = lambda done: None,
 ) -> Minimised:
     """From w (M, Q, P) until |∇| ≤ tol (a number, or (P,)) everywhere or `max_passes` gradients were taken.
 
     With `credit` c > 0, a model within tol/c whose last step cut its gradient to a share c takes its last step without
-    looking: for callers who look anyway.
+    looking: for callers who look anyway. `told` hears after every pass how many targets are done.
     """
     g = task.gradient(w) if gradient is None else gradient
     excess = (g.abs() / tol).amax(-1, keepdim=True)  # (M, Q, 1), ≤ 1 when done
@@ -80,6 +82,7 @@ def minimise(
             w, running = torch.where(leap, w + direction, w), running & ~leap
             result.w[targets] = w
         keep = running[..., 0].any(-1).nonzero()[:, 0]
+        told(len(result.w) - len(keep))
         if len(keep) <= LEAVE * len(w):
             task, targets = task.narrow(keep), targets[keep]
             state = (w, g, excess, before, running, arrived, length, direction, slope)

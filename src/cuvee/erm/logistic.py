@@ -61,9 +61,9 @@ def solve(
     if extra is not None:
         penalty = penalty + extra.view(M, 1, 1)
     dense = (P <= 64 or 24 * n >= P * P) and memory >= 16 * N * P * P
-    largest = float(rows.X.abs().amax()) if n else 0.0
+    largest = max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
     low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS and largest < FLOAT32_HOLDS else rows
-    floor = ROUNDING * rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
+    rms = rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
     centre = alpha[..., :N].mean((0, 1))
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
@@ -71,8 +71,10 @@ def solve(
         components, pick(low, slice(0, 0)), centre, penalty.mean(0, keepdim=True), dense=dense, tol=max(tol, 1e-5)
     )
     own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
-    per_target = 8 * Q * P * (2 * lbfgs.MEMORY + 12 + own_rows) + (12 * Q * P * P if dense else 0)
+    # A Hessian is held as itself, its factor and copies of both; pairs and directions in float64 at the end.
+    per_target = 8 * Q * P * (2 * lbfgs.MEMORY + 12 + own_rows) + (5 * low.X.element_size() * Q * P * P if dense else 0)
     size = max(1, memory // per_target)
+    at_a_time = max(1, memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)))
     parts = []
     for first in range(0, M, size):
         some = slice(first, first + size)
@@ -84,10 +86,24 @@ def solve(
             anchor.blocks or Factors(alpha[:0], alpha[:0]),
             None if free is None else free[some],
         )
-        given = None if start is None else start[some]
-        parts.append(_solve(anchor, task, pick(low, some), given, tol, floor, second))
-        if progress is not None:
-            progress(min(first + size, M), M)
+
+        def told(done: int, first: int = first) -> None:
+            if progress is not None:
+                progress(first + done, M)
+
+        parts.append(
+            _solve(
+                anchor,
+                task,
+                pick(low, some),
+                None if start is None else start[some],
+                tol=tol,
+                rms=rms,
+                at_a_time=at_a_time,
+                second=second,
+                told=told,
+            )
+        )
     return Solved(
         w=torch.cat([p.w for p in parts]),
         gradient=torch.cat([p.gradient for p in parts]),
@@ -98,9 +114,18 @@ def solve(
 
 
 def _solve(
-    anchor: Anchor, task: Task, low: Rows, given: Tensor | None, tol: float, floor: Tensor, second: bool
+    anchor: Anchor,
+    task: Task,
+    low: Rows,
+    given: Tensor | None,
+    *,
+    tol: float,
+    rms: Tensor,
+    at_a_time: int,
+    second: bool,
+    told: Callable[[int], None],
 ) -> Solved:
-    """One chunk of targets."""
+    """One chunk of targets; `at_a_time` of them may have Hessians and values of their own."""
     w, gradient, preconditioner = anchor.start(low, task.alpha, task.penalty)
     at_anchor: Tensor | None = gradient
     if given is not None:
@@ -108,13 +133,21 @@ def _solve(
     task = replace(task, preconditioner=preconditioner)
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if low.X.dtype == torch.float32:
-        enough = floor.clamp(min=0.5 * tol).float()
+        enough = (ROUNDING * rms).clamp(min=0.5 * tol).float()
         rough = lbfgs.minimise(
-            replace(task, rows=low), w, gradient=at_anchor, tol=enough, max_passes=FLOAT32_PASSES, credit=CREDIT
+            replace(task, rows=low),
+            w,
+            gradient=at_anchor,
+            tol=enough,
+            max_passes=FLOAT32_PASSES,
+            credit=CREDIT,
+            told=told,
         )
         w, passes = rough.w, passes + rough.passes
-    w = task.components.space.canonical(w.double())
-    if task.free is not None and given is not None:
+    w = w.double()
+    if task.free is None:
+        w = task.components.space.canonical(w)
+    elif given is not None:
         w = torch.where(task.free > 0, w, given)
     g, bends = _certifying_pass(task, w, second)
     fine = lbfgs.minimise(
@@ -126,14 +159,15 @@ def _solve(
     )
     passes, stuck = passes + fine.passes + 1, fine.stuck
     w, g = fine.w, fine.gradient
-    moved = (fine.passes > 0).any(-1).nonzero()[:, 0]
+    moved = ((fine.passes > 0) | ~(g.abs() <= tol).all(-1)).any(-1).nonzero()[:, 0]
     if len(moved):
         late = (~(g.abs() <= tol)).any(-1).any(-1).nonzero()[:, 0]
-        for some in late.split(max(1, len(w) // 4)) if len(late) and anchor.hessians is not None else ():
+        for some in late.split(at_a_time) if len(late) and anchor.hessians is not None else ():
             last = newton.minimise(task.narrow(some), w[some], tol=tol)
             w[some], g[some], stuck[some] = last.w, last.gradient, last.stuck
             passes[some] += last.passes
-        w[moved] = task.components.space.canonical(w[moved])
+        if task.free is None:
+            w[moved] = task.components.space.canonical(w[moved])
         if second:
             g[moved], bends[moved] = _certifying_pass(task.narrow(moved), w[moved], second)
     return Solved(w, g, bends if second else None, passes, stuck)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from cuvee.components import Rows, pick
 from cuvee.erm import certificate, conjugate, linear_system, logistic
 from cuvee.erm.ball import multiplier
 from cuvee.erm.certificate import Bounds
-from cuvee.erm.family import Outcome, Progress, implicit_derivative, sphere, statuses
+from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
 from cuvee.erm.precondition import add_diagonal
 from cuvee.erm.spread import Spreads
 from cuvee.glm import GLMComponents
@@ -26,15 +27,17 @@ ON_SPHERE = 1e-12
 class LogisticFamily:
     def __init__(self, problem: Problem, space: LogisticSpace, *, own: bool, device: str, memory: int) -> None:
         self.space, self._memory, self._own = space, memory, own
-        self.components = GLMComponents(problem if own else problem.without_targets(), space, device=device)
+        data = problem if own else problem.without_targets()
+        self.components = GLMComponents(data, space, device=device, memory=memory)
         self.rows = self.components.everything
         self._spreads = Spreads.of(self.components) if space.intercept else None
         self._penalty = (space.l2 * space.penalised).to(self.rows.X)
+        self._summed = self.components.roundings + self.rows.own_X.shape[1] + space.n_params + 32
 
     @property
     def rests_on(self) -> str:
         if self.space.l2 == 0:
-            return "not certified: l2 = 0 leaves no strong convexity"
+            return nothing_penalised(self.space)
         free = "; in the unpenalised intercept, the mixture's own curvature there and self-concordance"
         return f"λ-strong convexity with λ = {self.space.l2:g}{free if self.space.intercept else ''}"
 
@@ -89,7 +92,9 @@ class LogisticFamily:
             free=free,
         )
         w, g = found.w[:, 0], found.gradient[:, 0].abs().amax(-1)
-        status = statuses(M, (g > tol, Status.ITERATION_LIMIT), (g <= tol, Status.ABSENT_CLASS))
+        status = statuses(
+            M, (g <= tol, Status.ABSENT_CLASS), (~(g <= tol), Status.ITERATION_LIMIT), (~g.isfinite(), Status.DIVERGED)
+        )
         return Outcome(w, g, certificate.unknown(g), status, found.passes[:, 0])
 
     def _absent(self, alpha: Tensor) -> Tensor:
@@ -147,21 +152,20 @@ class LogisticFamily:
         found = logistic.Solved(inside[:, None], g, second, torch.ones_like(nothing, dtype=torch.int64), nothing)
         outcome = self._outcome(found, alpha, self.rows, tol)
         lacking = self._absent(alpha).any(1)
-        if bool(lacking.any()):
-            bounds = Bounds(*(torch.where(lacking, torch.inf, b) for b in vars(outcome.bounds).values()))
-            outcome = replace(outcome, bounds=bounds)
-        return outcome.moved_from(w)
+        return replace(outcome, bounds=outcome.bounds.unless(lacking)).moved_from(w)
 
     def _outcome(self, found: logistic.Solved, alpha: Tensor, rows: Rows, tol: float) -> Outcome:
         space, w, g = self.space, found.w[:, 0], found.gradient[:, 0]
         if self._spreads is not None:
             assert found.second is not None
             spread = self._spreads.of_mixtures(alpha, rows)
-            slack = certificate.rounding(w, 1.0 + spread.reach + torch.linalg.vector_norm(spread.reference))
+            size = 1.0 + spread.reach + torch.linalg.vector_norm(spread.reference)
+            slack = certificate.rounding(w, size, self._summed)
             split = g.view(len(g), space.n_outputs, space.width)
             bounds = certificate.logistic(split[..., :-1], split[..., -1], found.second[:, 0], spread, space.l2, slack)
         else:
-            slack = certificate.rounding(w, torch.linalg.vector_norm(rows.X, dim=-1).amax())
+            largest = [torch.linalg.vector_norm(X, dim=-1).amax() for X in (rows.X, rows.own_X) if X.numel()]
+            slack = certificate.rounding(w, torch.stack(largest).amax(), self._summed)
             bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, space.l2)
         if space.radius is not None:
             bounds = bounds.least(certificate.on_ball(w, g, space.radius, slack))
@@ -172,7 +176,7 @@ class LogisticFamily:
             len(w),
             (late, Status.ITERATION_LIMIT),
             (late & found.stuck[:, 0], Status.ILL_CONDITIONED),
-            (~w.isfinite().all(-1), Status.DIVERGED),
+            (~(w.isfinite().all(-1) & rest.isfinite()), Status.DIVERGED),
         )
         return Outcome(w, rest, bounds, status, found.passes[:, 0])
 
@@ -181,7 +185,9 @@ class LogisticFamily:
         per_model = 8 * P * (4 * N + (4 * P if self._dense else 16 * N))
         size = max(1, self._memory // per_model)
         parts = [self._sensitivity(alpha[i : i + size], w[i : i + size], i) for i in range(0, len(w), size)]
-        return torch.cat(parts) if parts else w.new_zeros(0, N, P)
+        if not parts:
+            return w.new_zeros(0, N, P)
+        return torch.where(self._absent(alpha).any(1)[:, None, None], torch.nan, torch.cat(parts))
 
     @property
     def _dense(self) -> bool:
@@ -229,8 +235,6 @@ def _merged(some: Tensor, a: Outcome, others: Tensor, b: Outcome) -> Outcome:
 
     def joined(x: Tensor, y: Tensor) -> Tensor:
         return torch.cat([x, y])[order]
-
-    import numpy as np
 
     return Outcome(
         joined(a.w, b.w),

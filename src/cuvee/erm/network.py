@@ -56,6 +56,7 @@ def train(
     seed: int = 0,
     device: str = "cpu",
     max_steps: int = MAX_STEPS,
+    memory: int = MEMORY,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trained:
     """α (M, N) with any number of rows, or (M, N+1) with the last column weighing target i's own sample.
@@ -75,23 +76,25 @@ def train(
     # Parameters, their gradient, two moments, the average, the best and a spare; rows forward and backward.
     per_copy = 7 * space.n_params * alpha.element_size() + 2 * per_row * batch * alpha.shape[1]
     parts = []
-    for some in _blocks(M, per_copy):
+    for some in _blocks(M, per_copy, memory):
         part = held_out.quietly(problem.sources, problem.targets[some] if own else ())
         told = _offset(progress, some.start, M)
-        parts.append(_Training(part, space, alpha[some], seed, batch, per_row).run(max_steps, told))
+        parts.append(_Training(part, space, alpha[some], seed, batch, per_row, memory).run(max_steps, told))
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
 class _Training:
     """One block of copies, its training rows and its held-out rows."""
 
-    def __init__(self, problem: Problem, space: Space, alpha: Tensor, seed: int, batch: int, per_row: int) -> None:
+    def __init__(
+        self, problem: Problem, space: Space, alpha: Tensor, seed: int, batch: int, per_row: int, memory: int
+    ) -> None:
         split = held_out.split(problem, seed)
         device = alpha.device
         self.components = LocalComponents(split.training, space, seed=seed, device=device)
         self.everything = LocalComponents(problem, space, seed=seed, device=device).everything
         self.held_out = split.rows(self.everything)
-        self.alpha, self.batch, self.per_row = alpha[:, None], batch, per_row
+        self.alpha, self.batch, self.per_row, self.memory = alpha[:, None], batch, per_row, memory
         self.space, self.penalty = space, (space.l2 * space.penalised).to(alpha)
         self.start = space.start(1, seed).to(alpha)
 
@@ -150,7 +153,7 @@ class _Training:
 
     def _row_blocks(self, copies: int, rows: Rows) -> Iterator[slice]:
         own = rows.own_X.shape[1] if len(rows.own_X) else 0
-        return _blocks(copies, 2 * self.per_row * (len(rows.X) + own))
+        return _blocks(copies, 2 * self.per_row * (len(rows.X) + own), self.memory)
 
 
 class _Moving:
@@ -207,9 +210,9 @@ def _of(rows: Rows, copies: Tensor, M: int) -> Rows:
     return replace(rows, own_X=rows.own_X[copies], own_y=rows.own_y[copies], own_weight=rows.own_weight[copies])
 
 
-def _blocks(M: int, each: int) -> Iterator[slice]:
-    """Slices of 0…M that take no more than MEMORY."""
-    size = max(1, MEMORY // max(1, each))
+def _blocks(M: int, each: int, memory: int) -> Iterator[slice]:
+    """Slices of 0…M that take no more than `memory` bytes."""
+    size = max(1, memory // max(1, each))
     return (slice(i, min(i + size, M)) for i in range(0, M, size))
 
 

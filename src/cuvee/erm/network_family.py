@@ -18,7 +18,15 @@ class NetworkFamily:
     rests_on = "not certified: the risk of a network is not convex"
 
     def __init__(
-        self, problem: Problem, space: Space, *, own: bool, device: str, memory: int, seed: int = 0, steps: int = 10_000
+        self,
+        problem: Problem,
+        space: Space,
+        *,
+        own: bool,
+        device: str,
+        memory: int,
+        seed: int = 0,
+        steps: int | None = None,
     ) -> None:
         self.problem, self.space, self._own = problem, space, own
         self._device, self._memory, self._seed, self._steps = device, memory, seed, steps
@@ -30,7 +38,8 @@ class NetworkFamily:
             alpha,
             seed=self._seed,
             device=self._device,
-            max_steps=self._steps,
+            max_steps=self._steps or network.MAX_STEPS,
+            memory=self._memory,
             progress=progress,
         )
         status = statuses(
@@ -54,7 +63,8 @@ class NetworkFamily:
             g = pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
             norms.append(g.abs().amax(-1))
         gradient = torch.cat(norms)
-        status = statuses(len(w), (gradient > tol, Status.STEP_LIMIT))
+        limit = torch.ones_like(gradient, dtype=torch.bool)  # nothing is ever proven solved here
+        status = statuses(len(w), (limit, Status.STEP_LIMIT), (~gradient.isfinite(), Status.DIVERGED))
         return Outcome(w, gradient, certificate.unknown(gradient), status, torch.ones_like(gradient, dtype=torch.int64))
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:

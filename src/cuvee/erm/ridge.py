@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ class Solved:
     w: Tensor  # (M, Q, P)
     gradient: Tensor  # (M, Q, P), penalty included
     last: Tensor  # (M, Q, P) last row of H: with an intercept, Σα times the mixture's mean row, then Σα
-    scale: Tensor  # (M, Q) ‖A‖‖w‖ + ‖b‖, the size of what cancels in the gradient
+    scale: Tensor  # (M, Q) what the terms of the gradient add up to before they cancel
     singular: Tensor  # (M, Q) the least-norm one of many solutions
 
 
@@ -36,18 +36,20 @@ def solve(
     intercept: bool,
     radius: float | None = None,
     memory: int = CACHE,
+    told: Callable[[int], None] = lambda done: None,
 ) -> Solved:
     """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly; `rows` is asked for own blocks alone.
 
     Of many minimisers the one of least norm, an intercept not counted.
     """
     found = _room(alpha, sources)
-    for some, H, b in _systems(sources, rows, alpha, penalty, memory):
+    for some, H, b, r in _systems(sources, rows, alpha, penalty, memory):
         x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=intercept)
         found.w[some] = x[..., 0]
         if radius is not None:
             _into_ball(H, b, found.w[some], found.singular[some], radius)
-        _evaluate(found, some, H, b)
+        _evaluate(found, some, H, b, r)
+        told(min(some.stop, len(alpha)))
     return found
 
 
@@ -55,14 +57,14 @@ def evaluate(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, w: Tens
     """The same for a w (M, Q, P) from anywhere."""
     found = _room(alpha, sources)
     found.w.copy_(w)
-    for some, H, b in _systems(sources, rows, alpha, penalty, memory):
-        _evaluate(found, some, H, b)
+    for some, H, b, r in _systems(sources, rows, alpha, penalty, memory):
+        _evaluate(found, some, H, b, r)
     return found
 
 
 def hessians(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor) -> Tensor:
     """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
-    return torch.cat([H for _, H, _ in _systems(sources, rows, alpha, penalty, CACHE)])
+    return torch.cat([H for _, H, _, _ in _systems(sources, rows, alpha, penalty, CACHE)])
 
 
 def _room(alpha: Tensor, sources: Grams) -> Solved:
@@ -74,8 +76,8 @@ def _room(alpha: Tensor, sources: Grams) -> Solved:
 
 def _systems(
     sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, memory: int
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """H = A + λ (m, Q, P, P) and b (m, Q, P) of the mixtures, chunk by chunk."""
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+    """H = A + λ (m, Q, P, P), b (m, Q, P) and r (m, Q) of the mixtures, chunk by chunk."""
     N, P = sources.b.shape
     M, Q = alpha.shape[:2]
     own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
@@ -84,23 +86,26 @@ def _systems(
         some = slice(low, low + chunk)
         a = alpha[some, :, :N]
         A = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(-1, Q, P, P)
-        b = a @ sources.b
+        b, r = a @ sources.b, a @ sources.r
         if alpha.shape[-1] > N:
             weight, share = rows.own_weight[some], alpha[some, :, N:]
             y = rows.own_y[some].expand(-1, weight.shape[1], -1)
             grams = own_grams(rows.own_X[some, None], y, weight)  # (m, Q or 1, …)
             A += share[..., None] * grams.A
             b += share * grams.b
+            r += share[..., 0] * grams.r
         A.diagonal(dim1=-2, dim2=-1).add_(penalty)
-        yield some, A, b
+        yield some, A, b, r
 
 
-def _evaluate(found: Solved, some: slice, H: Tensor, b: Tensor) -> None:
+def _evaluate(found: Solved, some: slice, H: Tensor, b: Tensor, r: Tensor) -> None:
     """Fill in gradient, last row and the size of what cancels."""
     w, norm = found.w[some], torch.linalg.vector_norm
     found.gradient[some] = (H @ w[..., None])[..., 0] - b
     found.last[some] = H[..., -1, :]
-    found.scale[some] = H.diagonal(dim1=-2, dim2=-1).sum(-1) * norm(w, dim=-1) + norm(b, dim=-1)
+    # |Σ p x xᵀw| ≤ trace ‖w‖, and |Σ p y x| ≤ √trace √(Σ p y²), r being half of the latter.
+    trace = H.diagonal(dim1=-2, dim2=-1).sum(-1)
+    found.scale[some] = trace * norm(w, dim=-1) + (2 * trace * r).sqrt()
 
 
 def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float) -> None:

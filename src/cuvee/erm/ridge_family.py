@@ -14,8 +14,8 @@ from torch import Tensor
 from cuvee.components import own_blocks, pick
 from cuvee.erm import certificate, linear_system, ridge
 from cuvee.erm.certificate import EPS, Mean
-from cuvee.erm.family import Outcome, Progress, implicit_derivative, sphere, statuses
-from cuvee.gram import Reference, own_grams, stream_grams
+from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
+from cuvee.gram import BLOCK, Reference, own_grams, stream_grams
 from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.problem import Problem
 from cuvee.results import Status
@@ -33,9 +33,13 @@ class RidgeFamily:
             near.row[-1] = 0.0
             self._around = near
             self._rows = replace(self._rows, own_X=self._rows.own_X - near.row, own_y=self._rows.own_y - near.label)
+        longest = max(d.n_rows for d in problem.sources)
+        # A sum of that many terms, block by block, is off by at most this many roundings.
+        self._summed = BLOCK + longest / BLOCK + self._rows.own_X.shape[1] + problem.n_sources + space.n_params + 16
         grams = stream_grams(problem.sources, space, device, self._around)
         # A source that overflows is no source: mixtures that weigh it diverge, others must not feel it.
-        self._broken = ~(grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1))
+        finite = grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1) & grams.r.isfinite()
+        self._broken = ~finite
         for part in (grams.A, grams.b, grams.r):
             part[self._broken] = 0.0
         self._sources = grams
@@ -44,7 +48,7 @@ class RidgeFamily:
     @property
     def rests_on(self) -> str:
         if self.space.l2 == 0:
-            return "not certified: l2 = 0 leaves no strong convexity"
+            return nothing_penalised(self.space)
         exact = ", and exact curvature 1 in the unpenalised intercept" if self.space.intercept else ""
         return f"λ-strong convexity with λ = {self.space.l2:g}{exact}"
 
@@ -57,6 +61,7 @@ class RidgeFamily:
             intercept=self.space.intercept,
             radius=self.space.radius,
             memory=self._memory,
+            told=lambda done: progress(done, len(alpha)) if progress is not None else None,
         )
         return self._outcome(found, alpha, tol)
 
@@ -75,7 +80,7 @@ class RidgeFamily:
 
     def _outcome(self, found: ridge.Solved, alpha: Tensor, tol: float) -> Outcome:
         w, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
-        slack = 4 * EPS * scale
+        slack = self._summed * EPS * scale
         if self._around is not None:  # b' is a rounded sum too
             norm = torch.linalg.vector_norm
             slack = slack + 4 * EPS * (norm(self._around.row) * norm(w, dim=-1) + self._around.label.abs())
@@ -98,10 +103,7 @@ class RidgeFamily:
             (found.singular[:, 0], Status.ILL_CONDITIONED),
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
-        nothing = certificate.unknown(rest)
-        bounds = type(bounds)(
-            torch.where(broken, nothing.distance, bounds.distance), torch.where(broken, nothing.excess, bounds.excess)
-        )
+        bounds = bounds.unless(broken)
         return Outcome(w, rest, bounds, status, torch.ones_like(rest, dtype=torch.int64))
 
     def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> certificate.Bounds:
@@ -136,4 +138,5 @@ class RidgeFamily:
         change = implicit_derivative(solve, gradients, w, nu > 0)
         if self._around is not None:
             change[..., -1] -= change @ self._around.row
+        change[:, :N][:, self._broken] = torch.nan
         return change

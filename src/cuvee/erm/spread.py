@@ -50,12 +50,11 @@ class Spreads:
 
 def top_eigenvalue(A: Tensor) -> Tensor:
     """An upper bound on λ_max of positive semidefinite A (..., d, d), within a few percent: ‖A^(2^s)‖_F^(1/2^s)."""
-    size = torch.linalg.matrix_norm(A).clamp(min=torch.finfo(A.dtype).tiny)
-    power, exponent = (A / size[..., None, None]).float(), 1.0
-    bound = size
+    bound = torch.linalg.matrix_norm(A).clamp(min=torch.finfo(A.dtype).tiny)
+    power, exponent = A / bound[..., None, None], 1.0
     for _ in range(5 if A.shape[-1] <= MANY_FEATURES else 2):
         power = power @ power
-        norm = torch.linalg.matrix_norm(power).clamp(min=1e-30)
+        norm = torch.linalg.matrix_norm(power).clamp(min=1e-300)
         power, exponent = power / norm[..., None, None], exponent / 2
-        bound = bound * norm.to(A.dtype) ** exponent
-    return bound * 1.001  # more than float32 can have lost
+        bound = bound * norm**exponent
+    return bound * (1 + 1e-9)  # more than rounding can have lost
