@@ -25,6 +25,7 @@ from cuvee.problem import Problem
 
 TILE_ROWS = 1024  # rows of a tile
 SMALL = 128  # sources with fewer rows share tiles
+SPARSE = 0.7  # a source that fewer models weigh is worked out for those alone
 TILE = {"cpu": 2**20, "cuda": 2**29}  # scores in a tile: what the cache holds, what keeps a GPU busy
 
 
@@ -122,7 +123,7 @@ class GLMComponents(LocalComponents):
         if active == 0:
             return
         v, index = shares[:, tile.first : tile.last], None
-        if active < 0.7 * len(w) and tile.last - tile.first == 1:
+        if active < SPARSE * len(w) and tile.last - tile.first == 1:
             index = v[:, 0].nonzero()[:, 0]
             w, v = w[index], v[index]
         mean = space.mean_(space.scores(w, X))  # (m, K, rows)
@@ -178,7 +179,10 @@ class GLMComponents(LocalComponents):
         size = max(1, self._room // (space.n_outputs * self._longest))
         for low in range(0, len(flat), size):
             some = slice(low, low + size)
+            busy = (shares[some] != 0).any(0).tolist()
             for tile in self._tiles:
+                if not any(busy[tile.first : tile.last]):
+                    continue
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
                 bent = change(space.mean_(space.scores(flat[some], X)), space.scores(moved[some], X))
                 bent *= (shares[some][:, self._source_of[part]] * rows.weight[part])[:, None]

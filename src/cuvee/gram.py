@@ -16,7 +16,7 @@ from torch import Tensor
 from cuvee.components import LocalComponents, Pullback, Rows, row_weights
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
-from cuvee.problem import Domain, Problem
+from cuvee.problem import Array, Domain, Problem
 
 BLOCK = 1_024  # rows per block: the cache holds it, and no second copy of X is ever made
 FIRST = 256  # rows of a source that tell where it lies
@@ -99,7 +99,7 @@ class Reference:
         """Column by column the least of the sources' means, taken over their first rows."""
         rows, labels = [], []
         for domain in sources:
-            rows.append(space.prepare(torch.as_tensor(domain.X[:FIRST], device=device)).mean(0))
+            rows.append(space.prepare(_tensor(domain.X[:FIRST], device)).mean(0))
             labels.append(torch.as_tensor(space.encode(domain)[:FIRST], device=device).mean())
         return cls(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
@@ -121,7 +121,7 @@ def _gram(
     A, b, r = (torch.zeros(shape, dtype=space.dtype, device=device) for shape in ((P, P), (P,), ()))
     for low in range(0, domain.n_rows, BLOCK):
         part = slice(low, low + BLOCK)
-        X = space.prepare(torch.as_tensor(domain.X[part], device=device))
+        X = space.prepare(_tensor(domain.X[part], device))
         y, weight = (torch.as_tensor(v[part], dtype=X.dtype, device=device) for v in (labels, weights))
         if around is not None:
             X, y = X - around.row, y - around.label
@@ -140,6 +140,11 @@ def source_grams(rows: Rows) -> Grams:
             _add_block(A[j], b[j], r[j], rows.X[part], rows.y[part], rows.weight[part])
         first += length
     return Grams(A, b, r)
+
+
+def _tensor(block: Array, device: str | torch.device) -> Tensor:
+    """Without a copy where that is allowed: torch wants memory it might write to, a memory map may be read-only."""
+    return torch.as_tensor(block if block.flags.writeable else block.copy(), device=device)
 
 
 def _add_block(A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor, *, even: bool = False) -> None:

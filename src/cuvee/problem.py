@@ -17,6 +17,7 @@ import numpy.typing as npt
 from cuvee.errors import CuveeWarning, DomainError
 
 Array = npt.NDArray[Any]
+BLOCK = 16_384
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +169,7 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
         if array.dtype.kind == "c":
             raise TypeError("complex numbers")
         if array.dtype != np.float32 and array.ndim:
-            array = array.astype(np.float64)
+            array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         where = _first_text(array, features) or str(error)
         raise DomainError(f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first") from None
@@ -182,8 +183,9 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
         raise DomainError(f"domain {name!r}: X has no columns")
     if features and len(features) != array[0].size:
         raise DomainError(f"domain {name!r}: {len(features)} feature names for {array[0].size} columns")
-    bad = ~np.isfinite(array)
-    if bad.any():
+    # Block by block: a table of truth values as large as X is made only when there is something to tell.
+    if not all(np.isfinite(array[low : low + BLOCK]).all() for low in range(0, len(array), BLOCK)):
+        bad = ~np.isfinite(array)
         row, *column = (int(i) for i in np.argwhere(bad)[0])
         where = repr(features[column[0]]) if features else ", ".join(map(str, column))
         raise DomainError(

@@ -40,7 +40,8 @@ class Certificate:
     def __repr__(self) -> str:
         known = self.certified
         if not known.any():
-            return self.rests_on if len(self) else "nothing to certify"
+            no = "" if self.rests_on.startswith("not certified") else "not certified; certificates rest on "
+            return no + self.rests_on if len(self) else "nothing to certify"
         worst = f"‖w − w*‖ ≤ {self.distance[known].max():.2g}, excess risk ≤ {self.excess_risk[known].max():.2g}"
         return f"{known.sum()} of {len(self)} certified: {worst}"
 

@@ -16,7 +16,7 @@ def solve(components: GLMComponents, rows: Rows, alpha: Tensor, w: Tensor, ridge
     """b (M, R, P) -> x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b; w (M, P), ridge (M, P)."""
     M, R, P = b.shape
     at, shares = w[:, None].expand(M, R, P), alpha[:, None].expand(M, R, -1)
-    # The diagonal of the Hessian is at most the mean of ¼x²; as a scaling it undoes the units of the columns.
+    # Roughly the diagonal of the Hessian: as a scaling it undoes the units of the columns.
     curvature = 0.25 * rows.X.square().mean(0).repeat(components.space.n_outputs)
     scale = 1.0 / (curvature + ridge)[:, None].clamp(min=1e-12)
     x, r = torch.zeros_like(b), b.clone()
@@ -34,4 +34,6 @@ def solve(components: GLMComponents, rows: Rows, alpha: Tensor, w: Tensor, ridge
         new = (r * z).sum(-1, keepdim=True)
         p = z + torch.where(running, new / rz.clamp(min=1e-300), 0.0) * p
         rz = new
-    return x
+    # What has not come within 10⁻⁴ of a solution is none.
+    lost = torch.linalg.vector_norm(r, dim=-1, keepdim=True) > 1e5 * enough
+    return torch.where(lost, torch.nan, x)

@@ -22,6 +22,7 @@ FLOAT32_PAYS = 2e8  # multiplications in a pass
 FLOAT32_PASSES = 40
 FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
 MAX_PASSES = 60
+NEWTON_P = 1024  # with more parameters, no model has a Hessian of its own
 LARGE_P_PASSES = 600
 CREDIT = 0.06  # the certifying pass looks anyway
 ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
@@ -60,7 +61,8 @@ def solve(
     penalty = (space.l2 * space.penalised).to(rows.X).view(1, 1, P)
     if extra is not None:
         penalty = penalty + extra.view(M, 1, 1)
-    dense = (P <= 64 or 24 * n >= P * P) and memory >= 16 * N * P * P
+    # A Hessian per mixture saves about half of the passes, 4nP each; factorising and applying it has to cost less.
+    dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
     largest = max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
     low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS and largest < FLOAT32_HOLDS else rows
     rms = rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
@@ -71,11 +73,11 @@ def solve(
         components, pick(low, slice(0, 0)), centre, penalty.mean(0, keepdim=True), dense=dense, tol=max(tol, 1e-5)
     )
     own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
-    # A Hessian is held as itself, its factor and copies of both; pairs and directions in float64 at the end.
-    per_target = 8 * Q * P * (2 * lbfgs.MEMORY + 12 + own_rows) + (5 * low.X.element_size() * Q * P * P if dense else 0)
+    # Pairs, iterates and copies of both when some leave; a Hessian, its factor and what LAPACK copies of them.
+    per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + (7 * low.X.element_size() * Q * P * P if dense else 0)
     size = max(1, memory // per_target)
-    at_a_time = max(1, memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)))
-    parts = []
+    at_a_time = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
+    found = _room(components, M, Q, second)
     for first in range(0, M, size):
         some = slice(first, first + size)
         task = Task(
@@ -91,26 +93,29 @@ def solve(
             if progress is not None:
                 progress(first + done, M)
 
-        parts.append(
-            _solve(
-                anchor,
-                task,
-                pick(low, some),
-                None if start is None else start[some],
-                tol=tol,
-                rms=rms,
-                at_a_time=at_a_time,
-                second=second,
-                told=told,
-            )
+        done = _solve(
+            anchor,
+            task,
+            pick(low, some),
+            None if start is None else start[some],
+            tol=tol,
+            rms=rms,
+            at_a_time=at_a_time,
+            second=second,
+            told=told,
         )
-    return Solved(
-        w=torch.cat([p.w for p in parts]),
-        gradient=torch.cat([p.gradient for p in parts]),
-        second=torch.cat([p.second for p in parts if p.second is not None]) if second else None,
-        passes=torch.cat([p.passes for p in parts]),
-        stuck=torch.cat([p.stuck for p in parts]),
-    )
+        for name, part in vars(done).items():
+            if part is not None:
+                getattr(found, name)[some] = part
+    return found
+
+
+def _room(components: GLMComponents, M: int, Q: int, second: bool) -> Solved:
+    """Room for all results at once: small pieces kept between large ones that come and go would scatter the memory."""
+    X, K = components.everything.X, components.space.n_outputs
+    w, gradient = (X.new_zeros(M, Q, components.space.n_params) for _ in range(2))
+    passes, stuck = (torch.zeros(M, Q, dtype=kind, device=X.device) for kind in (torch.int64, torch.bool))
+    return Solved(w, gradient, X.new_zeros(M, Q, K, K) if second else None, passes, stuck)
 
 
 def _solve(
@@ -125,7 +130,7 @@ def _solve(
     second: bool,
     told: Callable[[int], None],
 ) -> Solved:
-    """One chunk of targets; `at_a_time` of them may have Hessians and values of their own."""
+    """One chunk of targets; `at_a_time` of them may take Newton steps of their own, if any."""
     w, gradient, preconditioner = anchor.start(low, task.alpha, task.penalty)
     at_anchor: Tensor | None = gradient
     if given is not None:
@@ -155,14 +160,14 @@ def _solve(
         w,
         gradient=g,
         tol=tol,
-        max_passes=MAX_PASSES if anchor.hessians is not None else LARGE_P_PASSES,
+        max_passes=MAX_PASSES if at_a_time else LARGE_P_PASSES,
     )
     passes, stuck = passes + fine.passes + 1, fine.stuck
     w, g = fine.w, fine.gradient
     moved = ((fine.passes > 0) | ~(g.abs() <= tol).all(-1)).any(-1).nonzero()[:, 0]
     if len(moved):
         late = (~(g.abs() <= tol)).any(-1).any(-1).nonzero()[:, 0]
-        for some in late.split(at_a_time) if len(late) and anchor.hessians is not None else ():
+        for some in late.split(at_a_time) if len(late) and at_a_time else ():
             last = newton.minimise(task.narrow(some), w[some], tol=tol)
             w[some], g[some], stuck[some] = last.w, last.gradient, last.stuck
             passes[some] += last.passes

@@ -191,6 +191,7 @@ class LogisticFamily:
 
     @property
     def _dense(self) -> bool:
+        """Whether a Hessian of a model fits, a few times over, and is factorised in no time."""
         return 40 * self.space.n_params**2 <= self._memory and self.space.n_params <= 2048
 
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:

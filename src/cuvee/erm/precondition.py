@@ -42,7 +42,8 @@ class Factors:
         H.diagonal(dim1=-2, dim2=-1).add_(JITTER[H.dtype])
         L, info = torch.linalg.cholesky_ex(H)
         broken = (info != 0) | ~L.diagonal(dim1=-2, dim2=-1).isfinite().all(-1)
-        L = torch.where(broken[..., None, None], torch.eye(H.shape[-1], dtype=H.dtype, device=H.device), L)
+        if bool(broken.any()):
+            L[broken] = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
         return cls(L, scale)
 
     def apply(self, q: Tensor) -> Tensor:
