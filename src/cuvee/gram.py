@@ -16,6 +16,7 @@ from torch import Tensor
 from cuvee.components import LocalComponents, Pullback, Rows, row_weights
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
+from cuvee.parallel import each
 from cuvee.problem import Array, Domain, Problem
 
 BLOCK = 1_024  # rows per block: the cache holds it, and no second copy of X is ever made
@@ -108,7 +109,7 @@ def stream_grams(
     sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu", around: Reference | None = None
 ) -> Grams:
     """Grams (N, …) straight from the sources' arrays, block by block: no table of all rows is ever built."""
-    grams = [_gram(d, space, device, around) for d in sources]
+    grams = each(lambda domain: _gram(domain, space, device, around), sources, device)
     return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +12,9 @@ from cuvee.components import Rows
 from cuvee.erm import linear_system
 from cuvee.erm.ball import multiplier
 from cuvee.gram import Grams, own_grams
+from cuvee.parallel import each
 
-CACHE = 16 * 2**20  # bytes of stacked (P, P) systems that are worked on at a time
+CACHE = 8 * 2**20  # bytes of stacked (P, P) systems that are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,17 @@ def solve(
     Of many minimisers the one of least norm, an intercept not counted.
     """
     found = _room(alpha, sources)
-    for some, H, b, r in _systems(sources, rows, alpha, penalty, memory):
+
+    def work(some: slice) -> slice:
+        H, b, r = _system(sources, rows, alpha, penalty, some)
         x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=intercept)
         found.w[some] = x[..., 0]
         if radius is not None:
             _into_ball(H, b, found.w[some], found.singular[some], radius)
         _evaluate(found, some, H, b, r)
+        return some
+
+    for some in each(work, _chunks(rows, alpha, sources, memory), alpha.device):
         told(min(some.stop, len(alpha)))
     return found
 
@@ -57,14 +63,14 @@ def evaluate(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, w: Tens
     """The same for a w (M, Q, P) from anywhere."""
     found = _room(alpha, sources)
     found.w.copy_(w)
-    for some, H, b, r in _systems(sources, rows, alpha, penalty, memory):
-        _evaluate(found, some, H, b, r)
+    for some in _chunks(rows, alpha, sources, memory):
+        _evaluate(found, some, *_system(sources, rows, alpha, penalty, some))
     return found
 
 
 def hessians(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor) -> Tensor:
     """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
-    return torch.cat([H for _, H, _, _ in _systems(sources, rows, alpha, penalty, CACHE)])
+    return _system(sources, rows, alpha, penalty, slice(0, len(alpha)))[0]
 
 
 def _room(alpha: Tensor, sources: Grams) -> Solved:
@@ -74,28 +80,30 @@ def _room(alpha: Tensor, sources: Grams) -> Solved:
     return Solved(w, gradient, last, alpha.new_zeros(shape), torch.zeros(shape, dtype=torch.bool, device=alpha.device))
 
 
-def _systems(
-    sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, memory: int
-) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-    """H = A + λ (m, Q, P, P), b (m, Q, P) and r (m, Q) of the mixtures, chunk by chunk."""
-    N, P = sources.b.shape
-    M, Q = alpha.shape[:2]
+def _chunks(rows: Rows, alpha: Tensor, sources: Grams, memory: int) -> list[slice]:
+    """Mixtures whose systems fit the cache, and the budget."""
+    (M, Q), (N, P) = alpha.shape[:2], sources.b.shape
     own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
-    chunk = max(1, min(memory, CACHE) // (8 * Q * P * (2 * P + 2 * own_rows)))
-    for low in range(0, M, chunk):
-        some = slice(low, low + chunk)
-        a = alpha[some, :, :N]
-        A = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(-1, Q, P, P)
-        b, r = a @ sources.b, a @ sources.r
-        if alpha.shape[-1] > N:
-            weight, share = rows.own_weight[some], alpha[some, :, N:]
-            y = rows.own_y[some].expand(-1, weight.shape[1], -1)
-            grams = own_grams(rows.own_X[some, None], y, weight)  # (m, Q or 1, …)
-            A += share[..., None] * grams.A
-            b += share * grams.b
-            r += share[..., 0] * grams.r
-        A.diagonal(dim1=-2, dim2=-1).add_(penalty)
-        yield some, A, b, r
+    size = max(1, min(memory, CACHE) // (8 * Q * P * (2 * P + 2 * own_rows)))
+    return [slice(low, low + size) for low in range(0, M, size)]
+
+
+def _system(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, some: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """H = A + λ (m, Q, P, P), b (m, Q, P) and r (m, Q) of some mixtures."""
+    N, P = sources.b.shape
+    Q = alpha.shape[1]
+    a = alpha[some, :, :N]
+    H = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(-1, Q, P, P)
+    b, r = a @ sources.b, a @ sources.r
+    if alpha.shape[-1] > N:
+        weight, share = rows.own_weight[some], alpha[some, :, N:]
+        y = rows.own_y[some].expand(-1, weight.shape[1], -1)
+        grams = own_grams(rows.own_X[some, None], y, weight)  # (m, Q or 1, …)
+        H += share[..., None] * grams.A
+        b += share * grams.b
+        r += share[..., 0] * grams.r
+    H.diagonal(dim1=-2, dim2=-1).add_(penalty)
+    return H, b, r
 
 
 def _evaluate(found: Solved, some: slice, H: Tensor, b: Tensor, r: Tensor) -> None:

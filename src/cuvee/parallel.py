@@ -1,0 +1,22 @@
+"""Several small jobs at a time. LAPACK works on one small matrix after the other, on one thread: others help here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def each(work: Callable[[Item], Result], items: Iterable[Item], device: str | torch.device) -> Iterator[Result]:
+    """work(item) for every item, in order, on as many threads as torch has; a GPU gets one thing after the other."""
+    threads = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
+    if threads == 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:  # torch lets go of the interpreter while it computes
+        yield from pool.map(work, items)
