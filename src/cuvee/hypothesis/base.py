@@ -97,15 +97,13 @@ class Space(ABC):
 
     def predict_proba(self, w: Array | Tensor, X: Array) -> Array:
         """Class probabilities (..., rows, classes) of models w (..., P) on raw rows X."""
-        if not self.likelihood:
-            raise OptionError("this model predicts a quantity: it has no class probabilities, use predict")
         with torch.no_grad():
             rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
             return np.asarray(self.probabilities(self.scores(torch.as_tensor(w, dtype=self.dtype), rows)))
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Scores (..., outputs, rows) -> (..., rows, classes); for spaces whose loss is a likelihood."""
-        raise NotImplementedError
+        """Scores (..., outputs, rows) -> (..., rows, classes), for classifiers."""
+        raise OptionError("this model predicts a quantity: it has no class probabilities, use predict")
 
 
 class Hypothesis(Protocol):

@@ -169,7 +169,8 @@ class NetworkSpace(Space):
         return np.asarray(scores.squeeze(-2))
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        assert self.classes is not None
+        if self.classes is None:
+            return super().probabilities(scores)
         return class_probabilities(scores[..., : len(self.classes), :])
 
     def start(self, n_models: int, seed: int) -> Tensor:
