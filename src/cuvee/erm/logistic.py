@@ -15,16 +15,16 @@ from torch import Tensor
 
 from cuvee.components import Rows, cast, pick
 from cuvee.erm import lbfgs, newton
-from cuvee.erm.precondition import Anchor, Factors, Task
+from cuvee.erm.precondition import Anchor, Task
 from cuvee.glm import GLMComponents
 
 FLOAT32_PAYS = 2e8  # multiplications in a pass
-FLOAT32_PASSES = 40
+FLOAT32_PASSES = 40  # at most; three are usual
 FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
-MAX_PASSES = 60
+MAX_PASSES = 60  # in float64, before Newton steps
 NEWTON_P = 1024  # with more parameters, no model has a Hessian of its own
-LARGE_P_PASSES = 600
-CREDIT = 0.06  # the certifying pass looks anyway
+LARGE_P_PASSES = 600  # in float64, where no Newton step fits
+CREDIT = 0.06  # of its gradient: a model that can expect so little after a step takes it unseen, to be certified
 ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
 
 
@@ -80,24 +80,20 @@ def solve(
     found = _room(components, M, Q, second)
     for first in range(0, M, size):
         some = slice(first, first + size)
-        task = Task(
-            components,
-            pick(rows, some),
-            alpha[some],
-            penalty if len(penalty) == 1 else penalty[some],
-            anchor.blocks or Factors(alpha[:0], alpha[:0]),
-            None if free is None else free[some],
-        )
+        chunk_penalty = penalty if len(penalty) == 1 else penalty[some]
+        w, gradient, preconditioner = anchor.start(pick(low, some), alpha[some], chunk_penalty)
+        held = None if free is None else free[some]
+        task = Task(components, pick(rows, some), alpha[some], chunk_penalty, preconditioner, held)
 
         def told(done: int, first: int = first) -> None:
             if progress is not None:
                 progress(first + done, M)
 
         done = _solve(
-            anchor,
             task,
             pick(low, some),
-            None if start is None else start[some],
+            w if start is None else start[some].to(w),
+            gradient if start is None else None,
             tol=tol,
             rms=rms,
             at_a_time=at_a_time,
@@ -119,10 +115,10 @@ def _room(components: GLMComponents, M: int, Q: int, second: bool) -> Solved:
 
 
 def _solve(
-    anchor: Anchor,
     task: Task,
     low: Rows,
-    given: Tensor | None,
+    w: Tensor,
+    gradient: Tensor | None,
     *,
     tol: float,
     rms: Tensor,
@@ -130,19 +126,17 @@ def _solve(
     second: bool,
     told: Callable[[int], None],
 ) -> Solved:
-    """One chunk of targets; `at_a_time` of them may take Newton steps of their own, if any."""
-    w, gradient, preconditioner = anchor.start(low, task.alpha, task.penalty)
-    at_anchor: Tensor | None = gradient
-    if given is not None:
-        w, at_anchor = given.to(w), None
-    task = replace(task, preconditioner=preconditioner)
+    """One chunk of targets from w, where the gradient may be known.
+
+    `low` are its rows in the precision of the first passes; `at_a_time` targets may take Newton steps together, if any.
+    """
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if low.X.dtype == torch.float32:
         enough = (ROUNDING * rms).clamp(min=0.5 * tol).float()
         rough = lbfgs.minimise(
             replace(task, rows=low),
             w,
-            gradient=at_anchor,
+            gradient=gradient,
             tol=enough,
             max_passes=FLOAT32_PASSES,
             credit=CREDIT,
@@ -152,8 +146,6 @@ def _solve(
     w = w.double()
     if task.free is None:
         w = task.components.space.canonical(w)
-    elif given is not None:
-        w = torch.where(task.free > 0, w, given)
     g, bends = _certifying_pass(task, w, second)
     fine = lbfgs.minimise(
         task,
