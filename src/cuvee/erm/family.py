@@ -27,6 +27,7 @@ class Outcome:
 
     w: Tensor  # (M, P)
     gradient: Tensor  # (M,) ‖∇‖∞
+    vector: Tensor  # (M, P) ∇f_α(w), penalty included; (M, 0) for a network
     bounds: Bounds  # (M,) each
     status: Array  # (M,) of Status
     passes: Tensor  # (M,)
@@ -44,12 +45,24 @@ class Family(Protocol):
         """What the certificates of this family rest on."""
         ...
 
-    def solve(self, alpha: Tensor, *, tol: float, progress: Progress | None = None) -> Outcome: ...
+    def solve(
+        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+    ) -> Outcome:
+        """w*(α); `start` (M, P), where a family can use it, is close to it already."""
+        ...
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome: ...
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         """dw*/dα_j = −H⁻¹∇f_j at w, (M, N or N+1, P)."""
+        ...
+
+    def component_gradients(self, w: Tensor) -> Tensor:
+        """∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P)."""
+        ...
+
+    def component_hessians(self, w: Tensor) -> Tensor:
+        """∇²f_j(w) of every source, without λ: (P,) -> (N, P, P)."""
         ...
 
 

@@ -41,20 +41,24 @@ class LogisticFamily:
         free = "; in the unpenalised intercept, the mixture's own curvature there and self-concordance"
         return f"λ-strong convexity with λ = {self.space.l2:g}{free if self.space.intercept else ''}"
 
-    def solve(self, alpha: Tensor, *, tol: float, progress: Progress | None = None) -> Outcome:
+    def solve(
+        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+    ) -> Outcome:
         absent = self._absent(alpha)  # (M, classes)
         lacking = absent.any(1)
         if not bool(lacking.any()):
-            return self._solve(alpha, self.rows, tol, progress)
+            return self._solve(alpha, self.rows, tol, start, progress)
         whole, part = (~lacking).nonzero()[:, 0], lacking.nonzero()[:, 0]
         return _merged(
             whole,
-            self._solve(alpha[whole], pick(self.rows, whole), tol, progress),
+            self._solve(alpha[whole], pick(self.rows, whole), tol, None if start is None else start[whole], progress),
             part,
             self._solve_without(absent[part], alpha[part], pick(self.rows, part), tol),
         )
 
-    def _solve(self, alpha: Tensor, rows: Rows, tol: float, progress: Progress | None) -> Outcome:
+    def _solve(
+        self, alpha: Tensor, rows: Rows, tol: float, start: Tensor | None, progress: Progress | None
+    ) -> Outcome:
         if len(alpha) == 0:
             return _nothing(self.space, alpha)
         found = logistic.solve(
@@ -64,6 +68,7 @@ class LogisticFamily:
             tol=tol,
             memory=self._memory,
             second=self.space.intercept,
+            start=None if start is None else start[:, None],
             progress=progress,
         )
         if self.space.radius is not None:
@@ -95,7 +100,7 @@ class LogisticFamily:
         status = statuses(
             M, (g <= tol, Status.ABSENT_CLASS), (~(g <= tol), Status.ITERATION_LIMIT), (~g.isfinite(), Status.DIVERGED)
         )
-        return Outcome(w, g, certificate.unknown(g), status, found.passes[:, 0])
+        return Outcome(w, g, found.gradient[:, 0], certificate.unknown(g), status, found.passes[:, 0])
 
     def _absent(self, alpha: Tensor) -> Tensor:
         """(M, classes): which classes no row of the mixture has, where that leaves no minimiser."""
@@ -178,7 +183,7 @@ class LogisticFamily:
             (late & found.stuck[:, 0], Status.ILL_CONDITIONED),
             (~(w.isfinite().all(-1) & rest.isfinite()), Status.DIVERGED),
         )
-        return Outcome(w, rest, bounds, status, found.passes[:, 0])
+        return Outcome(w, rest, g, bounds, status, found.passes[:, 0])
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         P, N = self.space.n_params, alpha.shape[1]
@@ -188,6 +193,22 @@ class LogisticFamily:
         if not parts:
             return w.new_zeros(0, N, P)
         return torch.where(self._absent(alpha).any(1)[:, None, None], torch.nan, torch.cat(parts))
+
+    def component_gradients(self, w: Tensor) -> Tensor:
+        N, P = len(self.components.counts), self.space.n_params
+        rows = pick(self.rows, slice(0, 0))
+        found = w.new_zeros(len(w), N, P)
+        each = torch.eye(N, dtype=w.dtype, device=w.device)
+        size = max(1, self._memory // (32 * N * P))
+        for low in range(0, len(w), size):
+            some = w[low : low + size, None]
+            found[low : low + size] = self.components.pull(some.expand(-1, N, -1), each.expand(len(some), -1, -1), rows)
+        return found
+
+    def component_hessians(self, w: Tensor) -> Tensor:
+        N = len(self.components.counts)
+        each = torch.eye(N, dtype=w.dtype, device=w.device)[:, None]
+        return self.components.hessians(w.expand(N, 1, -1), each, pick(self.rows, slice(0, 0)))[:, 0]
 
     @property
     def _dense(self) -> bool:
@@ -224,10 +245,8 @@ class LogisticFamily:
 
 
 def _nothing(space: LogisticSpace, alpha: Tensor) -> Outcome:
-    none = alpha.new_zeros(0)
-    return Outcome(
-        alpha.new_zeros(0, space.n_params), none, certificate.unknown(none), statuses(0), none.to(torch.int64)
-    )
+    none, w = alpha.new_zeros(0), alpha.new_zeros(0, space.n_params)
+    return Outcome(w, none, w, certificate.unknown(none), statuses(0), none.to(torch.int64))
 
 
 def _merged(some: Tensor, a: Outcome, others: Tensor, b: Outcome) -> Outcome:
@@ -240,6 +259,7 @@ def _merged(some: Tensor, a: Outcome, others: Tensor, b: Outcome) -> Outcome:
     return Outcome(
         joined(a.w, b.w),
         joined(a.gradient, b.gradient),
+        joined(a.vector, b.vector),
         Bounds(joined(a.bounds.distance, b.bounds.distance), joined(a.bounds.excess, b.bounds.excess)),
         np.concatenate([a.status, b.status])[order.cpu().numpy()],
         joined(a.passes, b.passes),

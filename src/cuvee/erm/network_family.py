@@ -31,7 +31,9 @@ class NetworkFamily:
         self.problem, self.space, self._own = problem, space, own
         self._device, self._memory, self._seed, self._steps = device, memory, seed, steps
 
-    def solve(self, alpha: Tensor, *, tol: float, progress: Progress | None = None) -> Outcome:
+    def solve(
+        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+    ) -> Outcome:
         found = network.train(
             self.problem,
             self.space,
@@ -48,7 +50,8 @@ class NetworkFamily:
             (~found.stopped, Status.STEP_LIMIT),
             (found.diverged, Status.DIVERGED),
         )
-        return Outcome(found.w, found.gradient, certificate.unknown(found.gradient), status, found.steps)
+        g = found.gradient
+        return Outcome(found.w, g, found.w[:, :0], certificate.unknown(g), status, found.steps)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         """Nothing is proven; the gradient on all rows says how stationary w is."""
@@ -65,7 +68,14 @@ class NetworkFamily:
         gradient = torch.cat(norms)
         limit = torch.ones_like(gradient, dtype=torch.bool)  # nothing is ever proven solved here
         status = statuses(len(w), (limit, Status.STEP_LIMIT), (~gradient.isfinite(), Status.DIVERGED))
-        return Outcome(w, gradient, certificate.unknown(gradient), status, torch.ones_like(gradient, dtype=torch.int64))
+        passes = torch.ones_like(gradient, dtype=torch.int64)
+        return Outcome(w, gradient, w[:, :0], certificate.unknown(gradient), status, passes)
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         raise OptionError("sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted alpha")
+
+    def component_gradients(self, w: Tensor) -> Tensor:
+        raise OptionError("a network's map is learnt from its trained models alone")
+
+    def component_hessians(self, w: Tensor) -> Tensor:
+        raise OptionError("a network's map is learnt from its trained models alone")

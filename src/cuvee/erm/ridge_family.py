@@ -52,7 +52,9 @@ class RidgeFamily:
         exact = ", and exact curvature 1 in the unpenalised intercept" if self.space.intercept else ""
         return f"λ-strong convexity with λ = {self.space.l2:g}{exact}"
 
-    def solve(self, alpha: Tensor, *, tol: float, progress: Progress | None = None) -> Outcome:
+    def solve(
+        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+    ) -> Outcome:
         found = ridge.solve(
             self._sources,
             self._rows,
@@ -90,9 +92,7 @@ class RidgeFamily:
             bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, self.space.l2)
         if self.space.radius is not None:
             bounds = bounds.least(certificate.on_ball(w, g, self.space.radius, slack))
-        if self._around is not None:
-            g = g + self._around.row * g[:, -1:]
-        w = self._shift(w, -1.0)
+        g, w = self._unshift(g), self._shift(w, -1.0)
         nu = sphere(w, g, self.space.radius)
         rest = (g + nu[:, None] * w).abs().amax(-1)
         broken = (alpha[:, : len(self._broken)] * self._broken > 0).any(-1)
@@ -104,7 +104,7 @@ class RidgeFamily:
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
         bounds = bounds.unless(broken)
-        return Outcome(w, rest, bounds, status, torch.ones_like(rest, dtype=torch.int64))
+        return Outcome(w, rest, g, bounds, status, torch.ones_like(rest, dtype=torch.int64))
 
     def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> certificate.Bounds:
         mass = last[:, -1]
@@ -115,6 +115,23 @@ class RidgeFamily:
             g[:, :-1], g[:, -1], mean, self.space.l2, slack, constrained=constrained, reference=reference
         )
 
+    def component_gradients(self, w: Tensor) -> Tensor:
+        return self._unshift(self._gradients(self._shift(w, 1.0)))
+
+    def component_hessians(self, w: Tensor) -> Tensor:
+        H = self._sources.A
+        if self._around is None:
+            return H
+        return self._unshift(self._unshift(H).transpose(-1, -2))  # d/dw of b' = b + x0·w − y0, from both sides
+
+    def _gradients(self, w: Tensor) -> Tensor:
+        """∇f_j (M, N, P) around the reference."""
+        return torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
+
+    def _unshift(self, g: Tensor) -> Tensor:
+        """Derivatives (..., P) by the coordinates around the reference -> by w itself."""
+        return g if self._around is None else g + self._around.row * g[..., -1:]
+
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         P = self.space.n_params
         size = max(1, self._memory // (8 * P * (4 * P + 3 * alpha.shape[1])))
@@ -123,7 +140,7 @@ class RidgeFamily:
 
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
         M, N, rows, w = len(w), len(self._sources.b), self._rows, self._shift(w, 1.0)
-        gradients = torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
+        gradients = self._gradients(w)
         if alpha.shape[1] > N:
             rows = pick(rows, slice(first, first + M))
             own = own_grams(rows.own_X, rows.own_y[:, 0], rows.own_weight[:, 0])
