@@ -26,6 +26,10 @@ class Status(Enum):
     ITERATION_LIMIT = "iteration limit"
     ILL_CONDITIONED = "ill-conditioned"
     ABSENT_CLASS = "absent class"
+    PREDICTED = "predicted"
+    CERTIFIED = "certified"
+    CORRECTED = "corrected"
+    OFF_TOLERANCE = "off tolerance"
 
     @property
     def sentence(self) -> str:
@@ -34,12 +38,14 @@ class Status(Enum):
     @property
     def ok(self) -> bool:
         """Whether the row can be used as it is."""
-        return self in (Status.CONVERGED, Status.CLOSED_FORM, Status.SOLVED, Status.TRAINED)
+        return self in _GOOD
 
     def __str__(self) -> str:
         return self.value
 
 
+_GOOD = {Status.CONVERGED, Status.CLOSED_FORM, Status.SOLVED, Status.TRAINED}
+_GOOD |= {Status.PREDICTED, Status.CERTIFIED, Status.CORRECTED}
 _SENTENCES = {
     Status.CONVERGED: "Neither player could change the objective by more than the tolerance.",
     Status.STEP_LIMIT: (
@@ -61,6 +67,13 @@ _SENTENCES = {
     Status.ABSENT_CLASS: (
         "No source with positive weight has some class, whose intercept would fall for ever: the others are solved "
         "and that class is never predicted."
+    ),
+    Status.PREDICTED: "Predicted without a look at the data; the calibrated bound is within the tolerance.",
+    Status.CERTIFIED: "Predicted; one pass over the data proved it within the tolerance.",
+    Status.CORRECTED: "Predicted, then corrected on the data until it was proven within the tolerance.",
+    Status.OFF_TOLERANCE: (
+        "Predicted, but not known to be within the tolerance: the certificate says how far off it may be; "
+        "ask for trust='corrected'."
     ),
 }
 

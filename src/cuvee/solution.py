@@ -18,18 +18,22 @@ from cuvee.results import Floats, Status, raise_unless_ok
 
 @dataclass(frozen=True)
 class Certificate:
-    """Proven bounds per model, whatever made w; infinite where nothing is proven. As an array it is `distance`."""
+    """Bounds per model, infinite where nothing is known: proven whatever made w, or calibrated for predictions that
+    no data were looked at for. As an array it is `distance`."""
 
     distance: Floats  # (M,) ≥ ‖w − w*(α)‖
     excess_risk: Floats  # (M,) ≥ f_α(w) − f_α(w*)
     gradient_norm: Floats  # (M,) ‖∇f_α(w)‖∞; on the sphere of an active W, of its Lagrangian
     rests_on: str
     """What the bounds rest on, in a sentence."""
+    calibrated: npt.NDArray[np.bool_] | None = None
+    """(M,) where bounds are calibrated only: they hold for the share of mixtures that `rests_on` states."""
 
     @property
     def certified(self) -> npt.NDArray[np.bool_]:
         """(M,) whether anything is proven."""
-        return np.isfinite(self.distance)
+        proven = np.isfinite(self.distance)
+        return proven if self.calibrated is None else proven & ~self.calibrated
 
     def __len__(self) -> int:
         return len(self.distance)
@@ -38,12 +42,20 @@ class Certificate:
         return np.array(self.distance, dtype=dtype) if copy or dtype is not None else self.distance
 
     def __repr__(self) -> str:
-        known = self.certified
-        if not known.any():
+        calibrated = np.zeros(len(self), dtype=bool) if self.calibrated is None else self.calibrated
+        said = [
+            f"{known.sum()} of {len(self)} {kind}: ‖w − w*‖ ≤ {self.distance[known].max():.2g}, "
+            f"excess risk ≤ {self.excess_risk[known].max():.2g}"
+            for kind, known in (
+                ("certified", self.certified),
+                ("calibrated", calibrated & np.isfinite(self.distance)),
+            )
+            if known.any()
+        ]
+        if not said:
             no = "" if self.rests_on.startswith("not certified") else "not certified; certificates rest on "
             return no + self.rests_on if len(self) else "nothing to certify"
-        worst = f"‖w − w*‖ ≤ {self.distance[known].max():.2g}, excess risk ≤ {self.excess_risk[known].max():.2g}"
-        return f"{known.sum()} of {len(self)} certified: {worst}"
+        return "; ".join(said)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,14 @@ class Family(Protocol):
         """dw*/dα_j = −H⁻¹∇f_j at w, (M, N or N+1, P)."""
         ...
 
+    def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
+        """(∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model; no ball."""
+        ...
+
+    def without_minimiser(self, alpha: Tensor) -> Tensor:
+        """(M,) which mixtures have none, or none that can be had: a class is absent, a source overflows."""
+        ...
+
     def component_gradients(self, w: Tensor) -> Tensor:
         """∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P)."""
         ...

@@ -221,19 +221,30 @@ class LogisticFamily:
         each = torch.eye(N, dtype=w.dtype, device=w.device).expand(M, N, N)
         gradients = self.components.pull(w[:, None].expand(M, N, -1), each, rows)
         nu = sphere(w, (gradients * alpha[..., None]).sum(1) + self._penalty * w, self.space.radius)
-        ridge = self._penalty + nu[:, None]  # (M, P)
-        if self._dense:
-            H = add_diagonal(self.components.hessians(w[:, None], alpha[:, None], rows)[:, 0], ridge)
-            H = H + self._pin(w)
 
-            def solve(stack: Tensor) -> Tensor:
-                return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
-        else:
-
-            def solve(stack: Tensor) -> Tensor:
-                return conjugate.solve(self.components, rows, alpha, w, ridge, stack)
+        def solve(stack: Tensor) -> Tensor:
+            return self._divide(alpha, w, stack, self._penalty + nu[:, None], rows)
 
         return self.space.canonical(implicit_derivative(solve, gradients, w, nu > 0))
+
+    def _divide(self, alpha: Tensor, w: Tensor, stack: Tensor, ridge: Tensor, rows: Rows) -> Tensor:
+        """(∇²f_α(w) + ridge)⁻¹ on a stack (M, R, P), with a ridge (M, P)."""
+        if not self._dense:
+            return conjugate.solve(self.components, rows, alpha, w, ridge, stack)
+        H = add_diagonal(self.components.hessians(w[:, None], alpha[:, None], rows)[:, 0], ridge) + self._pin(w)
+        return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
+
+    def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
+        size = max(1, self._memory // (8 * self.space.n_params * (4 * stack.shape[1] + 4 * self.space.n_params)))
+        found = torch.empty_like(stack)
+        for low in range(0, len(w), size):
+            some = slice(low, low + size)
+            rows, ridge = pick(self.rows, some) if self._own else self.rows, self._penalty.expand_as(w[some])
+            found[some] = self._divide(alpha[some], w[some], stack[some], ridge, rows)
+        return self.space.canonical(found)
+
+    def without_minimiser(self, alpha: Tensor) -> Tensor:
+        return self._absent(alpha).any(1)
 
     def _pin(self, w: Tensor) -> Tensor:
         """(P, P) curvature 1 in the direction that softmax ignores: unpenalised parameters, all classes alike."""

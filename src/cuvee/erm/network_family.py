@@ -13,6 +13,8 @@ from cuvee.hypothesis.base import Space
 from cuvee.problem import Problem
 from cuvee.results import Status
 
+_ALONE = "a network's map is learnt from its trained models alone: derivatives need a convex risk"
+
 
 class NetworkFamily:
     rests_on = "not certified: the risk of a network is not convex"
@@ -74,8 +76,14 @@ class NetworkFamily:
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         raise OptionError("sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted alpha")
 
+    def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
+        raise OptionError(_ALONE)
+
+    def without_minimiser(self, alpha: Tensor) -> Tensor:
+        return torch.zeros(len(alpha), dtype=torch.bool, device=alpha.device)
+
     def component_gradients(self, w: Tensor) -> Tensor:
-        raise OptionError("a network's map is learnt from its trained models alone")
+        raise OptionError(_ALONE)
 
     def component_hessians(self, w: Tensor) -> Tensor:
-        raise OptionError("a network's map is learnt from its trained models alone")
+        raise OptionError(_ALONE)

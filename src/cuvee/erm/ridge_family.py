@@ -95,7 +95,7 @@ class RidgeFamily:
         g, w = self._unshift(g), self._shift(w, -1.0)
         nu = sphere(w, g, self.space.radius)
         rest = (g + nu[:, None] * w).abs().amax(-1)
-        broken = (alpha[:, : len(self._broken)] * self._broken > 0).any(-1)
+        broken = self.without_minimiser(alpha)
         w = torch.where(broken[:, None], torch.nan, w)
         status = statuses(
             len(w),
@@ -114,6 +114,15 @@ class RidgeFamily:
         return certificate.squared_loss(
             g[:, :-1], g[:, -1], mean, self.space.l2, slack, constrained=constrained, reference=reference
         )
+
+    def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
+        H = ridge.hessians(self._sources, self._rows, alpha[:, None], self._penalty)[:, 0]
+        if self._around is not None:
+            H = self._unshift(self._unshift(H).transpose(-1, -2))
+        return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
+
+    def without_minimiser(self, alpha: Tensor) -> Tensor:
+        return (alpha[:, : len(self._broken)] * self._broken > 0).any(-1)
 
     def component_gradients(self, w: Tensor) -> Tensor:
         return self._unshift(self._gradients(self._shift(w, 1.0)))

@@ -72,6 +72,14 @@ class Oracle(Protocol):
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor: ...
 
+    def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
+        """(∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model."""
+        ...
+
+    def without_minimiser(self, alpha: Tensor) -> Tensor:
+        """(M,) mixtures of which nothing can be predicted."""
+        ...
+
     def component_gradients(self, w: Tensor) -> Tensor:
         """∇f_j(w_k) (K, N, P) for w (K, P), without λ."""
         ...

@@ -1,0 +1,159 @@
+"""The companions of Algorithm 2: the network linearised where it starts (NTF), and its limit of infinite width.
+
+Both are least squares in a kernel: κ for all outputs, or for each output the one of its own random features,
+
+    κ(α, α') = ⟨α, α'⟩ (π − arccos(cos ∠(α, α')))/(2π),   κ̂(α, α') = ⟨α, α'⟩ · mean_r 1{u_r·α > 0} 1{u_r·α' > 0}
+
+(the paper's closed form lost the 1/2π). Gradient descent, c ← c − (η/n)(Kc − w) from 0, is what the network's own
+steps become; the paper's ∇_c R would have another K in front. One eigendecomposition of K tells where it stands after
+any number of steps. T kernels with Q outputs each, as in network.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, pi
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cuvee.errors import check_choice
+from cuvee.learn.base import Labels
+from cuvee.learn.network import Trunk, by_layer, by_output, init
+
+Solver = Literal["exact", "descent"]
+Gram = Callable[[Tensor, Tensor], Tensor]
+"""(n, N), (k, N) -> (T, n, k)"""
+
+GRID = (inf, *sorted({round(2 ** (i / 2)) for i in range(41)}))  # steps to choose from: 1 … 10^6, or all the way
+FOLD = 5
+ENTRIES = 2**22  # of a kernel matrix at once: five such matrices stay below 256 MB
+
+
+@dataclass(frozen=True)
+class KernelPredictor:
+    """Σ_i κ(α, α_i) c_i."""
+
+    alpha: Tensor  # (n, N)
+    c: Tensor  # (n, P)
+    steps: float = inf  # of gradient descent, inf: least squares
+
+    def __call__(self, alpha: Tensor) -> Tensor:
+        some = alpha.to(self.alpha).split(max(1, ENTRIES // len(self.alpha)))
+        return torch.cat([kappa(rows, self.alpha) @ self.c for rows in some])
+
+
+@dataclass(frozen=True)
+class NTFPredictor:
+    """Σ_r a_r 1{u_r(0)·α > 0} θ_r·α per output; a unit and its copy share a gate, so one term stands for both."""
+
+    U: Tensor  # (T, m/2, N) at the start
+    theta: Tensor  # (T, m/2, Q·N) a_r(θ_r − θ_copy)
+    steps: float = inf
+
+    def __call__(self, alpha: Tensor) -> Tensor:
+        per_row = max(self.U[..., 0].numel(), self.theta[:, 0].numel())
+        return torch.cat([self._few(rows) for rows in alpha.to(self.U).split(max(1, ENTRIES // per_row))])
+
+    def _few(self, alpha: Tensor) -> Tensor:
+        slopes = (gates(self.U, alpha) @ self.theta).unflatten(2, (-1, alpha.shape[1]))  # (T, M, Q, N)
+        return by_output((slopes * alpha[:, None]).sum(-1))
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """T kernel matrices K = VΛVᵀ, and the labels in that basis."""
+
+    values: Tensor  # (T, n)
+    vectors: Tensor  # (T, n, n)
+    y: Tensor  # (T, n, Q) Vᵀw
+
+    def coefficients(self, t: float, eta: float | None = None) -> Tensor:
+        """c (T, n, Q) after t ≥ 1 steps of descent from 0 with η ≤ n/λ_max, its default; inf: of least norm.
+
+        Directions that K knows to rounding only are left out: duplicates then share what their labels have in common.
+        """
+        n, top = self.values.shape[1], self.values.amax()
+        x = (self.values / top if eta is None else self.values * (eta / n)).clamp(max=1.0)
+        known = self.values > n * torch.finfo(x.dtype).eps * top
+        done = -torch.expm1(t * torch.log1p(-x)) / self.values  # (1 − (1 − ηλ/n)^t)/λ
+        return self.vectors @ (torch.where(known, done, 0.0)[..., None] * self.y)
+
+
+def spectrum(K: Tensor, w: Tensor) -> Spectrum:
+    """K (T, n, n), w (n, P)."""
+    values, vectors = torch.linalg.eigh(K)
+    return Spectrum(values, vectors, vectors.mT @ by_layer(w, len(K)))
+
+
+def kappa(a: Tensor, b: Tensor) -> Tensor:
+    """κ (n, k) of a (n, N) and b (k, N).
+
+    π − ∠ is 2·atan2(‖u + v‖, ‖u − v‖) for the unit vectors u and v: unlike arccos it loses nothing where they agree.
+    """
+    u, v = (x / torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp(min=1e-300) for x in (a, b))
+    apart, along = (torch.cdist(u, x, compute_mode="donot_use_mm_for_euclid_dist") for x in (v, -v))
+    return (a @ b.T) * torch.atan2(along, apart) / pi
+
+
+def gates(U: Tensor, alpha: Tensor) -> Tensor:
+    """1{u_r·α > 0}, (T, n, m/2), for U (T, m/2, N) and α (n, N)."""
+    return (alpha @ U.mT > 0).to(U)
+
+
+def tangent(U: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """κ̂ (T, n, k), the kernel of the features at U (T, m/2, N): the paper's K̂ = Φ₀ᵀΦ₀."""
+    return (gates(U, a) @ gates(U, b).mT) * (a @ b.T) / U.shape[1]
+
+
+def fit_kernel(labels: Labels, held_out: Labels | None = None, solver: Solver = "exact") -> KernelPredictor:
+    """Least squares in κ: exact, or by descent that stops where held-out labels (else every fifth label) say."""
+    labels = _double(labels)
+    c, steps = _fit(lambda a, b: kappa(a, b)[None], labels, held_out, solver)
+    return KernelPredictor(labels.alpha, c[0], steps)
+
+
+def fit_ntf(
+    labels: Labels,
+    held_out: Labels | None = None,
+    *,
+    width: int = 256,
+    trunk: Trunk = "own",
+    seed: int = 0,
+    solver: Solver = "exact",
+) -> NTFPredictor:
+    """Least squares in the features of the network that starts from the same width (even), trunk and seed.
+
+    With a shared trunk the gates are shared and every output has a θ of its own, so that one kernel serves all; the
+    network's outputs share θ too, which couples them by O(1/√m).
+    """
+    labels = _double(labels)
+    (n, N), P = labels.alpha.shape, labels.w.shape[1]
+    start = init(N, P, n, width=width, trunk=trunk, seed=seed, device=labels.alpha.device)
+    U = start.U[:, : width // 2].contiguous()
+    c, steps = _fit(lambda a, b: tangent(U, a, b), labels, held_out, solver)
+    weighted = (c[..., None] * labels.alpha[:, None]).flatten(2)  # (T, n, Q·N)
+    return NTFPredictor(U, gates(U, labels.alpha).mT @ weighted / U.shape[1], steps)
+
+
+def _fit(gram: Gram, labels: Labels, held_out: Labels | None, solver: Solver) -> tuple[Tensor, float]:
+    """c (T, n, Q), and after how many steps."""
+    check_choice("solver", solver, ("exact", "descent"))
+    found = spectrum(gram(labels.alpha, labels.alpha), labels.w)
+    if solver == "exact":
+        t = inf
+    elif held_out is None:
+        tested = torch.arange(len(labels), device=labels.alpha.device) % FOLD == FOLD - 1
+        _, t = _fit(gram, labels[~tested], labels[tested], solver)
+    else:
+        across = gram(held_out.alpha.to(labels.alpha), labels.alpha)
+        w = by_layer(held_out.w.to(labels.w), len(across))
+        # Without a held-out label no t is better than another, and the first of the grid is all the way.
+        t = min(GRID, key=lambda t: float((across @ found.coefficients(t) - w).square().sum()))
+    return found.coefficients(t), t
+
+
+def _double(labels: Labels) -> Labels:
+    return Labels(labels.alpha.double(), labels.w.double())

@@ -1,0 +1,223 @@
+"""Algorithm 2: a two-layer ReLU network learns the model map while its labels are still being solved.
+
+    h_θ(α) = [a_kᵀ (U^k α)_+]_{k=1..P}
+    θ ← θ − η (1/n) Σ_i ∇h(α_i)(h(α_i) − w_i),  then  w_i ← GD(w_i, α_i, K) for every label
+
+The box drops the sum over i, and the proof has 2/n for 1/n: its η is half of this one. `trunk="own"` is the
+paper, a hidden layer per output; `"shared"` is one for all, and the signs a_k tell the outputs apart. Both are T
+hidden layers with Q outputs each, T·Q = P: (T, Q) is (P, 1) or (1, P), and nothing else differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf, isfinite, nan
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cuvee.errors import check_choice
+from cuvee.learn.base import Labels, Predictor
+
+Refine = Callable[[Tensor], Tensor]
+"""w (n, P) -> w (n, P): K steps of GD(w_i, α_i, K) from where each label stood."""
+Trunk = Literal["own", "shared"]
+
+BLOCK = 2**18  # hidden units of all rows taken at once: what a cache holds, and far below 256 MB
+CHECK = 25  # steps from one look at the errors to the next
+EARLY = 4  # steps looked at one by one: a far too large η makes h explode at once, then all units die and h is 0 again
+GAIN = 1e-3  # what has to be gained within `patience` steps, relative
+BLOW_UP = 5.0  # times the risk of predicting 0; h may lag behind labels that move, but no more than to 4
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the run stands before step t."""
+
+    U: Tensor  # (T, m, N) hidden layers: T = P, or 1 when it is shared
+    a: Tensor  # (P, m) ±1/√m, fixed; the second half is minus the first
+    w: Tensor  # (n, P) the labels as they stand, in their own dtype
+
+
+@dataclass(frozen=True)
+class NetworkPredictor:
+    """h_θ: α (M, N) -> w (M, P)."""
+
+    U: Tensor  # (T, m, N)
+    a: Tensor  # (P, m)
+
+    def __call__(self, alpha: Tensor) -> Tensor:
+        A = _signs(self.a, len(self.U))
+        some = alpha.to(self.U).split(rows_at_once(self.U))
+        return torch.cat([by_output(_outputs(*_halves(self.U, rows), A)) for rows in some]).double()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What `train` found."""
+
+    predictor: NetworkPredictor
+    w: Tensor  # (n, P) the labels, as far as they were refined
+    steps: int
+    diverged: bool
+    trace: Tensor  # (R, 3) step, risk on the labels as they stood, risk on held-out labels (NaN without any)
+
+
+def init(
+    n_sources: int,
+    n_outputs: int,
+    n_labels: int,
+    *,
+    width: int,
+    trunk: Trunk = "own",
+    seed: int = 0,
+    w: Tensor | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: str | torch.device = "cpu",
+) -> State:
+    """Half of the m = `width` (even) rows of each U^k Gaussian, the other half their copy with the opposite sign."""
+    check_choice("trunk", trunk, ("own", "shared"))
+    generator, layers = torch.Generator().manual_seed(seed), n_outputs if trunk == "own" else 1
+    U = torch.randn(layers, width // 2, n_sources, generator=generator, dtype=torch.float64).to(device, dtype)
+    signs = torch.randint(0, 2, (n_outputs, width // 2), generator=generator) * 2 - 1
+    a = signs.to(device, dtype) / width**0.5
+    labels = torch.zeros(n_labels, n_outputs, dtype=torch.float64, device=device) if w is None else w
+    return State(U=torch.cat([U, U], dim=1), a=torch.cat([a, -a], dim=1), w=labels)
+
+
+def step(state: State, alpha: Tensor, eta: float, refine: Refine | None = None) -> State:
+    """One pass through the loop of Algorithm 2 for α (n, N); without `refine` the labels stay as they are."""
+    U = state.U - eta * gradient(state.U, state.a, alpha, state.w)
+    return replace(state, U=U, w=state.w if refine is None else refine(state.w))
+
+
+def gradient(U: Tensor, a: Tensor, alpha: Tensor, w: Tensor) -> Tensor:
+    """(1/n) Σ_i ∇h(α_i)(h(α_i) − w_i), (T, m, N): the gradient of (1/2n) Σ_i ‖h(α_i) − w_i‖²."""
+    A, y, gated = _signs(a, len(U)), by_layer(w.to(U), len(U)), torch.ops.aten.threshold_backward
+    g = torch.zeros_like(U)
+    first, second = g.chunk(2, dim=1)
+    size = rows_at_once(U)
+    for rows, labels in zip(alpha.split(size), y.split(size, dim=1), strict=True):
+        z, z_copy = _halves(U, rows)
+        back = (_outputs(z, z_copy, A) - labels) @ A.mT / len(alpha)  # (T, rows, m/2)
+        first += gated(back, z, 0).mT @ rows  # back · 1{z > 0} in one pass
+        second -= gated(back, z_copy, 0).mT @ rows
+    return g
+
+
+def largest_rate(a: Tensor, alpha: Tensor, layers: int) -> float:
+    """0.95 · 2/L, with L = ‖a‖² λ_max(αᵀα)/n no less than λ_max of the NTK matrix /n, whichever units are on.
+
+    As a is fixed, no θ makes the loss more curved than L: below 2/L descent is stable on every piece where it is
+    quadratic. L is two to three times λ_max at the start, so this is about 0.7/λ_max of the NTK matrix /n there.
+    """
+    a_norm = torch.linalg.matrix_norm(a.view(layers, -1, a.shape[1]).double(), ord=2).amax()
+    curvature = a_norm**2 * torch.linalg.matrix_norm(alpha.double(), ord=2) ** 2 / len(alpha)
+    return 1.9 / float(curvature.clamp(min=1e-300))
+
+
+def train(
+    alpha: Tensor,
+    w0: Tensor,
+    *,
+    refine: Refine | None = None,
+    width: int = 256,
+    steps: int = 2_000,
+    eta: float | None = None,
+    trunk: Trunk = "own",
+    seed: int = 0,
+    held_out: Labels | None = None,
+    patience: int = 500,
+    tol: float = 1e-9,
+    dtype: torch.dtype = torch.float64,
+) -> Trained:
+    """At most `steps` steps for α (n, N) from labels w0 (n, P); η is `largest_rate` unless given.
+
+    The predictor is the best on held-out labels, else on the labels once they rest; that is checked every few
+    dozen steps, and without a gain of 0.1 % in `patience` steps training ends. Refining ends when no label moves by
+    more than tol, relative. A run that diverges ends with the best finite predictor it had.
+    """
+    state = init(
+        alpha.shape[1], w0.shape[1], len(w0), width=width, trunk=trunk, seed=seed, w=w0, dtype=dtype, device=w0.device
+    )
+    inputs = alpha.to(state.U)
+    eta = largest_rate(state.a, inputs, len(state.U)) if eta is None else eta
+    kept = latest = state
+    trace: list[tuple[int, float, float]] = []
+    best, mark, since, scale, diverged = inf, inf, 0, 0.0, False
+    for t in range(steps + 1):
+        if t % CHECK == 0 or t <= EARLY or t == steps:
+            predictor = NetworkPredictor(state.U, state.a)
+            loss = risk(predictor, Labels(alpha, state.w))
+            error = nan if held_out is None else risk(predictor, held_out)
+            trace.append((t, loss, error))
+            scale = max(scale, float(state.w.square().sum(-1).mean()))
+            if not (isfinite(loss) and loss <= BLOW_UP * scale):
+                diverged = True
+                break
+            latest, score = state, loss if held_out is None else error
+            moving = held_out is None and refine is not None  # then losses are not comparable yet
+            if moving or score < best:
+                best, kept = score, state
+            if moving or score < (1 - GAIN) * mark:
+                mark, since = score, t
+            elif t - since >= patience:
+                break
+        if t < steps:
+            before, state = state.w, step(state, inputs, eta, refine)
+            refine = None if refine is None or _at_rest(before, state.w, tol) else refine
+    return Trained(
+        predictor=NetworkPredictor(kept.U, kept.a),
+        w=latest.w,
+        steps=trace[-1][0],
+        diverged=diverged,
+        trace=torch.tensor(trace, dtype=torch.float64),
+    )
+
+
+def risk(predictor: Predictor, labels: Labels) -> float:
+    """(1/n) Σ_i ‖h(α_i) − w_i‖², the paper's R."""
+    return float((predictor(labels.alpha) - labels.w).square().sum(-1).mean())
+
+
+def rows_at_once(U: Tensor) -> int:
+    """How many rows of α to take through the hidden layers U (T, m, N) together."""
+    return max(1, BLOCK // U[..., 0].numel())
+
+
+def by_layer(w: Tensor, layers: int) -> Tensor:
+    """w (n, P) as (T, n, Q)."""
+    return w.unflatten(1, (layers, -1)).transpose(0, 1)
+
+
+def by_output(h: Tensor) -> Tensor:
+    """h (T, n, Q) as (n, P)."""
+    return h.transpose(0, 1).flatten(1)
+
+
+def _halves(U: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """U α for each half of the units, (T, n, m/2) twice.
+
+    The second half is the first plus a difference: while the two are equal so are the results, to the last bit,
+    however a product is rounded.
+    """
+    first, second = U.chunk(2, dim=1)
+    z = alpha @ first.mT
+    return z, z + alpha @ (second - first).mT
+
+
+def _outputs(z: Tensor, z_copy: Tensor, A: Tensor) -> Tensor:
+    """h (T, n, Q); each unit is paired with its copy before anything is summed, so that h = 0 exactly at the start."""
+    return (z.relu() - z_copy.relu()) @ A
+
+
+def _signs(a: Tensor, layers: int) -> Tensor:
+    """The first half of a (P, m) as (T, m/2, Q)."""
+    return a[:, : a.shape[1] // 2].reshape(layers, -1, a.shape[1] // 2).mT
+
+
+def _at_rest(before: Tensor, after: Tensor, tol: float) -> bool:
+    norm = torch.linalg.vector_norm
+    return bool((norm(after - before, dim=-1) <= tol * norm(after, dim=-1)).all())

@@ -1,0 +1,167 @@
+"""Reduced components: learn what the N sources say instead of learning the map, and minimise their mixture.
+
+All M problems share f_1..f_N, and w*(α) moves through a thin part of R^P. Around the centre w_c of the solved models
+
+    0 = ∇f_α(w*) + λw* = ∇f_α(w_c) + λw_c + H̄(α)(w* − w_c),    H̄(α) the mean Hessian between w_c and w*(α),
+
+so a surface for H̄ alone predicts w*. Every ∇f_j, as a polynomial in the few directions that solved models span, then
+says what is left of the gradient there, and a surface for the Hessian at w*(α) turns that into one Newton step that
+needs no data. For ridge the Hessians are constant: the prediction is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+import torch
+from torch import Tensor
+
+from cuvee.learn.base import Labels, Oracle
+from cuvee.learn.polynomial import chunks, least_squares, monomials, n_features, raised
+
+HESSIANS = 1.8  # labels per fitted monomial at which Hessians are taken
+MAX_SURFACE = 1_000_000  # numbers in such a surface
+POINTS = 3  # gradients per fitted monomial
+MAX_MONOMIALS = 1_800
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """With δ = w − centre: ∇f̃_j(w) = gradients_j + hessians_j δ + terms_j · φ(directions δ)."""
+
+    centre: Tensor  # (P,)
+    gradients: Tensor  # (N, P) at the centre
+    hessians: Tensor  # (N, P, P) at the centre
+    penalty: Tensor  # (P,)
+    average: Tensor  # (F, P·P): H̄ − λ over monomials of α
+    final: Tensor  # (F, P·P): the Hessian at w*(α), less λ
+    bend: int  # degree of those monomials
+    directions: Tensor  # (r, P), scaled so that coordinates are about 1
+    terms: Tensor  # (monomials, N·P), none where there is nothing to add
+    degree: int
+
+    def __call__(self, alpha: Tensor) -> Tensor:
+        w = torch.empty_like(self.centre.expand(len(alpha), -1))
+        for some in chunks(len(alpha), self._width):
+            a = alpha[some]
+            g = a @ self.gradients + self.penalty * self.centre
+            away = -self._divide(self.average, a, g)
+            if len(self.terms):
+                away = away - self._divide(self.final, a, self._gradient(a, away))
+            w[some] = self.centre + away
+        return w
+
+    def newton(self, alpha: Tensor, w: Tensor, gradient: Tensor) -> Tensor:
+        """w − H⁻¹∇ for gradients ∇ (M, P) of the data themselves."""
+        found = torch.empty_like(w)
+        for some in chunks(len(w), self._width):
+            found[some] = w[some] - self._divide(self.final, alpha[some], gradient[some])
+        return found
+
+    @property
+    def _width(self) -> int:
+        """Numbers held per mixture."""
+        return 3 * self.average.shape[1] + len(self.average) + len(self.terms) + 2 * self.gradients.numel()
+
+    def _divide(self, surface: Tensor, alpha: Tensor, g: Tensor) -> Tensor:
+        """(surface(α) + λ)⁻¹ g; where that is no Hessian the result is not a number, to be caught by who judges it."""
+        P = len(self.centre)
+        H = (monomials(alpha, self.bend).T @ surface).view(-1, P, P)
+        H.diagonal(dim1=-2, dim2=-1).add_(self.penalty)
+        L, info = torch.linalg.cholesky_ex(H)
+        solved = torch.cholesky_solve(g[..., None], L)[..., 0]
+        return torch.where((info == 0)[:, None], solved, torch.nan)
+
+    def _gradient(self, alpha: Tensor, away: Tensor) -> Tensor:
+        """Σ_j α_j ∇f̃_j + λw at centre + away, (M, P)."""
+        N, P = self.gradients.shape
+        each = torch.addmm(self.gradients.flatten(), away, self.hessians.transpose(0, 1).reshape(P, N * P))
+        each.addmm_(features(away @ self.directions.T, self.degree), self.terms)
+        return (alpha[:, None] @ each.view(-1, N, P))[:, 0] + self.penalty * (self.centre + away)
+
+
+def fit(oracle: Oracle, labels: Labels, mixtures: Tensor, penalty: Tensor, *, degree: int, quadratic: bool) -> Reduced:
+    """From Hessians at some of the labels and gradients at predictions for `mixtures` (K, N).
+
+    `quadratic` components need neither; `degree` 1 leaves the polynomials of the gradients out.
+    """
+    centre = labels.w.mean(0)
+    gradients = oracle.component_gradients(centre[None])[0]
+    N, P = gradients.shape
+    hessians = oracle.component_hessians(centre)
+    constant = hessians.flatten(1)
+    nothing = labels.w.new_zeros(0, N * P)
+    found = Reduced(
+        centre, gradients, hessians, penalty, constant, constant, 1, labels.w.new_zeros(0, P), nothing, degree
+    )
+    if quadratic:
+        return found
+    bend = bends(N, P, len(labels))
+    if bend > 1:
+        some = labels[: n_hessians(N, bend)]
+        average, final = _surfaces(oracle, some, centre, hessians, bend)
+        found = replace(found, average=average, final=final, bend=bend)
+    if degree == 1:
+        return found
+    _, size, rows = torch.linalg.svd(labels.w - centre, full_matrices=False)
+    scale = (size[0] / len(labels) ** 0.5).clamp(min=1e-300)
+    found = replace(found, directions=rows[: n_directions(P, degree)] / scale)
+    w = torch.cat([labels.w, found(mixtures)])
+    w = w[w.isfinite().all(1)]
+    away = w - centre
+    linear = gradients + torch.einsum("npq,kq->knp", hessians, away)
+    rest = (oracle.component_gradients(w) - linear).flatten(1)  # (K, N·P)
+    return replace(found, terms=least_squares(features(away @ found.directions.T, degree), rest))
+
+
+def _surfaces(oracle: Oracle, labels: Labels, centre: Tensor, at_centre: Tensor, bend: int) -> tuple[Tensor, Tensor]:
+    """H̄(α) and H(w*(α)) over the monomials of degree `bend`: every source's Hessian has one less, then α mixes them."""
+    n, N = labels.alpha.shape
+    average, final = (labels.w.new_empty(n, at_centre.numel()) for _ in range(2))
+    for i, w in enumerate(labels.w):  # a Hessian of every source at a time is what memory is for
+        final[i] = oracle.component_hessians(w).flatten()
+        middle = oracle.component_hessians(0.5 * (w + centre)).flatten()
+        average[i] = (at_centre.flatten() + 4.0 * middle + final[i]) / 6.0  # Simpson's rule
+    basis = monomials(labels.alpha, bend - 1).T
+    index = raised(N, bend - 1).to(centre.device).flatten()  # (F, N): where each monomial times α_j stands
+
+    def mixed(each: Tensor) -> Tensor:
+        C = least_squares(basis, each).reshape(len(index), -1)
+        return C.new_zeros(n_features(N, bend), C.shape[1]).index_add_(0, index, C)
+
+    return mixed(average), mixed(final)
+
+
+def features(c: Tensor, degree: int) -> Tensor:
+    """Monomials of degrees 2 to `degree` of coordinates (M, r) -> (M, F)."""
+    return torch.cat([monomials(c, d) for d in range(2, degree + 1)]).T
+
+
+def bends(n_sources: int, n_params: int, n_labels: int) -> int:
+    """The degree of the Hessians' surfaces: as high as labels and MAX_SURFACE allow, 3 at most."""
+    return max(
+        d
+        for d in (1, 2, 3)
+        if d == 1
+        or (n_hessians(n_sources, d) <= n_labels and n_features(n_sources, d) * n_params**2 <= MAX_SURFACE)
+    )
+
+
+def n_hessians(n_sources: int, bend: int) -> int:
+    """How many labels `fit` wants Hessians at."""
+    return ceil(HESSIANS * n_features(n_sources, bend - 1))
+
+
+def n_directions(n_params: int, degree: int) -> int:
+    """As many as MAX_MONOMIALS allow."""
+    r = 1
+    while r < n_params and sum(n_features(r + 1, d) for d in range(2, degree + 1)) <= MAX_MONOMIALS:
+        r += 1
+    return r
+
+
+def n_points(n_params: int, degree: int) -> int:
+    """How many mixtures `fit` wants gradients at."""
+    r = n_directions(n_params, degree)
+    return POINTS * sum(n_features(r, d) for d in range(2, degree + 1))
