@@ -4,7 +4,7 @@ How much should each target learn from each source? `cuvee.estimate` answers for
 `cuvee.solve` delivers their models, certified.
 """
 
-from cuvee.api import OWN, certify, estimate, sensitivity, solve
+from cuvee.api import OWN, ModelMap, certify, estimate, learn, load_map, sensitivity, solve
 from cuvee.errors import (
     CuveeError,
     CuveeWarning,
@@ -36,6 +36,7 @@ __all__ = [
     "MixtureError",
     "Mixtures",
     "Model",
+    "ModelMap",
     "Network",
     "OptionError",
     "Problem",
@@ -46,6 +47,8 @@ __all__ = [
     "Trace",
     "certify",
     "estimate",
+    "learn",
+    "load_map",
     "sensitivity",
     "solve",
     "theory_steps",

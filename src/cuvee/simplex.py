@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,9 @@ def project(v: Tensor) -> Tensor:
     return (v - threshold).clamp(min=0.0)
 
 
-def sample(n_rows: int, n_sources: int, seed: int = 0, concentration: float = 1.0) -> npt.NDArray[np.float64]:
+def sample(
+    n_rows: int, n_sources: int, seed: int | Sequence[int] = 0, concentration: float = 1.0
+) -> npt.NDArray[np.float64]:
     """Mixtures (n_rows, n_sources) drawn from a symmetric Dirichlet; concentration 1 is uniform on Δ."""
     return np.random.default_rng(seed).dirichlet(np.full(n_sources, concentration), size=n_rows)
 

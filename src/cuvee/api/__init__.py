@@ -1,6 +1,8 @@
 """The public functions, thin: validate once, put the pieces together, hand back one result type."""
 
+from cuvee.api.maps import learn, load_map
 from cuvee.api.mixtures import OWN, estimate
+from cuvee.api.model_map import ModelMap
 from cuvee.api.models import certify, sensitivity, solve
 
-__all__ = ["OWN", "certify", "estimate", "sensitivity", "solve"]
+__all__ = ["OWN", "ModelMap", "certify", "estimate", "learn", "load_map", "sensitivity", "solve"]

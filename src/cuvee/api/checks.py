@@ -9,6 +9,8 @@ import torch
 
 from cuvee.errors import OptionError
 
+MEMORY = 2**30
+
 
 def check_hypothesis(hypothesis: Any) -> None:
     if not callable(getattr(hypothesis, "bind", None)) or isinstance(hypothesis, type):
@@ -20,6 +22,14 @@ def check_device(device: Any) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
         raise OptionError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+def check_memory(memory: int | None, device: str) -> int:
+    """Bytes to work with: the caller's, else 1 GiB, on a GPU a quarter of what is free."""
+    if memory is None:
+        memory = torch.cuda.mem_get_info(device)[0] // 4 if torch.device(device).type == "cuda" else MEMORY
+    check_whole("memory", memory, 2**20)
+    return memory
 
 
 def check_whole(name: str, value: Any, least: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from cuvee import erm
-from cuvee.api.checks import check_device, check_hypothesis, check_whole
+from cuvee.api.checks import MEMORY, check_device, check_hypothesis, check_memory, check_whole
 from cuvee.erm.family import Family, Outcome
 from cuvee.errors import MixtureError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
@@ -20,7 +20,6 @@ from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution, check_w
 
 Method = Literal["auto", "descent"]
-MEMORY = 2**30
 TOL = 1e-6
 STEPS = 10_000
 PINNED = 2**23
@@ -152,9 +151,7 @@ def _bound(
     """Everything checked: the problem as α needs it, the space, the family, and α."""
     check_hypothesis(hypothesis)
     check_device(device)
-    if memory is None:
-        memory = torch.cuda.mem_get_info(device)[0] // 4 if torch.device(device).type == "cuda" else MEMORY
-    check_whole("memory", memory, 2**20)
+    memory = check_memory(memory, device)
     problem = as_problem(data)
     N, M = problem.n_sources, problem.n_targets
     a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, (N, N + 1) if M else N)

@@ -65,11 +65,11 @@ class Family(Protocol):
         """(M,) which mixtures have none, or none that can be had: a class is absent, a source overflows."""
         ...
 
-    def component_gradients(self, w: Tensor) -> Tensor:
-        """∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P)."""
+    def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
+        """∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P). `rough` allows float32 inside."""
         ...
 
-    def component_hessians(self, w: Tensor) -> Tensor:
+    def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
         """∇²f_j(w) of every source, without λ: (P,) -> (N, P, P)."""
         ...
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows, pick
+from cuvee.components import Rows, cast, pick
 from cuvee.erm import certificate, conjugate, linear_system, logistic
 from cuvee.erm.ball import multiplier
 from cuvee.erm.certificate import Bounds
@@ -56,9 +56,7 @@ class LogisticFamily:
             self._solve_without(absent[part], alpha[part], pick(self.rows, part), tol),
         )
 
-    def _solve(
-        self, alpha: Tensor, rows: Rows, tol: float, start: Tensor | None, progress: Progress | None
-    ) -> Outcome:
+    def _solve(self, alpha: Tensor, rows: Rows, tol: float, start: Tensor | None, progress: Progress | None) -> Outcome:
         if len(alpha) == 0:
             return _nothing(self.space, alpha)
         found = logistic.solve(
@@ -194,21 +192,26 @@ class LogisticFamily:
             return w.new_zeros(0, N, P)
         return torch.where(self._absent(alpha).any(1)[:, None, None], torch.nan, torch.cat(parts))
 
-    def component_gradients(self, w: Tensor) -> Tensor:
+    def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
         N, P = len(self.components.counts), self.space.n_params
-        rows = pick(self.rows, slice(0, 0))
+        rows = self._sources(rough)
         found = w.new_zeros(len(w), N, P)
-        each = torch.eye(N, dtype=w.dtype, device=w.device)
+        each, w = torch.eye(N, dtype=rows.X.dtype, device=w.device), w.to(rows.X)
         size = max(1, self._memory // (32 * N * P))
         for low in range(0, len(w), size):
             some = w[low : low + size, None]
             found[low : low + size] = self.components.pull(some.expand(-1, N, -1), each.expand(len(some), -1, -1), rows)
         return found
 
-    def component_hessians(self, w: Tensor) -> Tensor:
-        N = len(self.components.counts)
-        each = torch.eye(N, dtype=w.dtype, device=w.device)[:, None]
-        return self.components.hessians(w.expand(N, 1, -1), each, pick(self.rows, slice(0, 0)))[:, 0]
+    def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
+        N, rows = len(self.components.counts), self._sources(rough)
+        each = torch.eye(N, dtype=rows.X.dtype, device=w.device)[:, None]
+        return self.components.hessians(w.to(rows.X).expand(N, 1, -1), each, rows)[:, 0].to(w)
+
+    def _sources(self, rough: bool) -> Rows:
+        """The sources' rows alone, in float32 where that is enough."""
+        rows = pick(self.rows, slice(0, 0))
+        return cast(rows, torch.float32) if rough and float(rows.X.abs().amax()) < logistic.FLOAT32_HOLDS else rows
 
     @property
     def _dense(self) -> bool:

@@ -82,8 +82,8 @@ class NetworkFamily:
     def without_minimiser(self, alpha: Tensor) -> Tensor:
         return torch.zeros(len(alpha), dtype=torch.bool, device=alpha.device)
 
-    def component_gradients(self, w: Tensor) -> Tensor:
+    def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
         raise OptionError(_ALONE)
 
-    def component_hessians(self, w: Tensor) -> Tensor:
+    def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
         raise OptionError(_ALONE)

@@ -124,10 +124,10 @@ class RidgeFamily:
     def without_minimiser(self, alpha: Tensor) -> Tensor:
         return (alpha[:, : len(self._broken)] * self._broken > 0).any(-1)
 
-    def component_gradients(self, w: Tensor) -> Tensor:
+    def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
         return self._unshift(self._gradients(self._shift(w, 1.0)))
 
-    def component_hessians(self, w: Tensor) -> Tensor:
+    def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
         H = self._sources.A
         if self._around is None:
             return H

@@ -80,11 +80,11 @@ class Oracle(Protocol):
         """(M,) mixtures of which nothing can be predicted."""
         ...
 
-    def component_gradients(self, w: Tensor) -> Tensor:
-        """∇f_j(w_k) (K, N, P) for w (K, P), without λ."""
+    def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
+        """∇f_j(w_k) (K, N, P) for w (K, P), without λ; `rough` allows float32 inside."""
         ...
 
-    def component_hessians(self, w: Tensor) -> Tensor:
+    def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
         """∇²f_j(w) (N, P, P) for one w (P,), without λ."""
         ...
 

@@ -103,9 +103,7 @@ def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Ca
     grown = ((measured.distance, size), (measured.excess, size.square()), (measured.gradient, size))
     distance, excess, gradient = (_smallest(error / expected, k) for error, expected in grown)
     farthest = max(shape.farthest, float(shape.away(alpha).max())) if len(alpha) else shape.farthest
-    return Calibration(
-        shape.mean, shape.whiten, farthest, shape.power, distance, excess, gradient, level, len(alpha)
-    )
+    return Calibration(shape.mean, shape.whiten, farthest, shape.power, distance, excess, gradient, level, len(alpha))
 
 
 def rank(n: int, level: float) -> int:

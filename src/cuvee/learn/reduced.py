@@ -22,7 +22,7 @@ from cuvee.learn.polynomial import chunks, least_squares, monomials, n_features,
 
 HESSIANS = 1.8  # labels per fitted monomial at which Hessians are taken
 MAX_SURFACE = 1_000_000  # numbers in such a surface
-POINTS = 3  # gradients per fitted monomial
+POINTS = 2  # gradients per fitted monomial
 MAX_MONOMIALS = 1_800
 
 
@@ -34,7 +34,7 @@ class Reduced:
     gradients: Tensor  # (N, P) at the centre
     hessians: Tensor  # (N, P, P) at the centre
     penalty: Tensor  # (P,)
-    average: Tensor  # (F, P·P): H̄ − λ over monomials of α
+    average: Tensor  # (F, P·P): H̄ − λ over monomials of α; float32 will do for what only divides
     final: Tensor  # (F, P·P): the Hessian at w*(α), less λ
     bend: int  # degree of those monomials
     directions: Tensor  # (r, P), scaled so that coordinates are about 1
@@ -67,17 +67,17 @@ class Reduced:
     def _divide(self, surface: Tensor, alpha: Tensor, g: Tensor) -> Tensor:
         """(surface(α) + λ)⁻¹ g; where that is no Hessian the result is not a number, to be caught by who judges it."""
         P = len(self.centre)
-        H = (monomials(alpha, self.bend).T @ surface).view(-1, P, P)
-        H.diagonal(dim1=-2, dim2=-1).add_(self.penalty)
+        H = (monomials(alpha.to(surface), self.bend).T @ surface).view(-1, P, P)
+        H.diagonal(dim1=-2, dim2=-1).add_(self.penalty.to(surface))
         L, info = torch.linalg.cholesky_ex(H)
-        solved = torch.cholesky_solve(g[..., None], L)[..., 0]
-        return torch.where((info == 0)[:, None], solved, torch.nan)
+        solved = torch.cholesky_solve(g.to(surface)[..., None], L)[..., 0]
+        return torch.where((info == 0)[:, None], solved, torch.nan).to(g)
 
     def _gradient(self, alpha: Tensor, away: Tensor) -> Tensor:
         """Σ_j α_j ∇f̃_j + λw at centre + away, (M, P)."""
         N, P = self.gradients.shape
         each = torch.addmm(self.gradients.flatten(), away, self.hessians.transpose(0, 1).reshape(P, N * P))
-        each.addmm_(features(away @ self.directions.T, self.degree), self.terms)
+        each += features((away @ self.directions.T).to(self.terms), self.degree) @ self.terms
         return (alpha[:, None] @ each.view(-1, N, P))[:, 0] + self.penalty * (self.centre + away)
 
 
@@ -101,7 +101,7 @@ def fit(oracle: Oracle, labels: Labels, mixtures: Tensor, penalty: Tensor, *, de
     if bend > 1:
         some = labels[: n_hessians(N, bend)]
         average, final = _surfaces(oracle, some, centre, hessians, bend)
-        found = replace(found, average=average, final=final, bend=bend)
+        found = replace(found, average=average.float(), final=final.float(), bend=bend)
     if degree == 1:
         return found
     _, size, rows = torch.linalg.svd(labels.w - centre, full_matrices=False)
@@ -111,8 +111,9 @@ def fit(oracle: Oracle, labels: Labels, mixtures: Tensor, penalty: Tensor, *, de
     w = w[w.isfinite().all(1)]
     away = w - centre
     linear = gradients + torch.einsum("npq,kq->knp", hessians, away)
-    rest = (oracle.component_gradients(w) - linear).flatten(1)  # (K, N·P)
-    return replace(found, terms=least_squares(features(away @ found.directions.T, degree), rest))
+    rest = (oracle.component_gradients(w, rough=True) - linear).flatten(1)  # (K, N·P)
+    terms = least_squares(features(away @ found.directions.T, degree), rest)
+    return replace(found, terms=terms.float())
 
 
 def _surfaces(oracle: Oracle, labels: Labels, centre: Tensor, at_centre: Tensor, bend: int) -> tuple[Tensor, Tensor]:
@@ -120,8 +121,8 @@ def _surfaces(oracle: Oracle, labels: Labels, centre: Tensor, at_centre: Tensor,
     n, N = labels.alpha.shape
     average, final = (labels.w.new_empty(n, at_centre.numel()) for _ in range(2))
     for i, w in enumerate(labels.w):  # a Hessian of every source at a time is what memory is for
-        final[i] = oracle.component_hessians(w).flatten()
-        middle = oracle.component_hessians(0.5 * (w + centre)).flatten()
+        final[i] = oracle.component_hessians(w, rough=True).flatten()
+        middle = oracle.component_hessians(0.5 * (w + centre), rough=True).flatten()
         average[i] = (at_centre.flatten() + 4.0 * middle + final[i]) / 6.0  # Simpson's rule
     basis = monomials(labels.alpha, bend - 1).T
     index = raised(N, bend - 1).to(centre.device).flatten()  # (F, N): where each monomial times α_j stands
@@ -143,8 +144,7 @@ def bends(n_sources: int, n_params: int, n_labels: int) -> int:
     return max(
         d
         for d in (1, 2, 3)
-        if d == 1
-        or (n_hessians(n_sources, d) <= n_labels and n_features(n_sources, d) * n_params**2 <= MAX_SURFACE)
+        if d == 1 or (n_hessians(n_sources, d) <= n_labels and n_features(n_sources, d) * n_params**2 <= MAX_SURFACE)
     )
 
 

@@ -22,9 +22,8 @@ class Subspace:
     @classmethod
     def of(cls, w: Tensor) -> Subspace:
         """Of models w (n, P): their span where it is smaller than the whole space."""
-        n, P = w.shape
-        if n >= P:
-            return cls(w.new_zeros(P), w.new_zeros(0, P))
+        if w.shape[0] >= w.shape[1]:
+            return cls.none(w)
         mean = w.mean(0)
         # Through the n × n Gram matrix twice over: the second time the directions are orthonormal but for rounding.
         basis = w - mean
@@ -33,6 +32,11 @@ class Subspace:
             keep = values > NEGLIGIBLE**2 * values[-1].clamp(min=torch.finfo(w.dtype).tiny)
             basis = (vectors[:, keep].T @ basis) / values[keep, None].sqrt()
         return cls(mean, basis)
+
+    @classmethod
+    def none(cls, w: Tensor) -> Subspace:
+        """All of R^P, for models w (n, P)."""
+        return cls(w.new_zeros(w.shape[1]), w.new_zeros(0, w.shape[1]))
 
     @property
     def whole(self) -> bool:

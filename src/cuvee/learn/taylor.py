@@ -52,7 +52,7 @@ def fit(labels: Labels, bends: Tensor | None = None) -> Taylor:
     return Taylor(some.alpha, some.w, some.slopes, bends)
 
 
-def n_bends(n_sources: int, n_labels: int) -> int:
+def n_bends(n_labels: int, n_sources: int) -> int:
     """How many anchors can have second derivatives within PASSES."""
     return min(n_labels, PASSES // (n_sources * (n_sources + 1)))
 

@@ -1,0 +1,254 @@
+"""How a map is learnt, in one screen: mixtures → labels → a predictor → errors on held-out mixtures → bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee import erm
+from cuvee.api.model_map import Bound, ModelMap, Selection
+from cuvee.errors import OptionError
+from cuvee.hypothesis.base import Hypothesis
+from cuvee.learn import calibrate, meta, polynomial
+from cuvee.learn.base import Labels
+from cuvee.learn.calibrate import Calibration, Errors, Shape
+from cuvee.learn.choose import Chosen, Material, Options, Trial, choose
+from cuvee.learn.mixtures import Mixes
+from cuvee.learn.subspace import Subspace
+from cuvee.problem import Domain, Problem
+from cuvee.results import Status
+
+Method = Literal["auto", "network", "ntf", "kernel", "surface", "meta"]
+Progress = Callable[[str, int, int], None]
+
+LABEL_TOL = 1e-3  # of the tolerance, within LABEL_TOLS: what labels are off by must not be seen
+LABEL_TOLS = (1e-9, 1e-5)
+META_STEPS = 5
+OWN_OUTPUTS = 2_048  # hidden layers, one per output, that are practical
+SHAPE = 0.25  # of the calibration's mixtures: they say how errors grow, the others how large they are
+COLD = 32  # labels that are also solved from nothing, to say what a warm start saved
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a map is learnt with; the same again when a source comes or goes."""
+
+    method: Method
+    n_labels: int
+    n_calibration: int
+    concentration: float
+    level: float
+    K: int
+    options: Options
+    device: str
+    memory: int
+
+    @property
+    def label_tol(self) -> float:
+        return float(np.clip(LABEL_TOL * self.options.tol, *LABEL_TOLS))
+
+    @classmethod
+    def restored(cls, said: dict[str, Any], device: str, memory: int) -> Settings:
+        return cls(**{**said, "options": Options(**said["options"]), "device": device, "memory": memory})
+
+    def noted(self) -> dict[str, Any]:
+        """For a file: not what belongs to a machine."""
+        return {name: value for name, value in asdict(self).items() if name not in ("device", "memory")}
+
+
+def check_sources(problem: Problem) -> None:
+    if problem.n_sources == 1:
+        raise OptionError(
+            f"with the one source {problem.sources[0].name!r} (N=1) every mixture is the same: solve it once"
+        )
+
+
+def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
+    """The data, ready to be asked."""
+    sources = problem.without_targets()
+    space = hypothesis.bind(sources)
+    options = settings.options
+    training = {} if space.convex else {"seed": options.seed}
+    oracle = erm.family(sources, space, own=False, device=settings.device, memory=settings.memory, **training)
+    bound = Bound(problem, hypothesis, space, oracle, settings.device, settings.memory)
+    if settings.method != "meta":
+        return bound
+    return replace(bound, descend=_descent(bound, options.steps or META_STEPS))
+
+
+def learn_map(
+    bound: Bound, mixes: Mixes, settings: Settings, progress: Progress, start: Tensor | None = None
+) -> ModelMap:
+    """The pipeline; `start` (n, P) is where labels are thought to be."""
+    clock = [time.perf_counter()]
+    labels, passes = _solved(bound, mixes.labels, settings, "solving labels", progress, start)
+    _check_labels(labels, bound, settings)
+    clock.append(time.perf_counter())
+    progress("fitting", 0, 1)
+    chosen = _fitted(bound, labels, mixes, settings)
+    progress("fitting", 1, 1)
+    clock.append(time.perf_counter())
+    atlas = ModelMap(
+        bound=bound,
+        predictor=chosen.predictor,
+        subspace=chosen.subspace,
+        calibration=_uncalibrated(labels, settings.level),
+        labels=labels,
+        plan=Selection(chosen.name, len(labels), 0, chosen.trials, {}, passes, ""),
+        settings=settings,
+        status=Status.DIVERGED if chosen.diverged else Status.TRAINED,
+        relearn=partial(relearn, bound, settings),
+    )
+    held_out, more = _solved(bound, mixes.calibration, settings, "solving calibration", progress)
+    atlas = replace(atlas, calibration=_calibrated(atlas, held_out, settings.level))
+    clock.append(time.perf_counter())
+    seconds = dict(zip(("labels", "fit", "calibration"), np.diff(clock).round(4).tolist(), strict=True))
+    plan = replace(atlas.plan, n_calibration=len(held_out), seconds=seconds, passes=passes + more)
+    return replace(atlas, plan=replace(plan, why=_why(atlas, plan, mixes)))
+
+
+def relearn(bound: Bound, settings: Settings, sources: list[Domain], alpha: Tensor, start: Tensor) -> ModelMap:
+    """The map for other sources, its labels α (n, N') solved from `start` (n, P)."""
+    problem = Problem(sources, bound.problem.targets)
+    check_sources(problem)
+    new = bind(problem, bound.hypothesis, settings)
+    if new.space.n_params != bound.space.n_params:
+        raise OptionError("the new source has classes that the others lack, so models change shape: learn a new map")
+    drawn = Mixes.drawn(1, settings.n_calibration, problem.n_sources, settings.concentration, settings.options.seed)
+    mixes = replace(drawn, labels=alpha.cpu().numpy())
+    atlas = learn_map(new, mixes, settings, lambda what, done, total: None, start)
+    cold = new.oracle.solve(alpha[:COLD], tol=settings.label_tol)
+    warm = new.oracle.solve(alpha[:COLD], tol=settings.label_tol, start=start[:COLD])
+    before, after = (float(found.passes.double().mean()) for found in (cold, warm))
+    saved = f"Labels took {after:.1f} passes over the data from where the old map stood, {before:.1f} from nothing."
+    return replace(atlas, plan=replace(atlas.plan, saved=saved))
+
+
+def _solved(
+    bound: Bound, alpha: Any, settings: Settings, what: str, progress: Progress, start: Tensor | None = None
+) -> tuple[Labels, int]:
+    """Labels for mixtures (n, N), and the passes they took; mixtures without a good model are left out."""
+    mixtures = torch.as_tensor(alpha, device=settings.device)
+    progress(what, 0, len(mixtures))
+    found = bound.oracle.solve(mixtures, tol=settings.label_tol, start=start)
+    progress(what, len(mixtures), len(mixtures))
+    # A label at the limit of rounding is a label; one that diverged or lacks a class is none.
+    bad = {Status.DIVERGED, Status.ABSENT_CLASS}
+    good = torch.as_tensor([s not in bad for s in found.status], dtype=torch.bool, device=settings.device)
+    good = good & found.w.isfinite().all(1)
+    return Labels(mixtures[good], found.w[good].double()), int(found.passes.sum())
+
+
+def _check_labels(labels: Labels, bound: Bound, settings: Settings) -> None:
+    n, N, degree = len(labels), bound.problem.n_sources, settings.options.degree
+    if n < 4:
+        raise OptionError(f"only {n} of the mixtures have a model to learn from: give more, or more l2")
+    if degree is not None and settings.method in ("surface", "auto"):
+        wanted = polynomial.n_features(N, degree)
+        told = n * N if bound.space.convex else n
+        if told < wanted:
+            least = -(-wanted // (N if bound.space.convex else 1))
+            raise OptionError(f"degree={degree} with {N} sources needs n_labels of at least {least}; there are {n}")
+    if settings.method in ("network", "ntf") and settings.options.trunk == "own":
+        P = bound.space.n_params
+        if P > OWN_OUTPUTS:
+            raise OptionError(f"a hidden layer for each of {P} parameters is not practical: take trunk='shared'")
+
+
+def _fitted(bound: Bound, labels: Labels, mixes: Mixes, settings: Settings) -> Chosen:
+    space, options = bound.space, settings.options
+    if settings.method == "meta":
+        assert bound.descend is not None
+        steps = options.steps or META_STEPS
+        began = time.perf_counter()
+        found = meta.fit(labels, bound.descend, steps)
+        name = f"one start, {steps} gradient steps"
+        trial = Trial(name, float("nan"), float("nan"), time.perf_counter() - began)
+        return Chosen(found, Subspace.none(labels.w), name, (trial,))
+    material = Material(
+        oracle=bound.oracle,
+        labels=labels,
+        penalty=(space.l2 * space.penalised).to(labels.w),
+        quadratic=space.quadratic,
+        convex=space.convex,
+        free=space.radius is None,
+        draw=lambda k: torch.as_tensor(mixes.more(k), device=settings.device),
+        refine=_refine(bound, labels.alpha, settings.K) if space.convex and settings.method == "network" else None,
+    )
+    return choose(material, settings.method, options)
+
+
+def _refine(bound: Bound, alpha: Tensor, K: int) -> Callable[[Tensor], Tensor]:
+    descend = _descent(bound, K)
+    return lambda w: descend(w, alpha)
+
+
+def _descent(bound: Bound, K: int) -> meta.Descend:
+    """GD(v, α, K) with γ = 1/L_f: the step length is asked for once per mixture, at 0."""
+    components = erm.components(bound.problem.without_targets(), bound.space, device=bound.device)
+    rows = components.everything
+
+    def descend(v: Tensor, alpha: Tensor) -> Tensor:
+        v = v.to(bound.space.dtype)
+        gamma = 1.0 / erm.descent.smoothness(components, rows, torch.zeros_like(v[:1]), alpha.mean(0, keepdim=True))
+        return erm.descent.gd(components, rows, v, alpha, K, gamma.expand(len(v)))[0].to(v)
+
+    return descend
+
+
+def _uncalibrated(labels: Labels, level: float) -> Calibration:
+    shape = Shape.of(labels.alpha, labels.alpha[:0], labels.w[:0, 0])
+    inf = float("inf")
+    return Calibration(shape.mean, shape.whiten, shape.farthest, 0.0, inf, inf, inf, level, 0)
+
+
+def _calibrated(atlas: ModelMap, held_out: Labels, level: float) -> Calibration:
+    """Errors on held-out mixtures: some say how they grow, the others bound them."""
+    if len(held_out) == 0:
+        return atlas.calibration
+    errors = _errors(atlas, held_out)
+    some = round(SHAPE * len(held_out))
+    shape = Shape.of(
+        torch.cat([atlas.labels.alpha, held_out.alpha[:some]]), held_out.alpha[:some], errors.gradient[:some]
+    )
+    rest = Errors(*(error[some:] for error in vars(errors).values()))
+    return calibrate.calibrate(shape, held_out.alpha[some:], rest, level)
+
+
+def _errors(atlas: ModelMap, labels: Labels) -> Errors:
+    """Of the map's predictions for solved mixtures."""
+    w = atlas.predict(labels.alpha).double()
+    safe = torch.where(w.isfinite().all(1, keepdim=True), w, labels.w)
+    found = atlas.bound.oracle.certify(labels.alpha, safe, tol=1.0)
+    away = w - labels.w
+    distance = torch.linalg.vector_norm(away, dim=-1)
+    if atlas.bound.space.convex:  # a convex risk lies above its tangent at ŵ
+        excess = (found.vector * away).sum(-1).clamp(min=0.0)
+    else:
+        excess = torch.full_like(distance, torch.inf)
+    unknown = ~distance.isfinite()
+    gradient = torch.where(unknown, torch.inf, found.gradient.to(distance))
+    return Errors(distance.nan_to_num(torch.inf, torch.inf), excess.nan_to_num(torch.inf, torch.inf), gradient)
+
+
+def _why(atlas: ModelMap, plan: Selection, mixes: Mixes) -> str:
+    tol, bound = atlas.settings.options.tol, atlas.calibration.bounds(atlas.labels.alpha).gradient
+    share = float((bound <= tol).double().mean())
+    if atlas.settings.method == "auto":
+        met = any(t.gradient <= tol for t in plan.trials)
+        reason = f"the cheapest to ask within ‖∇‖∞ ≤ {tol:g}" if met else f"the most accurate; none reached {tol:g}"
+    else:
+        reason = f"method={atlas.settings.method!r}" + (", best of those tried" if len(plan.trials) > 1 else "")
+    calibrated = (
+        f"{share:.0%} of mixtures like these are predicted within {tol:g}, the others need the data."
+        if plan.n_calibration
+        else "It was not calibrated, so no prediction is trusted without a look at the data."
+    )
+    return f"{plan.method} from {plan.n_labels} labels ({mixes.law}): {reason}. {calibrated}"

@@ -1,0 +1,269 @@
+"""`ModelMap`: α (M, N) -> `Solution`, learnt; and how it is asked, written to a file and read again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee import erm
+from cuvee.errors import InputError, MixtureError, OptionError, check_choice, check_number
+from cuvee.hypothesis.base import Hypothesis, Space
+from cuvee.learn import correct, store
+from cuvee.learn.base import Labels, Oracle
+from cuvee.learn.calibrate import Calibration
+from cuvee.learn.choose import Trial
+from cuvee.learn.correct import Answer, Trust
+from cuvee.learn.meta import Descend, Initialisation
+from cuvee.learn.subspace import Subspace
+from cuvee.problem import Domain, Problem
+from cuvee.results import Floats, Mixtures, Status
+from cuvee.simplex import check_alpha
+from cuvee.solution import Certificate, Solution
+
+CHUNK = 2**22  # numbers of models that are predicted and looked at together
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was measured while a map was learnt, and why it is the one it is."""
+
+    method: str
+    n_labels: int
+    n_calibration: int
+    trials: tuple[Trial, ...]
+    seconds: dict[str, float]  # labels, fit, calibration
+    passes: int  # over the data, for all labels together
+    why: str
+    saved: str = ""
+    """What a warm start saved, for a map that grew out of another."""
+
+    @classmethod
+    def restored(cls, said: dict[str, Any]) -> Selection:
+        return cls(**{**said, "trials": tuple(Trial(**t) for t in said["trials"])})
+
+    def __str__(self) -> str:
+        tried = [
+            f"  {t.name}: median error {t.error:.1e}, ‖∇‖∞ ≤ {t.gradient:.1e} on 95 % of held-out labels"
+            for t in self.trials
+        ]
+        return "\n".join([self.why, *tried, *([self.saved] if self.saved else [])])
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The data a map was learnt from, and what can be asked of them."""
+
+    problem: Problem
+    hypothesis: Hypothesis
+    space: Space
+    oracle: Oracle
+    device: str
+    memory: int
+    descend: Descend | None = None  # K steps of GD, for the one map that predicts by descending
+
+    def with_targets(self, targets: Sequence[Domain]) -> Oracle:
+        """The same with each target's own sample as a last component."""
+        problem = Problem(self.problem.sources, targets)
+        space = self.hypothesis.bind(problem)
+        return erm.family(problem, space, own=True, device=self.device, memory=self.memory)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that w*(α) depends on."""
+        digest = hashlib.sha256(repr(self.hypothesis).encode())
+        for domain in self.problem.sources:
+            digest.update(repr((domain.name, domain.X.shape, domain.features)).encode())
+            for part in (domain.X, domain.y, domain.weight):
+                if part is not None:
+                    digest.update(str(part.tolist()).encode() if part.dtype == object else part.tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class ModelMap:
+    """A learnt map α -> w*(α), made by `cuvee.learn`.
+
+    Called with mixtures (M, N) it answers with a `Solution` whose rows are predicted, certified, corrected or solved.
+    """
+
+    bound: Bound = field(repr=False)
+    predictor: Any = field(repr=False)
+    subspace: Subspace = field(repr=False)
+    calibration: Calibration = field(repr=False)
+    labels: Labels = field(repr=False)
+    plan: Selection
+    settings: Any = field(repr=False)
+    status: Status
+    """How the fit ended: "diverged" is kept with the best finite parameters."""
+    relearn: Callable[..., ModelMap] = field(repr=False)
+
+    @property
+    def n_sources(self) -> int:
+        return self.bound.problem.n_sources
+
+    @property
+    def method(self) -> str:
+        return self.plan.method
+
+    @property
+    def tol(self) -> float:
+        return float(self.settings.options.tol)
+
+    def predict(self, alpha: Tensor) -> Tensor:
+        """ŵ (M, P) for checked mixtures, with nothing said about it."""
+        if isinstance(self.predictor, Initialisation):
+            assert self.bound.descend is not None
+            w = self.bound.descend(self.predictor.w.expand(len(alpha), -1), alpha)
+        else:
+            w = self.subspace.decode(self.predictor(alpha))
+        return self.bound.space.project(w)
+
+    def __call__(
+        self,
+        alpha: Any,
+        *,
+        trust: Trust | None = None,
+        tol: float | None = None,
+        targets: Sequence[Domain] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Solution:
+        """Models for mixtures (M, N), as far to be trusted as is asked for.
+
+        Args:
+            alpha: (M, N), or (M, N+1) where the last column weighs each target's own sample: those start from the
+                shared map and are corrected.
+            trust: "predicted" looks at no data, its bounds are calibrated; "certified" is one pass over the data per
+                row, its bounds are proven; "corrected" also takes Newton steps until rows are within the tolerance.
+                By default rows whose calibrated bound is within the tolerance stay predicted, others are corrected.
+            tol: on ‖∇‖∞, as in `cuvee.solve`; by default the one the map was learnt for.
+            targets: whose own samples the last column weighs, by default those of the problem learnt from.
+            progress: called with (what, done, total).
+        """
+        if trust is not None:
+            check_choice("trust", trust, get_args(Trust))
+        if tol is not None:
+            check_number("tol", tol, above=0.0)
+        tol = self.tol if tol is None else tol
+        convex = self.bound.space.convex
+        if trust in ("certified", "corrected") and not convex:
+            raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
+        N = self.n_sources
+        a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, (N, N + 1))
+        device = self.bound.device
+        if a.shape[1] > N:
+            return self._with_own(a, tol, targets)
+        answers, oracle = [], self.bound.oracle
+        size = max(1, CHUNK // self.bound.space.n_params)
+        for low in range(0, max(len(a), 1), size):
+            if progress is not None:
+                progress("predicting", low, len(a))
+            mixtures = torch.as_tensor(a[low : low + size], device=device)
+            answers.append(self._answer(mixtures, oracle, trust if convex else "predicted", tol))
+        if progress is not None:
+            progress("predicting", len(a), len(a))
+        return self._solution(a, answers)
+
+    def _answer(self, alpha: Tensor, oracle: Oracle, trust: Trust | None, tol: float) -> Answer:
+        passes = self.predictor.passes if isinstance(self.predictor, Initialisation) else 0
+        hopeless = oracle.without_minimiser(alpha)
+        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, passes)
+        if trust == "predicted":
+            return answer
+        rows = answer.rows(Status.OFF_TOLERANCE) if trust is None else torch.arange(len(alpha), device=alpha.device)
+        if len(rows) == 0:
+            return answer
+        if trust == "certified":
+            correct.look(answer, rows, oracle, alpha, tol)
+        else:
+            newton = getattr(self.predictor, "newton", None)
+            correct.correct(answer, rows, oracle, alpha, newton, tol)
+        return answer
+
+    def _with_own(self, a: Floats, tol: float, targets: Sequence[Domain] | None) -> Solution:
+        """The exact solver, started where the map says the sources' part of the mixture ends."""
+        owners = self.bound.problem.targets if targets is None else tuple(targets)
+        if len(owners) != len(a):
+            raise MixtureError(
+                f"alpha has {len(a)} rows of {a.shape[1]} weights, the last for a target's own sample, but there are "
+                f"{len(owners)} targets: pass targets=[...]"
+            )
+        alpha = torch.as_tensor(a, device=self.bound.device)
+        shared = alpha[:, :-1].sum(1, keepdim=True)
+        start = self.predict(torch.where(shared > 0, alpha[:, :-1] / shared.clamp(min=1e-300), 1.0 / self.n_sources))
+        start = torch.where(start.isfinite().all(1, keepdim=True), start, 0.0)
+        found = self.bound.with_targets(owners).solve(alpha, tol=tol, start=start)
+        rows = torch.arange(len(a), device=alpha.device)
+        answer = correct.nothing(start)
+        answer.put(rows, found, Status.CORRECTED)
+        return self._solution(a, [answer])
+
+    def _solution(self, a: Floats, answers: list[Answer]) -> Solution:
+        def joined(name: str) -> Any:
+            return np.concatenate([np.asarray(getattr(answer, name).cpu()) for answer in answers])
+
+        calibrated = joined("calibrated")
+        said = [self.calibration.sentence] if calibrated.any() or not len(a) else []
+        said += [self.bound.oracle.rests_on] if not calibrated.all() else []
+        certificate = Certificate(
+            distance=joined("distance"),
+            excess_risk=joined("excess"),
+            gradient_norm=joined("gradient"),
+            rests_on="; where proven: ".join(said),
+            calibrated=calibrated,
+        )
+        return Solution(
+            w=joined("w"),
+            alpha=a,
+            status=tuple(np.concatenate([answer.status for answer in answers]).tolist()),
+            certificate=certificate,
+            passes=joined("passes"),
+            space=self.bound.space,
+            features=next((d.features for d in self.bound.problem.sources if d.features), ()),
+        )
+
+    def add_source(self, source: Domain) -> ModelMap:
+        """The map for one source more, its labels solved from where this map's stand; `plan.saved` says what it saved.
+
+        Every label gives a share of its weight to the new source, such that uniform mixtures stay uniform.
+        """
+        n, N = self.labels.alpha.shape
+        share = torch.as_tensor(np.random.default_rng(N).beta(1.0, N, size=(n, 1)), device=self.labels.alpha.device)
+        alpha = torch.cat([(1.0 - share) * self.labels.alpha, share], 1)
+        return self.relearn([*self.bound.problem.sources, source], alpha, self.labels.w)
+
+    def drop_source(self, name: str) -> ModelMap:
+        """The map without one source: its labels start where this map says that mixtures without it end."""
+        names = [s.name for s in self.bound.problem.sources]
+        if name not in names:
+            raise OptionError(f"no source named {name!r}; there is {', '.join(names[:10])}")
+        j = names.index(name)
+        kept = [i for i in range(len(names)) if i != j]
+        rest = self.labels.alpha[:, kept]
+        total = rest.sum(1, keepdim=True)
+        alpha = torch.where(total > 0, rest / total.clamp(min=1e-300), 1.0 / len(kept))
+        on_face = torch.zeros_like(self.labels.alpha)
+        on_face[:, kept] = alpha
+        start = self.predict(on_face)
+        start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w)
+        return self.relearn([self.bound.problem.sources[i] for i in kept], alpha, start)
+
+    def save(self, path: str | Path) -> None:
+        """Write the map to a safetensors file; `cuvee.load_map` reads it, given the same data."""
+        path = Path(path)
+        if not path.resolve().parent.is_dir():
+            raise InputError(f"there is no folder {path.resolve().parent}")
+        notes = {
+            "fingerprint": self.bound.fingerprint,
+            "settings": self.settings.noted(),
+            "status": self.status.name,
+            "plan": asdict(self.plan),
+        }
+        parts = {"predictor": self.predictor, "subspace": self.subspace, "calibration": self.calibration}
+        store.write(path, {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes)

@@ -1,0 +1,104 @@
+"""Predict → certify → correct, at the level of trust that the caller asks for.
+
+"predicted"  no pass over the data; bounds are calibrated
+"certified"  one pass for every row; bounds are proven, whatever made w
+"corrected"  Newton steps for rows that the pass found wanting, the exact solver for what is then left
+None         predicted where the calibrated bound keeps the tolerance, corrected elsewhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.learn.base import Found, Oracle
+from cuvee.learn.calibrate import Calibration, Errors
+from cuvee.problem import Array
+from cuvee.results import Status
+
+Trust = Literal["predicted", "certified", "corrected"]
+Newton = Callable[[Tensor, Tensor, Tensor], Tensor]  # α, w, ∇ -> w − H⁻¹∇
+
+NEWTON_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Every field has a row per model; rows that are looked at again are written over."""
+
+    w: Tensor  # (M, P)
+    distance: Tensor  # (M,) the three bounds of a certificate
+    excess: Tensor
+    gradient: Tensor
+    calibrated: Tensor  # (M,) bounds are calibrated, not proven
+    status: Array  # (M,) of Status
+    passes: Tensor  # (M,)
+
+    def put(self, rows: Tensor, found: Found, ok: Status, otherwise: Status | None = None) -> None:
+        """What an oracle found for some rows: `ok` where it is within the tolerance and proven to be."""
+        self.w[rows] = found.w
+        self.distance[rows], self.excess[rows] = found.bounds.distance, found.bounds.excess
+        self.gradient[rows] = found.gradient
+        self.calibrated[rows] = False
+        self.passes[rows] += found.passes
+        proven = found.bounds.distance.isfinite().cpu().numpy()
+        within = found.status == Status.SOLVED
+        status = found.status.copy() if otherwise is None else np.full(len(rows), otherwise)
+        status[within] = Status.SOLVED
+        status[within & proven] = ok
+        self.status[rows.cpu().numpy()] = status
+
+    def rows(self, status: Status) -> Tensor:
+        return torch.as_tensor(np.flatnonzero(self.status == status), device=self.w.device)
+
+
+def predicted(w: Tensor, alpha: Tensor, calibration: Calibration, hopeless: Tensor, tol: float, passes: int) -> Answer:
+    """What is known of predictions w (M, P) without a look at the data."""
+    nothing = hopeless | ~w.isfinite().all(1)
+    said: Errors = calibration.bounds(alpha)
+    distance, excess, gradient = (torch.where(nothing, torch.inf, bound) for bound in vars(said).values())
+    status = np.full(len(w), Status.OFF_TOLERANCE)
+    status[(gradient <= tol).cpu().numpy()] = Status.PREDICTED
+    counted = torch.full_like(gradient, passes, dtype=torch.int64)
+    return Answer(w, distance, excess, gradient, torch.ones_like(nothing), status, counted)
+
+
+def nothing(w: Tensor) -> Answer:
+    """Models w (M, P) of which nothing is known yet."""
+    distance, excess, gradient = (torch.full_like(w[:, 0], torch.inf) for _ in range(3))
+    passes = torch.zeros(len(w), dtype=torch.int64, device=w.device)
+    return Answer(w, distance, excess, gradient, passes.bool(), np.full(len(w), Status.OFF_TOLERANCE), passes)
+
+
+def look(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, tol: float) -> Found:
+    """One pass over the data for some rows."""
+    w = answer.w[rows]
+    w = torch.where(w.isfinite().all(1, keepdim=True), w, 0.0)  # a prediction that is none starts at 0
+    found = oracle.certify(alpha[rows], w, tol=tol)
+    answer.put(rows, found, Status.CERTIFIED, Status.OFF_TOLERANCE)
+    return found
+
+
+def correct(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, newton: Newton | None, tol: float) -> None:
+    """A look at some rows, Newton steps for those that fail, and the exact solver for what is then left."""
+    found = look(answer, rows, oracle, alpha, tol)
+    for _ in range(NEWTON_STEPS if newton is not None else 0):
+        assert newton is not None
+        late = torch.as_tensor(found.status != Status.SOLVED, device=rows.device)
+        rows = rows[late]
+        if len(rows) == 0:
+            return
+        w = newton(alpha[rows], answer.w[rows], found.vector[late])
+        # A step that is no number leaves its row to the solver.
+        w = torch.where(w.isfinite().all(1, keepdim=True), w, answer.w[rows])
+        found = oracle.certify(alpha[rows], w, tol=tol)
+        answer.put(rows, found, Status.CORRECTED, Status.OFF_TOLERANCE)
+    rows = rows[torch.as_tensor(found.status != Status.SOLVED, device=rows.device)]
+    if len(rows):
+        found = oracle.solve(alpha[rows], tol=tol, start=answer.w[rows])
+        answer.put(rows, found, Status.SOLVED)

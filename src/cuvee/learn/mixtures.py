@@ -1,0 +1,54 @@
+"""Where the mixtures come from that a map is learnt from and calibrated on: a stated law, or a sample from the user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cuvee.errors import OptionError
+from cuvee.results import Floats
+from cuvee.simplex import sample
+
+LABELS, CALIBRATION, MORE = range(3)  # streams of random numbers that never meet
+
+
+@dataclass(frozen=True)
+class Mixes:
+    """Mixtures to solve, others to calibrate on, and a law for more."""
+
+    labels: Floats  # (n, N)
+    calibration: Floats  # (k, N)
+    law: str
+    concentration: float | None
+    seed: int
+
+    @classmethod
+    def drawn(cls, n: int, k: int, n_sources: int, concentration: float, seed: int) -> Mixes:
+        """From the symmetric Dirichlet law."""
+        labels = sample(n, n_sources, seed=[seed, LABELS], concentration=concentration)
+        calibration = sample(k, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
+        law = "uniform on the simplex" if concentration == 1.0 else f"Dirichlet({concentration:g})"
+        return cls(labels, calibration, law, concentration, seed)
+
+    @classmethod
+    def given(cls, alpha: Floats, n: int, k: int, seed: int) -> Mixes:
+        """From a sample like the mixtures to come: n to learn from, k to calibrate on, or what there is in parts."""
+        if len(alpha) and np.ptp(alpha, axis=0).max() == 0.0:
+            raise OptionError("all mixtures are equal: there is one model to solve, and no map to learn")
+        total = n + k
+        if len(alpha) < total:
+            k = len(alpha) * k // total
+            n = len(alpha) - k
+        order = np.random.default_rng([seed, LABELS]).permutation(len(alpha))
+        return cls(alpha[order[:n]], alpha[order[n : n + k]], f"a sample of {len(alpha)}", None, seed)
+
+    def more(self, k: int) -> Floats:
+        """k further mixtures, unsolved: from the law, or between and beyond those given."""
+        if self.concentration is not None:
+            return sample(k, self.labels.shape[1], seed=[self.seed, MORE], concentration=self.concentration)
+        rng = np.random.default_rng([self.seed, MORE])
+        i, j = rng.integers(len(self.labels), size=(2, k))
+        u = rng.uniform(0.0, 1.5, size=(k, 1))
+        blend = np.clip(u * self.labels[i] + (1.0 - u) * self.labels[j], 0.0, None)
+        return blend / blend.sum(1, keepdims=True)

@@ -1,0 +1,67 @@
+"""Predictors in a file: safetensors for the numbers, JSON in its header for the rest. Nothing in it is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cuvee.errors import InputError
+from cuvee.learn.base import Labels
+from cuvee.learn.calibrate import Calibration
+from cuvee.learn.kernel import KernelPredictor, NTFPredictor
+from cuvee.learn.meta import Initialisation
+from cuvee.learn.network import NetworkPredictor
+from cuvee.learn.polynomial import Polynomial
+from cuvee.learn.reduced import Reduced
+from cuvee.learn.subspace import Subspace
+from cuvee.learn.taylor import Taylor
+
+KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (Polynomial, Taylor, Reduced, KernelPredictor, NTFPredictor, NetworkPredictor, Initialisation)
+}
+FORMAT = 1
+
+
+def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
+    """Dataclasses of tensors and plain numbers, by name, and notes that JSON can hold; whole or not at all."""
+    tensors: dict[str, Tensor] = {}
+    plain: dict[str, Any] = {}
+    for name, part in parts.items():
+        numbers: dict[str, Any] = {}
+        for field in fields(part):
+            value = getattr(part, field.name)
+            if isinstance(value, Tensor):
+                tensors[f"{name}.{field.name}"] = value.detach().cpu().contiguous()
+            else:
+                numbers[field.name] = value
+        plain[name] = {"kind": type(part).__name__, "numbers": numbers}
+    header = {"format": FORMAT, "parts": plain, "notes": notes}
+    part_written = path.with_name(path.name + ".part")
+    save_file(tensors, part_written, metadata={"cuvee": json.dumps(header)})
+    os.replace(part_written, path)
+
+
+def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `write` wrote: parts and notes."""
+    kinds = {**KINDS, "Subspace": Subspace, "Calibration": Calibration, "Labels": Labels}
+    try:
+        with safe_open(path, framework="pt", device=device) as file:
+            header = json.loads((file.metadata() or {})["cuvee"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        if header["format"] != FORMAT:
+            raise InputError(f"{path} has format {header['format']}; this version of cuvee reads {FORMAT}")
+        parts = {}
+        for name, said in header["parts"].items():
+            own = {key.removeprefix(f"{name}."): t for key, t in tensors.items() if key.startswith(f"{name}.")}
+            parts[name] = kinds[said["kind"]](**own, **said["numbers"])
+        return parts, dict(header["notes"])
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read as a cuvee map: {error}") from None
