@@ -4,7 +4,7 @@ How much should each target learn from each source? `cuvee.estimate` answers for
 `cuvee.solve` delivers their models, certified.
 """
 
-from cuvee.api import OWN, ModelMap, certify, estimate, learn, load_map, sensitivity, solve
+from cuvee.api import OWN, ModelMap, certify, estimate, learn, load_map, plan, sensitivity, solve
 from cuvee.errors import (
     CuveeError,
     CuveeWarning,
@@ -15,6 +15,7 @@ from cuvee.errors import (
     StatusError,
 )
 from cuvee.hypothesis import Logistic, Network, Ridge
+from cuvee.learn.planner import Plan
 from cuvee.mixture.theory import Constants, theory_steps
 from cuvee.problem import Domain, Problem
 from cuvee.results import Candidate, Mixtures, Status, Trace
@@ -39,6 +40,7 @@ __all__ = [
     "ModelMap",
     "Network",
     "OptionError",
+    "Plan",
     "Problem",
     "Ridge",
     "Solution",
@@ -49,6 +51,7 @@ __all__ = [
     "estimate",
     "learn",
     "load_map",
+    "plan",
     "sensitivity",
     "solve",
     "theory_steps",

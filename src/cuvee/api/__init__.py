@@ -4,5 +4,6 @@ from cuvee.api.maps import learn, load_map
 from cuvee.api.mixtures import OWN, estimate
 from cuvee.api.model_map import ModelMap
 from cuvee.api.models import certify, sensitivity, solve
+from cuvee.api.planning import plan
 
-__all__ = ["OWN", "ModelMap", "certify", "estimate", "learn", "load_map", "sensitivity", "solve"]
+__all__ = ["OWN", "ModelMap", "certify", "estimate", "learn", "load_map", "plan", "sensitivity", "solve"]

@@ -88,12 +88,12 @@ def learn_map(
 ) -> ModelMap:
     """The pipeline; `start` (n, P) is where labels are thought to be."""
     clock = [time.perf_counter()]
-    labels, passes = _solved(bound, mixes.labels, settings, "solving labels", progress, start)
+    progress("labels", 0, 3)
+    labels, passes = solved(bound, mixes.labels, settings, start)
     _check_labels(labels, bound, settings)
     clock.append(time.perf_counter())
-    progress("fitting", 0, 1)
+    progress("fit", 1, 3)
     chosen = _fitted(bound, labels, mixes, settings)
-    progress("fitting", 1, 1)
     clock.append(time.perf_counter())
     atlas = ModelMap(
         bound=bound,
@@ -106,9 +106,11 @@ def learn_map(
         status=Status.DIVERGED if chosen.diverged else Status.TRAINED,
         relearn=partial(relearn, bound, settings),
     )
-    held_out, more = _solved(bound, mixes.calibration, settings, "solving calibration", progress)
+    progress("calibration", 2, 3)
+    held_out, more = solved(bound, mixes.calibration, settings)
     atlas = replace(atlas, calibration=_calibrated(atlas, held_out, settings.level))
     clock.append(time.perf_counter())
+    progress("learnt", 3, 3)
     seconds = dict(zip(("labels", "fit", "calibration"), np.diff(clock).round(4).tolist(), strict=True))
     plan = replace(atlas.plan, n_calibration=len(held_out), seconds=seconds, passes=passes + more)
     return replace(atlas, plan=replace(plan, why=_why(atlas, plan, mixes)))
@@ -131,14 +133,10 @@ def relearn(bound: Bound, settings: Settings, sources: list[Domain], alpha: Tens
     return replace(atlas, plan=replace(atlas.plan, saved=saved))
 
 
-def _solved(
-    bound: Bound, alpha: Any, settings: Settings, what: str, progress: Progress, start: Tensor | None = None
-) -> tuple[Labels, int]:
+def solved(bound: Bound, alpha: Any, settings: Settings, start: Tensor | None = None) -> tuple[Labels, int]:
     """Labels for mixtures (n, N), and the passes they took; mixtures without a good model are left out."""
     mixtures = torch.as_tensor(alpha, device=settings.device)
-    progress(what, 0, len(mixtures))
     found = bound.oracle.solve(mixtures, tol=settings.label_tol, start=start)
-    progress(what, len(mixtures), len(mixtures))
     # A label at the limit of rounding is a label; one that diverged or lacks a class is none.
     bad = {Status.DIVERGED, Status.ABSENT_CLASS}
     good = torch.as_tensor([s not in bad for s in found.status], dtype=torch.bool, device=settings.device)
@@ -149,7 +147,7 @@ def _solved(
 def _check_labels(labels: Labels, bound: Bound, settings: Settings) -> None:
     n, N, degree = len(labels), bound.problem.n_sources, settings.options.degree
     if n < 4:
-        raise OptionError(f"only {n} of the mixtures have a model to learn from: give more, or more l2")
+        raise OptionError(f"only {n} of the mixtures to learn from have a model: give more of them")
     if degree is not None and settings.method in ("surface", "auto"):
         wanted = polynomial.n_features(N, degree)
         told = n * N if bound.space.convex else n
@@ -172,17 +170,26 @@ def _fitted(bound: Bound, labels: Labels, mixes: Mixes, settings: Settings) -> C
         name = f"one start, {steps} gradient steps"
         trial = Trial(name, float("nan"), float("nan"), time.perf_counter() - began)
         return Chosen(found, Subspace.none(labels.w), name, (trial,))
-    material = Material(
+    refine = _refine(bound, labels.alpha, settings.K) if space.convex and settings.method == "network" else None
+    return choose(material(bound, labels, mixes, settings, refine), settings.method, options)
+
+
+def material(
+    bound: Bound, labels: Labels, mixes: Mixes, settings: Settings, refine: Callable[[Tensor], Tensor] | None = None
+) -> Material:
+    """What predictors are made from."""
+    space = bound.space
+    return Material(
         oracle=bound.oracle,
         labels=labels,
         penalty=(space.l2 * space.penalised).to(labels.w),
+        flat=lambda: bound.oracle.flat.to(labels.w),
         quadratic=space.quadratic,
         convex=space.convex,
         free=space.radius is None,
         draw=lambda k: torch.as_tensor(mixes.more(k), device=settings.device),
-        refine=_refine(bound, labels.alpha, settings.K) if space.convex and settings.method == "network" else None,
+        refine=refine,
     )
-    return choose(material, settings.method, options)
 
 
 def _refine(bound: Bound, alpha: Tensor, K: int) -> Callable[[Tensor], Tensor]:
@@ -191,14 +198,18 @@ def _refine(bound: Bound, alpha: Tensor, K: int) -> Callable[[Tensor], Tensor]:
 
 
 def _descent(bound: Bound, K: int) -> meta.Descend:
-    """GD(v, α, K) with γ = 1/L_f: the step length is asked for once per mixture, at 0."""
-    components = erm.components(bound.problem.without_targets(), bound.space, device=bound.device)
+    """GD(v, α, K) with γ = 1/L_f, where L_f = Σ_j α_j L_j is at least the mixture's: each source is asked once."""
+    space, N = bound.space, bound.problem.n_sources
+    components = erm.components(bound.problem.without_targets(), space, device=bound.device)
     rows = components.everything
+    start = torch.zeros(N, space.n_params, dtype=space.dtype) if space.convex else space.start(1, 0).expand(N, -1)
+    L = erm.descent.smoothness(components, rows, start.to(bound.device), torch.eye(N, device=bound.device))
 
     def descend(v: Tensor, alpha: Tensor) -> Tensor:
-        v = v.to(bound.space.dtype)
-        gamma = 1.0 / erm.descent.smoothness(components, rows, torch.zeros_like(v[:1]), alpha.mean(0, keepdim=True))
-        return erm.descent.gd(components, rows, v, alpha, K, gamma.expand(len(v)))[0].to(v)
+        if len(v) == 0:
+            return v
+        gamma = 1.0 / (alpha @ L.to(alpha))
+        return erm.descent.gd(components, rows, v.to(space.dtype), alpha, K, gamma)[0].to(v)
 
     return descend
 
@@ -246,9 +257,10 @@ def _why(atlas: ModelMap, plan: Selection, mixes: Mixes) -> str:
         reason = f"the cheapest to ask within ‖∇‖∞ ≤ {tol:g}" if met else f"the most accurate; none reached {tol:g}"
     else:
         reason = f"method={atlas.settings.method!r}" + (", best of those tried" if len(plan.trials) > 1 else "")
-    calibrated = (
-        f"{share:.0%} of mixtures like these are predicted within {tol:g}, the others need the data."
-        if plan.n_calibration
-        else "It was not calibrated, so no prediction is trusted without a look at the data."
-    )
+    calibrated = f"{share:.0%} of mixtures like these are predicted within {tol:g}, the others need the data."
+    least = calibrate.least_mixtures(atlas.calibration.level)
+    if atlas.calibration.n < least:
+        calibrated = (
+            f"No prediction is trusted without a look at the data: only {plan.n_calibration} mixtures to calibrate on."
+        )
     return f"{plan.method} from {plan.n_labels} labels ({mixes.law}): {reason}. {calibrated}"

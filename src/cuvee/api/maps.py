@@ -105,23 +105,34 @@ def learn(
             check_whole(name, whole, least)
     if order is not None and order > 2:
         raise OptionError(f"order must be 1 or 2; got {order}")
+    if degree is not None and order is not None:
+        raise OptionError("degree= is of a polynomial and order= of Taylor pieces: give one of them")
     if width is not None and width % 2:
         raise OptionError(f"width must be even, every hidden unit starts beside its copy; got {width}")
     if eta is not None:
         check_number("eta", eta, above=0.0)
     check_hypothesis(hypothesis)
     check_device(device)
-    options = Options(tol, degree, order, width, steps, eta, trunk, solver, seed)
-    settings = Settings(
-        method, n_labels, n_calibration, concentration, level, K, options, device, check_memory(memory, device)
+    options = Options(
+        tol=float(tol),
+        degree=_whole(degree),
+        order=_whole(order),
+        width=_whole(width),
+        steps=_whole(steps),
+        eta=None if eta is None else float(eta),
+        trunk=trunk,
+        solver=solver,
+        seed=int(seed),
     )
+    counts = (int(n_labels), int(n_calibration), float(concentration), float(level), int(K))
+    settings = Settings(method, *counts, options, device, check_memory(memory, device))
     problem = as_problem(data)
     check_sources(problem)
     if mixtures is None:
         mixes = Mixes.drawn(n_labels, n_calibration, problem.n_sources, concentration, seed)
     else:
         given = check_alpha(mixtures.alpha if isinstance(mixtures, Mixtures) else mixtures, problem.n_sources)
-        mixes = Mixes.given(given, n_labels, n_calibration, seed)
+        mixes = Mixes.given(given, n_labels, n_calibration, seed, LEAST_LABELS)
     return learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or _silent)
 
 
@@ -147,6 +158,11 @@ def load_map(
         )
     except (KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read as a cuvee map: {error!r}") from None
+
+
+def _whole(value: int | None) -> int | None:
+    """A plain number, whatever kind of integer came."""
+    return None if value is None else int(value)
 
 
 def _silent(what: str, done: int, total: int) -> None:

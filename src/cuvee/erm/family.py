@@ -45,6 +45,11 @@ class Family(Protocol):
         """What the certificates of this family rest on."""
         ...
 
+    @property
+    def flat(self) -> Tensor:
+        """(P, P) curvature 1 in directions that no risk feels, 0 elsewhere; a single 0 where there are none."""
+        ...
+
     def solve(
         self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
     ) -> Outcome:

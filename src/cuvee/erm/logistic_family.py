@@ -234,7 +234,7 @@ class LogisticFamily:
         """(∇²f_α(w) + ridge)⁻¹ on a stack (M, R, P), with a ridge (M, P)."""
         if not self._dense:
             return conjugate.solve(self.components, rows, alpha, w, ridge, stack)
-        H = add_diagonal(self.components.hessians(w[:, None], alpha[:, None], rows)[:, 0], ridge) + self._pin(w)
+        H = add_diagonal(self.components.hessians(w[:, None], alpha[:, None], rows)[:, 0], ridge) + self.flat
         return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
@@ -249,13 +249,14 @@ class LogisticFamily:
     def without_minimiser(self, alpha: Tensor) -> Tensor:
         return self._absent(alpha).any(1)
 
-    def _pin(self, w: Tensor) -> Tensor:
-        """(P, P) curvature 1 in the direction that softmax ignores: unpenalised parameters, all classes alike."""
-        K, width = self.space.n_outputs, self.space.width
+    @property
+    def flat(self) -> Tensor:
+        """Softmax ignores what unpenalised parameters of all classes have in common."""
+        K, width, penalty = self.space.n_outputs, self.space.width, self._penalty
         if K == 1 or not (self.space.intercept or self.space.l2 == 0):
-            return w.new_zeros(())
-        ignored = torch.diag((self._penalty.view(K, width)[0] == 0).to(w))
-        return torch.kron(torch.ones(K, K, dtype=w.dtype, device=w.device), ignored)
+            return penalty.new_zeros(())
+        ignored = torch.diag((penalty.view(K, width)[0] == 0).to(penalty))
+        return torch.kron(penalty.new_ones(K, K), ignored)
 
 
 def _nothing(space: LogisticSpace, alpha: Tensor) -> Outcome:

@@ -76,6 +76,10 @@ class NetworkFamily:
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         raise OptionError("sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted alpha")
 
+    @property
+    def flat(self) -> Tensor:
+        return torch.zeros(())
+
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
         raise OptionError(_ALONE)
 

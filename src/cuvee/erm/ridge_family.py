@@ -115,6 +115,10 @@ class RidgeFamily:
             g[:, :-1], g[:, -1], mean, self.space.l2, slack, constrained=constrained, reference=reference
         )
 
+    @property
+    def flat(self) -> Tensor:
+        return self._penalty.new_zeros(())
+
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
         H = ridge.hessians(self._sources, self._rows, alpha[:, None], self._penalty)[:, 0]
         if self._around is not None:

@@ -90,6 +90,9 @@ class Calibration:
 
     @property
     def sentence(self) -> str:
+        least = least_mixtures(self.level)
+        if self.n < least:
+            return f"not calibrated: {self.n} held-out mixtures are too few, bounds at {self.level:.0%} need {least}"
         return (
             f"calibrated on {self.n} held-out mixtures: each bound holds for {self.level:.0%} of mixtures like those "
             f"({CONFIDENCE:.0%} confidence), nothing is said of others"

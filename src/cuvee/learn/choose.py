@@ -55,6 +55,7 @@ class Options:
     trunk: Trunk = "own"
     solver: kernel.Solver = "exact"
     seed: int = 0
+    shallow: bool = False  # "auto" without what costs more than the labels
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Material:
     oracle: Oracle
     labels: Labels  # in all P parameters
     penalty: Tensor  # (P,) λ where it counts
+    flat: Callable[[], Tensor]  # (P, P) curvature 1 in directions that no risk feels, 0 elsewhere
     quadratic: bool
     convex: bool
     free: bool  # no ball: derivatives of any order exist
@@ -122,14 +124,13 @@ def _best(material: Material, candidates: Iterable[Candidate], stop: float) -> C
     fits: dict[str, Fit] = {}
     for name, fit in candidates:
         began = time.perf_counter()
-        predictor = kept = fit(some)
+        predictor = fit(some)
         trials.append(_judge(material, name, predictor, others, time.perf_counter() - began))
-        fits[name] = fit
+        fits[name] = (lambda _, kept=predictor: kept) if name == KEPT else fit
         if trials[-1].gradient <= stop:
             break
     best = min(trials, key=lambda t: (t.gradient, t.error))
-    predictor = kept if best.name == KEPT else fits[best.name](slice(0, n))
-    return Chosen(predictor, material.subspace, best.name, tuple(trials))
+    return Chosen(fits[best.name](slice(0, n)), material.subspace, best.name, tuple(trials))
 
 
 def _judge(material: Material, name: str, predictor: Predictor, labels: Labels, seconds: float) -> Trial:
@@ -151,13 +152,15 @@ def gradients(oracle: Oracle, alpha: Tensor, w: Tensor) -> Tensor:
 
 
 def _auto(material: Material, options: Options) -> Iterator[Candidate]:
-    """Cheapest to ask first."""
-    if not (material.quadratic and _reducible(material)):  # quadratic components are their own exact map
-        yield from _polynomials(material, options, single=options.tol >= FLOAT32_TOL)
-        yield from _kernel(material, options)
-    if _reducible(material):
+    """Cheapest to ask first; quadratic components are their own exact map."""
+    whole = not options.shallow and _reducible(material)
+    if whole and material.quadratic:
         yield KEPT, partial(_reduced, material)
-    elif material.convex:
+    yield from _polynomials(material, options, single=options.tol >= FLOAT32_TOL)
+    yield from _kernel(material, options)
+    if whole and not material.quadratic:
+        yield KEPT, partial(_reduced, material)
+    elif material.convex and not options.shallow:
         yield from _polynomials(material, options, slopes=True)
 
 
@@ -230,6 +233,7 @@ def _reduced(material: Material, some: slice) -> Predictor:
         material.labels[some],
         mixtures,
         material.penalty,
+        material.flat(),
         degree=REDUCED_DEGREE,
         quadratic=material.quadratic,
     )

@@ -32,16 +32,20 @@ class Mixes:
         return cls(labels, calibration, law, concentration, seed)
 
     @classmethod
-    def given(cls, alpha: Floats, n: int, k: int, seed: int) -> Mixes:
-        """From a sample like the mixtures to come: n to learn from, k to calibrate on, or what there is in parts."""
-        if len(alpha) and np.ptp(alpha, axis=0).max() == 0.0:
-            raise OptionError("all mixtures are equal: there is one model to solve, and no map to learn")
-        total = n + k
-        if len(alpha) < total:
-            k = len(alpha) * k // total
+    def given(cls, alpha: Floats, n: int, k: int, seed: int, least: int) -> Mixes:
+        """From a sample like the mixtures to come: n to learn from, k to calibrate on.
+
+        Of a smaller sample half is calibrated on, unless that leaves fewer labels than `least`.
+        """
+        if len(alpha) < n + k:
+            k = max(0, min(k, len(alpha) // 2, len(alpha) - least))
             n = len(alpha) - k
         order = np.random.default_rng([seed, LABELS]).permutation(len(alpha))
         return cls(alpha[order[:n]], alpha[order[n : n + k]], f"a sample of {len(alpha)}", None, seed)
+
+    def __post_init__(self) -> None:
+        if len(self.labels) > 1 and np.ptp(self.labels, axis=0).max() <= 1e-9:
+            raise OptionError("all mixtures are equal: there is one model to solve, and no map to learn")
 
     def more(self, k: int) -> Floats:
         """k further mixtures, unsolved: from the law, or between and beyond those given."""

@@ -34,6 +34,7 @@ class Reduced:
     gradients: Tensor  # (N, P) at the centre
     hessians: Tensor  # (N, P, P) at the centre
     penalty: Tensor  # (P,)
+    ridge: Tensor  # (P, P): the penalty, and curvature 1 in directions that no risk feels
     average: Tensor  # (F, P·P): H̄ − λ over monomials of α; float32 will do for what only divides
     final: Tensor  # (F, P·P): the Hessian at w*(α), less λ
     bend: int  # degree of those monomials
@@ -68,7 +69,7 @@ class Reduced:
         """(surface(α) + λ)⁻¹ g; where that is no Hessian the result is not a number, to be caught by who judges it."""
         P = len(self.centre)
         H = (monomials(alpha.to(surface), self.bend).T @ surface).view(-1, P, P)
-        H.diagonal(dim1=-2, dim2=-1).add_(self.penalty.to(surface))
+        H += self.ridge.to(surface)
         L, info = torch.linalg.cholesky_ex(H)
         solved = torch.cholesky_solve(g.to(surface)[..., None], L)[..., 0]
         return torch.where((info == 0)[:, None], solved, torch.nan).to(g)
@@ -81,19 +82,38 @@ class Reduced:
         return (alpha[:, None] @ each.view(-1, N, P))[:, 0] + self.penalty * (self.centre + away)
 
 
-def fit(oracle: Oracle, labels: Labels, mixtures: Tensor, penalty: Tensor, *, degree: int, quadratic: bool) -> Reduced:
+def fit(
+    oracle: Oracle,
+    labels: Labels,
+    mixtures: Tensor,
+    penalty: Tensor,
+    flat: Tensor,
+    *,
+    degree: int,
+    quadratic: bool,
+) -> Reduced:
     """From Hessians at some of the labels and gradients at predictions for `mixtures` (K, N).
 
-    `quadratic` components need neither; `degree` 1 leaves the polynomials of the gradients out.
+    `penalty` (P,) is λ where it counts, `flat` (P, P) has curvature 1 in directions that no risk feels. `quadratic`
+    components need neither Hessians nor gradients; `degree` 1 leaves the polynomials of the gradients out.
     """
     centre = labels.w.mean(0)
     gradients = oracle.component_gradients(centre[None])[0]
     N, P = gradients.shape
     hessians = oracle.component_hessians(centre)
     constant = hessians.flatten(1)
-    nothing = labels.w.new_zeros(0, N * P)
     found = Reduced(
-        centre, gradients, hessians, penalty, constant, constant, 1, labels.w.new_zeros(0, P), nothing, degree
+        centre=centre,
+        gradients=gradients,
+        hessians=hessians,
+        penalty=penalty,
+        ridge=torch.diag(penalty) + flat,
+        average=constant,
+        final=constant,
+        bend=1,
+        directions=labels.w.new_zeros(0, P),
+        terms=labels.w.new_zeros(0, N * P),
+        degree=degree,
     )
     if quadratic:
         return found
