@@ -83,10 +83,16 @@ def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
     return replace(bound, descend=_descent(bound, options.steps or META_STEPS))
 
 
+def check_order(bound: Bound, settings: Settings) -> None:
+    if settings.options.order is not None and not bound.space.convex:
+        raise OptionError("order= asks for Taylor pieces, whose derivatives a network does not have: leave it out")
+
+
 def learn_map(
     bound: Bound, mixes: Mixes, settings: Settings, progress: Progress, start: Tensor | None = None
 ) -> ModelMap:
     """The pipeline; `start` (n, P) is where labels are thought to be."""
+    check_order(bound, settings)
     clock = [time.perf_counter()]
     progress("labels", 0, 3)
     labels, passes = solved(bound, mixes.labels, settings, start)
@@ -260,7 +266,6 @@ def _why(atlas: ModelMap, plan: Selection, mixes: Mixes) -> str:
     calibrated = f"{share:.0%} of mixtures like these are predicted within {tol:g}, the others need the data."
     least = calibrate.least_mixtures(atlas.calibration.level)
     if atlas.calibration.n < least:
-        calibrated = (
-            f"No prediction is trusted without a look at the data: only {plan.n_calibration} mixtures to calibrate on."
-        )
+        few = f"{plan.n_calibration} mixtures are too few to calibrate on"
+        calibrated = f"No prediction is trusted without a look at the data: {few}."
     return f"{plan.method} from {plan.n_labels} labels ({mixes.law}): {reason}. {calibrated}"

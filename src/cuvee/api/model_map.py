@@ -201,7 +201,7 @@ class ModelMap:
         found = self.bound.with_targets(owners).solve(alpha, tol=tol, start=start)
         rows = torch.arange(len(a), device=alpha.device)
         answer = correct.nothing(start)
-        answer.put(rows, found, Status.CORRECTED)
+        answer.put(rows, found, Status.CORRECTED, tol)
         return self._solution(a, [answer])
 
     def _solution(self, a: Floats, answers: list[Answer]) -> Solution:

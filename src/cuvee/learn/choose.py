@@ -126,11 +126,15 @@ def _best(material: Material, candidates: Iterable[Candidate], stop: float) -> C
         began = time.perf_counter()
         predictor = fit(some)
         trials.append(_judge(material, name, predictor, others, time.perf_counter() - began))
-        fits[name] = (lambda _, kept=predictor: kept) if name == KEPT else fit
+        fits[name] = partial(_keep, predictor) if name == KEPT else fit
         if trials[-1].gradient <= stop:
             break
     best = min(trials, key=lambda t: (t.gradient, t.error))
     return Chosen(fits[best.name](slice(0, n)), material.subspace, best.name, tuple(trials))
+
+
+def _keep(predictor: Predictor, some: slice) -> Predictor:
+    return predictor
 
 
 def _judge(material: Material, name: str, predictor: Predictor, labels: Labels, seconds: float) -> Trial:

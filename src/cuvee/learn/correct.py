@@ -39,19 +39,20 @@ class Answer:
     status: Array  # (M,) of Status
     passes: Tensor  # (M,)
 
-    def put(self, rows: Tensor, found: Found, ok: Status, otherwise: Status | None = None) -> None:
-        """What an oracle found for some rows: `ok` where it is within the tolerance and proven to be."""
+    def put(self, rows: Tensor, found: Found, ok: Status, tol: float, otherwise: Status | None = None) -> Tensor:
+        """What an oracle found for some rows: `ok` where it is proven within the tolerance. Returns which are not."""
         self.w[rows] = found.w
         self.distance[rows], self.excess[rows] = found.bounds.distance, found.bounds.excess
         self.gradient[rows] = found.gradient
         self.calibrated[rows] = False
         self.passes[rows] += found.passes
-        proven = found.bounds.distance.isfinite().cpu().numpy()
-        within = found.status == Status.SOLVED
+        within = (found.gradient <= tol) & torch.as_tensor(found.status == Status.SOLVED, device=rows.device)
+        proven = within & found.bounds.distance.isfinite()
         status = found.status.copy() if otherwise is None else np.full(len(rows), otherwise)
-        status[within] = Status.SOLVED
-        status[within & proven] = ok
+        status[within.cpu().numpy()] = Status.SOLVED
+        status[proven.cpu().numpy()] = ok
         self.status[rows.cpu().numpy()] = status
+        return ~within
 
     def rows(self, status: Status) -> Tensor:
         return torch.as_tensor(np.flatnonzero(self.status == status), device=self.w.device)
@@ -75,30 +76,26 @@ def nothing(w: Tensor) -> Answer:
     return Answer(w, distance, excess, gradient, passes.bool(), np.full(len(w), Status.OFF_TOLERANCE), passes)
 
 
-def look(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, tol: float) -> Found:
-    """One pass over the data for some rows."""
+def look(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+    """One pass over the data for some rows: those that fail, and the gradient there."""
     w = answer.w[rows]
     w = torch.where(w.isfinite().all(1, keepdim=True), w, 0.0)  # a prediction that is none starts at 0
     found = oracle.certify(alpha[rows], w, tol=tol)
-    answer.put(rows, found, Status.CERTIFIED, Status.OFF_TOLERANCE)
-    return found
+    late = answer.put(rows, found, Status.CERTIFIED, tol, Status.OFF_TOLERANCE)
+    return rows[late], found.vector[late]
 
 
 def correct(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, newton: Newton | None, tol: float) -> None:
     """A look at some rows, Newton steps for those that fail, and the exact solver for what is then left."""
-    found = look(answer, rows, oracle, alpha, tol)
-    for _ in range(NEWTON_STEPS if newton is not None else 0):
-        assert newton is not None
-        late = torch.as_tensor(found.status != Status.SOLVED, device=rows.device)
-        rows = rows[late]
-        if len(rows) == 0:
-            return
-        w = newton(alpha[rows], answer.w[rows], found.vector[late])
+    rows, gradient = look(answer, rows, oracle, alpha, tol)
+    for _ in range(NEWTON_STEPS):
+        if newton is None or len(rows) == 0:
+            break
+        w = newton(alpha[rows], answer.w[rows], gradient)
         # A step that is no number leaves its row to the solver.
         w = torch.where(w.isfinite().all(1, keepdim=True), w, answer.w[rows])
         found = oracle.certify(alpha[rows], w, tol=tol)
-        answer.put(rows, found, Status.CORRECTED, Status.OFF_TOLERANCE)
-    rows = rows[torch.as_tensor(found.status != Status.SOLVED, device=rows.device)]
+        late = answer.put(rows, found, Status.CORRECTED, tol, Status.OFF_TOLERANCE)
+        rows, gradient = rows[late], found.vector[late]
     if len(rows):
-        found = oracle.solve(alpha[rows], tol=tol, start=answer.w[rows])
-        answer.put(rows, found, Status.SOLVED)
+        answer.put(rows, oracle.solve(alpha[rows], tol=tol, start=answer.w[rows]), Status.SOLVED, tol)
