@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +18,8 @@ from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import calibrate, meta, polynomial
 from cuvee.learn.base import Labels
 from cuvee.learn.calibrate import Calibration, Errors, Shape
-from cuvee.learn.choose import Chosen, Material, Options, Trial, choose
-from cuvee.learn.mixtures import Mixes
+from cuvee.learn.choose import HELD_OUT, Chosen, Material, Options, Trial, choose
+from cuvee.learn.mixtures import DRAWN, Mixes
 from cuvee.learn.subspace import Subspace
 from cuvee.problem import Domain, Problem
 from cuvee.results import Status
@@ -75,9 +74,9 @@ def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
     sources = problem.without_targets()
     space = hypothesis.bind(sources)
     options = settings.options
-    training = {} if space.convex else {"seed": options.seed}
+    training: dict[str, Any] = {} if space.convex else {"seed": options.seed}
     oracle = erm.family(sources, space, own=False, device=settings.device, memory=settings.memory, **training)
-    bound = Bound(problem, hypothesis, space, oracle, settings.device, settings.memory)
+    bound = Bound(problem, hypothesis, space, oracle, settings.device, settings.memory, training)
     if settings.method != "meta":
         return bound
     return replace(bound, descend=_descent(bound, options.steps or META_STEPS))
@@ -89,13 +88,19 @@ def check_order(bound: Bound, settings: Settings) -> None:
 
 
 def learn_map(
-    bound: Bound, mixes: Mixes, settings: Settings, progress: Progress, start: Tensor | None = None
+    bound: Bound,
+    mixes: Mixes,
+    settings: Settings,
+    progress: Progress,
+    start: Tensor | None = None,
+    kept: Labels | None = None,
 ) -> ModelMap:
-    """The pipeline; `start` (n, P) is where labels are thought to be."""
+    """The pipeline; `start` (n, P) is where labels are thought to be, `kept` are labels solved before."""
     check_order(bound, settings)
     clock = [time.perf_counter()]
     progress("labels", 0, 3)
     labels, passes = solved(bound, mixes.labels, settings, start)
+    labels = labels if kept is None else _around(kept, labels)
     _check_labels(labels, bound, settings)
     clock.append(time.perf_counter())
     progress("fit", 1, 3)
@@ -107,10 +112,10 @@ def learn_map(
         subspace=chosen.subspace,
         calibration=_uncalibrated(labels, settings.level),
         labels=labels,
-        plan=Selection(chosen.name, len(labels), 0, chosen.trials, {}, passes, ""),
+        plan=Selection(chosen.name, len(labels), 0, chosen.trials, {}, passes, mixes.law, ""),
         settings=settings,
         status=Status.DIVERGED if chosen.diverged else Status.TRAINED,
-        relearn=partial(relearn, bound, settings),
+        relearn=relearn,
     )
     progress("calibration", 2, 3)
     held_out, more = solved(bound, mixes.calibration, settings)
@@ -122,21 +127,47 @@ def learn_map(
     return replace(atlas, plan=replace(plan, why=_why(atlas, plan, mixes)))
 
 
-def relearn(bound: Bound, settings: Settings, sources: list[Domain], alpha: Tensor, start: Tensor) -> ModelMap:
-    """The map for other sources, its labels α (n, N') solved from `start` (n, P)."""
+def relearn(
+    atlas: ModelMap,
+    sources: list[Domain],
+    alpha: Tensor,
+    changed: Callable[[Tensor], Tensor],
+    start: Tensor,
+    kept: Labels | None = None,
+) -> ModelMap:
+    """The map for other sources: mixtures α solved from `start` (n, P), others `kept` as solved.
+
+    `changed` turns mixtures of the old sources, which it was calibrated on, into mixtures of the new ones.
+    """
+    bound, settings = atlas.bound, atlas.settings
     problem = Problem(sources, bound.problem.targets)
     check_sources(problem)
     new = bind(problem, bound.hypothesis, settings)
     if new.space.n_params != bound.space.n_params:
-        raise OptionError("the new source has classes that the others lack, so models change shape: learn a new map")
-    drawn = Mixes.drawn(1, settings.n_calibration, problem.n_sources, settings.concentration, settings.options.seed)
-    mixes = replace(drawn, labels=alpha.cpu().numpy())
-    atlas = learn_map(new, mixes, settings, lambda what, done, total: None, start)
-    cold = new.oracle.solve(alpha[:COLD], tol=settings.label_tol)
-    warm = new.oracle.solve(alpha[:COLD], tol=settings.label_tol, start=start[:COLD])
-    before, after = (float(found.passes.double().mean()) for found in (cold, warm))
-    saved = f"Labels took {after:.1f} passes over the data from where the old map stood, {before:.1f} from nothing."
-    return replace(atlas, plan=replace(atlas.plan, saved=saved))
+        raise OptionError("the classes are others than before, so that models change their shape: learn a new map")
+    calibration = changed(atlas.calibration.alpha).cpu().numpy()
+    concentration = settings.concentration if atlas.plan.law.startswith(DRAWN) else None
+    mixes = Mixes(alpha.cpu().numpy(), calibration, atlas.plan.law, concentration, settings.options.seed)
+    found = learn_map(new, mixes, settings, lambda what, done, total: None, start, kept)
+    some = alpha[:COLD]
+    cold = float(new.oracle.solve(some, tol=settings.label_tol).passes.double().mean())
+    warm = float(new.oracle.solve(some, tol=settings.label_tol, start=start[:COLD]).passes.double().mean())
+    n = len(found.labels)
+    saved = 1.0 - len(alpha) * warm / (n * cold)
+    again = (
+        f"{n - len(alpha)} of {n} labels were kept as solved" if kept is not None else "Labels started at the old map"
+    )
+    said = f"{again}; the others took {warm:.1f} passes over the data each, from nothing {cold:.1f}: {saved:.0%} saved."
+    return replace(found, plan=replace(found.plan, saved=said))
+
+
+def _around(kept: Labels, new: Labels) -> Labels:
+    """New labels before and behind the kept ones: candidates are compared on the last, which are to be new."""
+    behind = min(len(new), round(HELD_OUT * (len(kept) + len(new))))
+    cut = len(new) - behind
+    return Labels(
+        torch.cat([new.alpha[:cut], kept.alpha, new.alpha[cut:]]), torch.cat([new.w[:cut], kept.w, new.w[cut:]])
+    )
 
 
 def solved(bound: Bound, alpha: Any, settings: Settings, start: Tensor | None = None) -> tuple[Labels, int]:
@@ -223,7 +254,7 @@ def _descent(bound: Bound, K: int) -> meta.Descend:
 def _uncalibrated(labels: Labels, level: float) -> Calibration:
     shape = Shape.of(labels.alpha, labels.alpha[:0], labels.w[:0, 0])
     inf = float("inf")
-    return Calibration(shape.mean, shape.whiten, shape.farthest, 0.0, inf, inf, inf, level, 0)
+    return Calibration(labels.alpha[:0], shape.mean, shape.whiten, shape.farthest, 0.0, inf, inf, inf, level, 0)
 
 
 def _calibrated(atlas: ModelMap, held_out: Labels, level: float) -> Calibration:
@@ -236,7 +267,7 @@ def _calibrated(atlas: ModelMap, held_out: Labels, level: float) -> Calibration:
         torch.cat([atlas.labels.alpha, held_out.alpha[:some]]), held_out.alpha[:some], errors.gradient[:some]
     )
     rest = Errors(*(error[some:] for error in vars(errors).values()))
-    return calibrate.calibrate(shape, held_out.alpha[some:], rest, level)
+    return replace(calibrate.calibrate(shape, held_out.alpha[some:], rest, level), alpha=held_out.alpha)
 
 
 def _errors(atlas: ModelMap, labels: Labels) -> Errors:

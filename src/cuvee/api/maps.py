@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
+
+import torch
 
 from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
 from cuvee.api.learning import Method, Progress, Settings, bind, check_sources, learn_map, relearn
@@ -148,15 +149,20 @@ def load_map(
         bound = bind(as_problem(data), hypothesis, settings)
         if notes["fingerprint"] != bound.fingerprint:
             raise InputError(f"{path} was learnt from other data or another hypothesis: learn it again")
-        return ModelMap(
+        atlas = ModelMap(
             bound=bound,
             **parts,
             plan=Selection.restored(notes["plan"]),
             settings=settings,
             status=Status[notes["status"]],
-            relearn=partial(relearn, bound, settings),
+            relearn=relearn,
         )
-    except (KeyError, TypeError) as error:
+        centre = torch.full((1, atlas.n_sources), 1.0 / atlas.n_sources, dtype=torch.float64, device=device)
+        atlas.calibration.bounds(centre)
+        if atlas.predict(centre).shape != (1, bound.space.n_params):
+            raise InputError(f"{path} holds a map to other models than the hypothesis has")
+        return atlas
+    except (AttributeError, IndexError, KeyError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} cannot be read as a cuvee map: {error!r}") from None
 
 

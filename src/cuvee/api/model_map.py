@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cuvee import erm
-from cuvee.errors import InputError, MixtureError, OptionError, check_choice, check_number
+from cuvee.errors import MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.learn import correct, store
 from cuvee.learn.base import Labels, Oracle
@@ -40,6 +40,7 @@ class Selection:
     trials: tuple[Trial, ...]
     seconds: dict[str, float]  # labels, fit, calibration
     passes: int  # over the data, for all labels together
+    law: str  # the mixtures' that it was learnt from
     why: str
     saved: str = ""
     """What a warm start saved, for a map that grew out of another."""
@@ -66,18 +67,21 @@ class Bound:
     oracle: Oracle
     device: str
     memory: int
+    training: dict[str, Any]  # what training a network needs to know
     descend: Descend | None = None  # K steps of GD, for the one map that predicts by descending
 
     def with_targets(self, targets: Sequence[Domain]) -> Oracle:
         """The same with each target's own sample as a last component."""
         problem = Problem(self.problem.sources, targets)
         space = self.hypothesis.bind(problem)
-        return erm.family(problem, space, own=True, device=self.device, memory=self.memory)
+        return erm.family(problem, space, own=True, device=self.device, memory=self.memory, **self.training)
 
     @property
     def fingerprint(self) -> str:
         """Of everything that w*(α) depends on."""
-        digest = hashlib.sha256(repr(self.hypothesis).encode())
+        digest = hashlib.sha256(type(self.hypothesis).__name__.encode())
+        for name, value in vars(self.hypothesis).items():
+            digest.update(f"{name}={_described(value)}".encode())
         for domain in self.problem.sources:
             digest.update(repr((domain.name, domain.X.shape, domain.features)).encode())
             for part in (domain.X, domain.y, domain.weight):
@@ -173,7 +177,8 @@ class ModelMap:
     def _answer(self, alpha: Tensor, oracle: Oracle, trust: Trust | None, tol: float) -> Answer:
         passes = self.predictor.passes if isinstance(self.predictor, Initialisation) else 0
         hopeless = oracle.without_minimiser(alpha)
-        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, passes)
+        middle = self.labels.w.mean(0)
+        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, passes, middle)
         if trust == "predicted":
             return answer
         rows = answer.rows(Status.OFF_TOLERANCE) if trust is None else torch.arange(len(alpha), device=alpha.device)
@@ -188,7 +193,9 @@ class ModelMap:
 
     def _with_own(self, a: Floats, tol: float, targets: Sequence[Domain] | None) -> Solution:
         """The exact solver, started where the map says the sources' part of the mixture ends."""
-        owners = self.bound.problem.targets if targets is None else tuple(targets)
+        owners = self.bound.problem.targets
+        if targets is not None:
+            owners = Problem(self.bound.problem.sources, targets).targets
         if len(owners) != len(a):
             raise MixtureError(
                 f"alpha has {len(a)} rows of {a.shape[1]} weights, the last for a target's own sample, but there are "
@@ -197,7 +204,7 @@ class ModelMap:
         alpha = torch.as_tensor(a, device=self.bound.device)
         shared = alpha[:, :-1].sum(1, keepdim=True)
         start = self.predict(torch.where(shared > 0, alpha[:, :-1] / shared.clamp(min=1e-300), 1.0 / self.n_sources))
-        start = torch.where(start.isfinite().all(1, keepdim=True), start, 0.0)
+        start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w.mean(0))
         found = self.bound.with_targets(owners).solve(alpha, tol=tol, start=start)
         rows = torch.arange(len(a), device=alpha.device)
         answer = correct.nothing(start)
@@ -229,36 +236,44 @@ class ModelMap:
         )
 
     def add_source(self, source: Domain) -> ModelMap:
-        """The map for one source more, its labels solved from where this map's stand; `plan.saved` says what it saved.
+        """The map for one source more; `plan.saved` says what was saved.
 
-        Every label gives a share of its weight to the new source, such that uniform mixtures stay uniform.
+        Solved mixtures stay solved, with weight 0 on the new source: half as many again are solved in which it takes
+        part. They give it a share of their weight, such that a Dirichlet law stays one.
         """
-        n, N = self.labels.alpha.shape
-        share = torch.as_tensor(np.random.default_rng(N).beta(1.0, N, size=(n, 1)), device=self.labels.alpha.device)
-        alpha = torch.cat([(1.0 - share) * self.labels.alpha, share], 1)
-        return self.relearn([*self.bound.problem.sources, source], alpha, self.labels.w)
+        N, c, rng = self.n_sources, self.settings.concentration, np.random.default_rng([self.n_sources])
+
+        def extended(alpha: Tensor) -> Tensor:
+            share = torch.as_tensor(rng.beta(c, c * N, size=(len(alpha), 1))).to(alpha)
+            return torch.cat([(1.0 - share) * alpha, share], 1)
+
+        some = self.labels[: max(len(self.labels) // 2, 4)]
+        alpha, w = self.labels.alpha, self.labels.w
+        kept = Labels(torch.cat([alpha, torch.zeros_like(alpha[:, :1])], 1), w)
+        return self.relearn(self, [*self.bound.problem.sources, source], extended(some.alpha), extended, some.w, kept)
 
     def drop_source(self, name: str) -> ModelMap:
         """The map without one source: its labels start where this map says that mixtures without it end."""
         names = [s.name for s in self.bound.problem.sources]
         if name not in names:
             raise OptionError(f"no source named {name!r}; there is {', '.join(names[:10])}")
-        j = names.index(name)
-        kept = [i for i in range(len(names)) if i != j]
-        rest = self.labels.alpha[:, kept]
-        total = rest.sum(1, keepdim=True)
-        alpha = torch.where(total > 0, rest / total.clamp(min=1e-300), 1.0 / len(kept))
-        on_face = torch.zeros_like(self.labels.alpha)
-        on_face[:, kept] = alpha
-        start = self.predict(on_face)
+        others = [i for i, other in enumerate(names) if other != name]
+
+        def narrowed(alpha: Tensor) -> Tensor:
+            rest = alpha[:, others]
+            total = rest.sum(1, keepdim=True)
+            return torch.where(total > 0, rest / total.clamp(min=1e-300), 1.0 / max(len(others), 1))
+
+        alpha = narrowed(self.labels.alpha)
+        face = torch.zeros_like(self.labels.alpha)
+        face[:, others] = alpha
+        start = self.predict(face)
         start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w)
-        return self.relearn([self.bound.problem.sources[i] for i in kept], alpha, start)
+        return self.relearn(self, [self.bound.problem.sources[i] for i in others], alpha, narrowed, start)
 
     def save(self, path: str | Path) -> None:
         """Write the map to a safetensors file; `cuvee.load_map` reads it, given the same data."""
         path = Path(path)
-        if not path.resolve().parent.is_dir():
-            raise InputError(f"there is no folder {path.resolve().parent}")
         notes = {
             "fingerprint": self.bound.fingerprint,
             "settings": self.settings.noted(),
@@ -267,3 +282,11 @@ class ModelMap:
         }
         parts = {"predictor": self.predictor, "subspace": self.subspace, "calibration": self.calibration}
         store.write(path, {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes)
+
+
+def _described(value: Any) -> str:
+    """The same in every process: a module with its parameters, a function by its name."""
+    if isinstance(value, torch.nn.Module):
+        state = {name: np.asarray(t.detach().cpu()).tobytes().hex() for name, t in value.state_dict().items()}
+        return f"{value!r} {state}"
+    return f"{value.__module__}.{value.__qualname__}" if callable(value) else repr(value)

@@ -68,6 +68,7 @@ class Shape:
 class Calibration:
     """Bounds on all three errors, each of which holds for a share `level` of mixtures."""
 
+    alpha: Tensor  # (k, N) the mixtures this rests on
     mean: Tensor  # (N,)
     whiten: Tensor  # (N, N)
     farthest: float  # of all mixtures that were seen: farther out no bound is given
@@ -106,7 +107,9 @@ def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Ca
     grown = ((measured.distance, size), (measured.excess, size.square()), (measured.gradient, size))
     distance, excess, gradient = (_smallest(error / expected, k) for error, expected in grown)
     farthest = max(shape.farthest, float(shape.away(alpha).max())) if len(alpha) else shape.farthest
-    return Calibration(shape.mean, shape.whiten, farthest, shape.power, distance, excess, gradient, level, len(alpha))
+    return Calibration(
+        alpha, shape.mean, shape.whiten, farthest, shape.power, distance, excess, gradient, level, len(alpha)
+    )
 
 
 def rank(n: int, level: float) -> int:

@@ -41,9 +41,10 @@ class Answer:
 
     def put(self, rows: Tensor, found: Found, ok: Status, tol: float, otherwise: Status | None = None) -> Tensor:
         """What an oracle found for some rows: `ok` where it is proven within the tolerance. Returns which are not."""
-        self.w[rows] = found.w
-        self.distance[rows], self.excess[rows] = found.bounds.distance, found.bounds.excess
-        self.gradient[rows] = found.gradient
+        self.w[rows] = found.w.to(self.w)
+        self.distance[rows] = found.bounds.distance.to(self.distance)
+        self.excess[rows] = found.bounds.excess.to(self.excess)
+        self.gradient[rows] = found.gradient.to(self.gradient)
         self.calibrated[rows] = False
         self.passes[rows] += found.passes
         within = (found.gradient <= tol) & torch.as_tensor(found.status == Status.SOLVED, device=rows.device)
@@ -58,14 +59,17 @@ class Answer:
         return torch.as_tensor(np.flatnonzero(self.status == status), device=self.w.device)
 
 
-def predicted(w: Tensor, alpha: Tensor, calibration: Calibration, hopeless: Tensor, tol: float, passes: int) -> Answer:
-    """What is known of predictions w (M, P) without a look at the data."""
+def predicted(
+    w: Tensor, alpha: Tensor, calibration: Calibration, hopeless: Tensor, tol: float, passes: int, instead: Tensor
+) -> Answer:
+    """What is known of predictions w (M, P) without a look at the data; one that is no number is `instead` (P,)."""
     nothing = hopeless | ~w.isfinite().all(1)
     said: Errors = calibration.bounds(alpha)
     distance, excess, gradient = (torch.where(nothing, torch.inf, bound) for bound in vars(said).values())
     status = np.full(len(w), Status.OFF_TOLERANCE)
     status[(gradient <= tol).cpu().numpy()] = Status.PREDICTED
     counted = torch.full_like(gradient, passes, dtype=torch.int64)
+    w = torch.where(w.isfinite().all(1, keepdim=True), w, instead)
     return Answer(w, distance, excess, gradient, torch.ones_like(nothing), status, counted)
 
 
@@ -78,9 +82,7 @@ def nothing(w: Tensor) -> Answer:
 
 def look(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, tol: float) -> tuple[Tensor, Tensor]:
     """One pass over the data for some rows: those that fail, and the gradient there."""
-    w = answer.w[rows]
-    w = torch.where(w.isfinite().all(1, keepdim=True), w, 0.0)  # a prediction that is none starts at 0
-    found = oracle.certify(alpha[rows], w, tol=tol)
+    found = oracle.certify(alpha[rows], answer.w[rows], tol=tol)
     late = answer.put(rows, found, Status.CERTIFIED, tol, Status.OFF_TOLERANCE)
     return rows[late], found.vector[late]
 

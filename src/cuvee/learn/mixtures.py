@@ -10,6 +10,7 @@ from cuvee.errors import OptionError
 from cuvee.results import Floats
 from cuvee.simplex import sample
 
+DRAWN = "Dirichlet"
 LABELS, CALIBRATION, MORE = range(3)  # streams of random numbers that never meet
 
 
@@ -28,7 +29,7 @@ class Mixes:
         """From the symmetric Dirichlet law."""
         labels = sample(n, n_sources, seed=[seed, LABELS], concentration=concentration)
         calibration = sample(k, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
-        law = "uniform on the simplex" if concentration == 1.0 else f"Dirichlet({concentration:g})"
+        law = f"{DRAWN}({concentration:g})" + (", uniform on the simplex" if concentration == 1.0 else "")
         return cls(labels, calibration, law, concentration, seed)
 
     @classmethod

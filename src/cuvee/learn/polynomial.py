@@ -73,7 +73,8 @@ def least_squares(A: Tensor, Y: Tensor) -> Tensor:
     scale = A.square().mean(0).sqrt().clamp(min=torch.finfo(A.dtype).tiny ** 0.5)
     penalty = RIDGE * len(A) ** 0.5 * torch.eye(A.shape[1], dtype=A.dtype, device=A.device)
     padded = torch.cat([Y, Y.new_zeros(len(penalty), Y.shape[1])])
-    return torch.linalg.lstsq(torch.cat([A / scale, penalty]), padded, driver="gels").solution / scale[:, None]
+    found = torch.linalg.lstsq(torch.cat([A / scale, penalty]), padded, driver="gels").solution
+    return found.contiguous() / scale[:, None]  # as a file will hold it, or products would round differently
 
 
 def chunks(M: int, width: int) -> Iterator[slice]:

@@ -66,13 +66,17 @@ class Reduced:
         return 3 * self.average.shape[1] + len(self.average) + len(self.terms) + 2 * self.gradients.numel()
 
     def _divide(self, surface: Tensor, alpha: Tensor, g: Tensor) -> Tensor:
-        """(surface(α) + λ)⁻¹ g; where that is no Hessian the result is not a number, to be caught by who judges it."""
-        P = len(self.centre)
+        """(surface(α) + λ)⁻¹ g; with Hessians at the centre where the surface, far out, is none any more."""
+        N, P = self.gradients.shape
         H = (monomials(alpha.to(surface), self.bend).T @ surface).view(-1, P, P)
         H += self.ridge.to(surface)
         L, info = torch.linalg.cholesky_ex(H)
-        solved = torch.cholesky_solve(g.to(surface)[..., None], L)[..., 0]
-        return torch.where((info == 0)[:, None], solved, torch.nan).to(g)
+        bad = (info != 0).nonzero()[:, 0]
+        if len(bad):
+            H = (alpha[bad] @ self.hessians.view(N, -1)).view(-1, P, P) + self.ridge
+            central, info = torch.linalg.cholesky_ex(H)
+            L[bad] = torch.where((info == 0)[:, None, None], central, torch.nan).to(L)
+        return torch.cholesky_solve(g.to(surface)[..., None], L)[..., 0].to(g)
 
     def _gradient(self, alpha: Tensor, away: Tensor) -> Tensor:
         """Σ_j α_j ∇f̃_j + λw at centre + away, (M, P)."""

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -39,14 +40,21 @@ def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
         for field in fields(part):
             value = getattr(part, field.name)
             if isinstance(value, Tensor):
-                tensors[f"{name}.{field.name}"] = value.detach().cpu().contiguous()
+                tensors[f"{name}.{field.name}"] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
             else:
                 numbers[field.name] = value
         plain[name] = {"kind": type(part).__name__, "numbers": numbers}
     header = {"format": FORMAT, "parts": plain, "notes": notes}
-    part_written = path.with_name(path.name + ".part")
-    save_file(tensors, part_written, metadata={"cuvee": json.dumps(header)})
-    os.replace(part_written, path)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise InputError(f"{path} cannot be written: give the name of a file in a folder that exists")
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        save_file(tensors, unfinished, metadata={"cuvee": json.dumps(header)})
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -63,5 +71,7 @@ def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
             own = {key.removeprefix(f"{name}."): t for key, t in tensors.items() if key.startswith(f"{name}.")}
             parts[name] = kinds[said["kind"]](**own, **said["numbers"])
         return parts, dict(header["notes"])
-    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+    except InputError:
+        raise
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read as a cuvee map: {error}") from None
