@@ -132,7 +132,7 @@ def relearn(
     sources: list[Domain],
     alpha: Tensor,
     changed: Callable[[Tensor], Tensor],
-    start: Tensor,
+    start: Tensor | None = None,
     kept: Labels | None = None,
 ) -> ModelMap:
     """The map for other sources: mixtures α solved from `start` (n, P), others `kept` as solved.
@@ -149,16 +149,18 @@ def relearn(
     concentration = settings.concentration if atlas.plan.law.startswith(DRAWN) else None
     mixes = Mixes(alpha.cpu().numpy(), calibration, atlas.plan.law, concentration, settings.options.seed)
     found = learn_map(new, mixes, settings, lambda what, done, total: None, start, kept)
-    some = alpha[:COLD]
-    cold = float(new.oracle.solve(some, tol=settings.label_tol).passes.double().mean())
-    warm = float(new.oracle.solve(some, tol=settings.label_tol, start=start[:COLD]).passes.double().mean())
-    n = len(found.labels)
-    saved = 1.0 - len(alpha) * warm / (n * cold)
-    again = (
-        f"{n - len(alpha)} of {n} labels were kept as solved" if kept is not None else "Labels started at the old map"
-    )
-    said = f"{again}; the others took {warm:.1f} passes over the data each, from nothing {cold:.1f}: {saved:.0%} saved."
-    return replace(found, plan=replace(found.plan, saved=said))
+    return replace(found, plan=replace(found.plan, saved=_saved(new, settings, alpha, start, len(atlas.labels))))
+
+
+def _saved(bound: Bound, settings: Settings, alpha: Tensor, start: Tensor | None, before: int) -> str:
+    """What solving mixtures α took, beside as many as `before` solved from nothing; measured on a few of them."""
+    cold = warm = float(bound.oracle.solve(alpha[:COLD], tol=settings.label_tol).passes.double().mean())
+    if start is not None:
+        found = bound.oracle.solve(alpha[:COLD], tol=settings.label_tol, start=start[:COLD])
+        warm = float(found.passes.double().mean())
+    share = 1.0 - len(alpha) * warm / (before * cold)
+    took = f"{len(alpha)} labels were solved in {warm:.1f} passes over the data each"
+    return f"{took}; a new map solves {before} in {cold:.1f} each: {share:.0%} of the passes saved."
 
 
 def _around(kept: Labels, new: Labels) -> Labels:

@@ -247,10 +247,10 @@ class ModelMap:
             share = torch.as_tensor(rng.beta(c, c * N, size=(len(alpha), 1))).to(alpha)
             return torch.cat([(1.0 - share) * alpha, share], 1)
 
-        some = self.labels[: max(len(self.labels) // 2, 4)]
-        alpha, w = self.labels.alpha, self.labels.w
-        kept = Labels(torch.cat([alpha, torch.zeros_like(alpha[:, :1])], 1), w)
-        return self.relearn(self, [*self.bound.problem.sources, source], extended(some.alpha), extended, some.w, kept)
+        alpha = self.labels.alpha
+        kept = Labels(torch.cat([alpha, torch.zeros_like(alpha[:, :1])], 1), self.labels.w)
+        new = extended(alpha[: max(len(alpha) // 2, 4)])
+        return self.relearn(self, [*self.bound.problem.sources, source], new, extended, kept=kept)
 
     def drop_source(self, name: str) -> ModelMap:
         """The map without one source: its labels start where this map says that mixtures without it end."""

@@ -45,6 +45,7 @@ class Shape:
         flat = values <= 1e-9 * values[-1].clamp(min=1e-30)  # along (1, …, 1), and wherever no mixture went
         # A step where no mixture went counts as far out at once.
         whiten = vectors * torch.where(flat, 1e-4 * values[-1].clamp(min=1e-30), values).rsqrt()
+        whiten = whiten.contiguous()  # as a file will hold it
         shape = cls(mean, whiten, 0.0, 0.0)
         shape = cls(mean, whiten, float(shape.away(alpha).max()), 0.0)
         x, y = shape._size_at(held_out).log(), error.clamp(min=1e-300).log()

@@ -1,0 +1,238 @@
+"""Bounds that no data were looked at for: they hold as often as they say, or are infinite."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+import torch
+
+import cuvee
+from cuvee import Logistic, Status, simplex
+from cuvee.learn.calibrate import CONFIDENCE, Errors, Shape, calibrate, least_mixtures, rank
+from learn_builders import make_sources
+
+LEVEL = 0.95
+
+
+def mixtures(n: int, n_sources: int = 3, seed: int = 0, concentration: float = 1.0) -> torch.Tensor:
+    return torch.as_tensor(simplex.sample(n, n_sources, seed, concentration))
+
+
+def at_least(k: int, n: int, p: float) -> float:
+    """P(at least k of n uniform draws are ≤ p), term by term."""
+    return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
+
+
+# ---- the rank -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 22, 44, 45, 46, 60, 100, 230, 384])
+def test_the_rank_is_the_smallest_that_covers_nine_times_out_of_ten(n, level):
+    """The k-th of n uniforms exceeds `level` exactly when fewer than k of them are ≤ level."""
+    covers = [1 - at_least(k, n, level) for k in range(1, n + 1)]
+    wanted = next((k for k, c in enumerate(covers, 1) if c >= CONFIDENCE), n + 1)
+    assert rank(n, level) == wanted
+
+
+def test_the_rank_by_counting():
+    """The same by simulation: how often the k-th smallest of 60 uniforms is at least 0.95."""
+    drawn = np.sort(np.random.default_rng(0).uniform(size=(40_000, 60)), axis=1)
+    k = rank(60, LEVEL)
+    assert (drawn[:, k - 1] >= LEVEL).mean() >= CONFIDENCE - 0.01
+    assert (drawn[:, k - 2] >= LEVEL).mean() < CONFIDENCE
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95, 0.99, 0.999])
+def test_the_least_number_of_mixtures_is_the_least(level):
+    n = least_mixtures(level)
+    assert rank(n, level) == n and rank(n - 1, level) == n  # that is, none of the n − 1
+
+
+def test_more_mixtures_never_need_a_larger_share():
+    shares = [rank(n, LEVEL) / n for n in (50, 100, 200, 400, 800, 3200)]
+    assert all(LEVEL < share <= 1.0 for share in shares) and shares == sorted(shares, reverse=True)
+
+
+# ---- coverage of made-up errors -------------------------------------------------------------------------------------
+
+
+def made_up(alpha: torch.Tensor, power: float, rng) -> torch.Tensor:
+    """Errors that grow with the distance from the centre, with noise of a heavy tail."""
+    away = (alpha - 1 / alpha.shape[1]).square().sum(1).sqrt() + 1e-3
+    return away**power * torch.as_tensor(rng.lognormal(sigma=1.0, size=len(alpha)))
+
+
+def calibrated(n: int, seed: int, power: float):
+    """A calibration on n mixtures of which a quarter told the shape, and a sampler of the same law."""
+    rng = np.random.default_rng([7, seed])
+
+    def draw(m: int):
+        alpha = torch.as_tensor(rng.dirichlet(np.ones(3), size=m))
+        error = made_up(alpha, power, rng)
+        return alpha, Errors(error, error.square(), 2 * error)
+
+    (some, told), (rest, measured) = draw(n // 4), draw(n - n // 4)
+    shape = Shape.of(some, some, told.distance)
+    return calibrate(shape, rest, measured, LEVEL), draw
+
+
+@pytest.mark.parametrize("power", [0.0, 3.0])
+def test_coverage_of_made_up_errors(power):
+    """n = 400: 300 bound, k = 290, so that coverage is Beta(290, 11): mean 96.3 %, and 90 % of seeds reach 95 %.
+
+    Of 60 seeds fewer than 49 (82 %) would reach it once in 60 tries at most, and the mean of 60 has a standard
+    deviation of 0.14 %.
+    """
+    assert rank(300, LEVEL) == 290
+    covered = []
+    for seed in range(60):
+        bound, draw = calibrated(400, seed, power)
+        alpha, errors = draw(4_000)
+        said = bound.bounds(alpha)
+        covered.append([float((e <= s).double().mean()) for e, s in zip(vars(errors).values(), vars(said).values(), strict=True)])
+    shares = np.array(covered)  # (seeds, 3)
+    assert (np.abs(shares.mean(0) - 290 / 301) < 0.006).all()
+    assert (0.95 < shares.mean(0)).all() and (shares.mean(0) < 0.975).all()
+    assert ((shares >= LEVEL - 0.003).mean(0) >= 0.8).all()
+    # One event, three scales: excess is the square of the distance here, and the gradient twice it.
+    np.testing.assert_allclose(shares[:, 0], shares[:, 1], atol=0.02)
+    np.testing.assert_allclose(shares[:, 0], shares[:, 2], atol=0.02)
+
+
+def test_a_bound_that_grows_is_sharper_near_the_centre():
+    """Where errors grow with the distance, so does the bound: fewer mixtures near the centre are turned away."""
+    bound, draw = calibrated(400, 0, 3.0)
+    alpha, errors = draw(4_000)
+    away = bound.shape.away(alpha)
+    near, said = away < away.median(), bound.bounds(alpha).distance
+    assert bound.power == pytest.approx(3.0, abs=1.0)
+    assert said[near].median() < 0.5 * errors.distance.quantile(LEVEL)
+    flat, _ = calibrated(400, 0, 0.0)
+    assert flat.power < 0.8
+
+
+@pytest.mark.parametrize("n", [0, 1, 10, least_mixtures(LEVEL) - 1])
+def test_too_few_mixtures_bound_nothing(n):
+    alpha = mixtures(100)
+    shape = Shape.of(alpha, alpha[:0], torch.zeros(0, dtype=torch.float64))
+    errors = torch.rand(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    bound = calibrate(shape, mixtures(n, seed=1), Errors(errors, errors, errors), LEVEL)
+    said = bound.bounds(alpha)
+    assert all(torch.isinf(x).all() for x in vars(said).values())
+    enough = least_mixtures(LEVEL)
+    errors = torch.ones(enough, dtype=torch.float64)
+    bound = calibrate(shape, mixtures(enough, seed=1), Errors(errors, errors, errors), LEVEL)
+    assert bound.bounds(alpha).gradient.isfinite().all()
+
+
+def test_an_error_that_is_no_number_counts_as_infinite():
+    alpha, held_out = mixtures(100), mixtures(200, seed=1)
+    shape = Shape.of(alpha, alpha[:0], torch.zeros(0, dtype=torch.float64))
+    for bad in (torch.nan, torch.inf):
+        few, many = torch.ones(200, dtype=torch.float64), torch.ones(200, dtype=torch.float64)
+        few[:3], many[:30] = bad, bad
+        assert calibrate(shape, held_out, Errors(few, few, few), LEVEL).distance == pytest.approx(1.0)
+        assert calibrate(shape, held_out, Errors(many, many, many), LEVEL).distance == np.inf
+        power = Shape.of(alpha, held_out, many).power
+        assert np.isfinite(power) and power >= 0
+
+
+def test_farther_out_than_any_seen_nothing_is_said():
+    inner = mixtures(300, seed=1, concentration=30.0)
+    shape = Shape.of(inner[:100], inner[:0], torch.zeros(0, dtype=torch.float64))
+    ones = torch.ones(200, dtype=torch.float64)
+    bound = calibrate(shape, inner[100:], Errors(ones, ones, ones), LEVEL)
+    assert bound.bounds(inner).gradient.isfinite().all()
+    assert bound.bounds(torch.eye(3, dtype=torch.float64)).gradient.isinf().all()
+    assert bound.bounds(torch.full((1, 3), 1 / 3, dtype=torch.float64)).gradient.isfinite().all()
+
+
+def test_where_no_mixture_went_nothing_is_said():
+    """All mixtures on an edge of the simplex: a step off it is far out at once."""
+    edge = torch.cat([mixtures(200, 2, seed=1), torch.zeros(200, 1, dtype=torch.float64)], 1)
+    shape = Shape.of(edge, edge[:0], torch.zeros(0, dtype=torch.float64))
+    ones = torch.ones(200, dtype=torch.float64)
+    bound = calibrate(shape, edge, Errors(ones, ones, ones), LEVEL)
+    off = torch.tensor([[0.4, 0.4, 0.2]], dtype=torch.float64)
+    assert bound.bounds(edge).gradient.isfinite().all() and bound.bounds(off).gradient.isinf().all()
+
+
+def test_shapes_of_degenerate_samples():
+    none = torch.zeros(0, dtype=torch.float64)
+    for alpha in (mixtures(1), mixtures(1).expand(5, -1), torch.eye(3, dtype=torch.float64)):
+        shape = Shape.of(alpha, alpha[:0], none)
+        assert np.isfinite(shape.farthest) and shape.whiten.isfinite().all()
+        assert shape.size(alpha).isfinite().all() and (shape.size(alpha) > 0).all()
+        zero = torch.zeros(len(alpha), dtype=torch.float64)
+        assert np.isfinite(Shape.of(alpha, alpha, zero).power)
+
+
+# ---- maps -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_calibration", [0, 1, 3, 40])
+def test_a_map_with_too_few_calibration_mixtures_trusts_nothing(n_calibration):
+    sources = make_sources(2, 3)
+    atlas = cuvee.learn(sources, Logistic(0.1), n_labels=20, n_calibration=n_calibration, tol=0.1)
+    alpha = simplex.sample(20, 3, 5)
+    sol = atlas(alpha, trust="predicted", tol=1e6)
+    assert set(sol.status) == {Status.OFF_TOLERANCE}
+    assert np.isinf(sol.certificate.distance).all() and np.isinf(sol.certificate.gradient_norm).all()
+    with pytest.raises(cuvee.StatusError):
+        sol.raise_for_status()
+    looked = atlas(alpha)
+    assert Status.PREDICTED not in looked.status and all(s.ok for s in looked.status) and (looked.passes > 0).all()
+
+
+def test_a_map_learnt_in_the_middle_trusts_nothing_at_the_corners():
+    sources = make_sources(2, 3)
+    atlas = cuvee.learn(
+        sources, Logistic(0.1), n_labels=20, n_calibration=200, concentration=50.0, tol=1e-3, method="surface"
+    )
+    assert set(atlas(simplex.sample(50, 3, 5, 50.0), trust="predicted", tol=0.1).status) == {Status.PREDICTED}
+    corners = atlas(np.eye(3), trust="predicted", tol=1e6)
+    assert set(corners.status) == {Status.OFF_TOLERANCE} and np.isinf(corners.certificate.gradient_norm).all()
+    assert (atlas(np.eye(3)).passes > 0).all()
+
+
+@pytest.mark.parametrize("method", ["auto", "surface", "kernel"])
+def test_realised_coverage_of_fresh_mixtures(method):
+    """200 calibration mixtures, 150 of which bound: k = 147, Beta(147, 4) has mean 97.4 % and sd 1.3 %."""
+    hypothesis, shares = Logistic(0.1), []
+    assert rank(150, LEVEL) == 147
+    for seed in range(6):
+        sources = make_sources(2, 3, rows=40, seed=seed)
+        atlas = cuvee.learn(sources, hypothesis, method=method, n_labels=24, n_calibration=200, tol=1e-3, seed=seed)
+        alpha = simplex.sample(1_000, 3, [seed, 12345])
+        sol, best = atlas(alpha, trust="predicted"), cuvee.solve(sources, hypothesis, alpha, tol=1e-10)
+        found = cuvee.certify(sources, hypothesis, alpha, sol.w)
+        bound = sol.certificate
+        shares.append(
+            [
+                (found.gradient_norm <= bound.gradient_norm).mean(),
+                (np.linalg.norm(sol.w - best.w, axis=1) <= bound.distance).mean(),
+                (risk(sources, hypothesis, alpha, sol.w) - risk(sources, hypothesis, alpha, best.w) <= bound.excess_risk + 1e-15).mean(),
+            ]
+        )
+    shares = np.array(shares)
+    assert (shares.mean(0) > 0.95).all() and (shares.mean(0) < 0.998).all(), shares
+    assert (shares > 0.92).all(), shares
+
+
+def risk(sources, hypothesis, alpha, w):
+    """f_α(w) (M,) for a binary logistic with an intercept, row by row."""
+    total = 0.5 * hypothesis.l2 * (w[:, :-1] ** 2).sum(1)
+    for j, s in enumerate(sources):
+        scores = w[:, :-1] @ s.X.T + w[:, -1:]
+        total = total + alpha[:, j] * np.logaddexp(0.0, np.where(s.y == 1, -scores, scores)).mean(1)
+    return total
+
+
+def test_it_says_what_it_was_calibrated_on():
+    atlas = cuvee.learn(make_sources(2, 3), Logistic(0.1), n_labels=20, n_calibration=120, tol=1e-3, level=0.8)
+    said = atlas(simplex.sample(3, 3), trust="predicted").certificate
+    assert "90" in said.rests_on and "80%" in said.rests_on.replace(" ", "")  # 90 of the 120 bound
+    assert "calibrated" in repr(said) and not said.certified.any()
