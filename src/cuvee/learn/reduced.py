@@ -24,6 +24,7 @@ HESSIANS = 1.8  # labels per fitted monomial at which Hessians are taken
 MAX_SURFACE = 1_000_000  # numbers in such a surface
 POINTS = 2  # gradients per fitted monomial
 MAX_MONOMIALS = 1_800
+SPANNED = 1e-6  # of the longest: along shorter directions models do not move
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ def fit(
         return found
     _, size, rows = torch.linalg.svd(labels.w - centre, full_matrices=False)
     scale = (size[0] / len(labels) ** 0.5).clamp(min=1e-300)
-    found = replace(found, directions=rows[: n_directions(P, degree)] / scale)
+    spanned = int((size > SPANNED * size[0]).sum())
+    found = replace(found, directions=rows[: min(n_directions(P, degree), spanned)] / scale)
     w = torch.cat([labels.w, found(mixtures)])
     w = w[w.isfinite().all(1)]
     away = w - centre

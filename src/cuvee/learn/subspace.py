@@ -9,8 +9,6 @@ from torch import Tensor
 
 from cuvee.learn.base import Labels
 
-NEGLIGIBLE = 1e-9  # of the largest singular value
-
 
 @dataclass(frozen=True)
 class Subspace:
@@ -25,13 +23,12 @@ class Subspace:
         if w.shape[0] >= w.shape[1]:
             return cls.none(w)
         mean = w.mean(0)
-        # Through the n × n Gram matrix twice over: the second time the directions are orthonormal but for rounding.
-        basis = w - mean
-        for _ in range(2):
-            values, vectors = torch.linalg.eigh(basis @ basis.T)
-            keep = values > NEGLIGIBLE**2 * values[-1].clamp(min=torch.finfo(w.dtype).tiny)
-            basis = (vectors[:, keep].T @ basis) / values[keep, None].sqrt()
-        return cls(mean, basis)
+        Q, R = torch.linalg.qr((w - mean).T)  # thin: P may be a million
+        left, size, _ = torch.linalg.svd(R)
+        keep = size > len(w) * torch.finfo(w.dtype).eps * size[0]
+        if not bool(keep.any()):  # all models are one
+            return cls.none(w)
+        return cls(mean, (Q @ left[:, keep]).T.contiguous())
 
     @classmethod
     def none(cls, w: Tensor) -> Subspace:
