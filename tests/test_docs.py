@@ -31,6 +31,13 @@ def test_readme_holds_the_quickstart_and_what_it_prints(capsys):
     assert capsys.readouterr().out.strip() in readme
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_some_page_holds_the_example(path):
+    code = path.read_text().split("\n\n", 1)[1].strip()
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert any(code in page.read_text() for page in pages)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0

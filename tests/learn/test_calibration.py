@@ -81,7 +81,7 @@ def calibrated(n: int, seed: int, power: float):
 
 @pytest.mark.parametrize("power", [0.0, 3.0])
 def test_coverage_of_made_up_errors(power):
-    """n = 400: 300 bound, k = 291, so that coverage is Beta(291, 10): mean 96.7 %, and at least 90 % of seeds reach 95 %.
+    """n = 400: 300 bound, k = 291, so that coverage is Beta(291, 10): mean 96.7 %, 90 % of seeds or more reach 95 %.
 
     The mean of 60 seeds has a standard deviation of 0.13 %; fewer than 80 % of them reach 95 % once in 100 tries.
     """
@@ -91,10 +91,12 @@ def test_coverage_of_made_up_errors(power):
         bound, draw = calibrated(400, seed, power)
         alpha, errors = draw(4_000)
         said = bound.bounds(alpha)
-        covered.append([float((e <= s).double().mean()) for e, s in zip(vars(errors).values(), vars(said).values(), strict=True)])
+        covered.append(
+            [float((e <= s).double().mean()) for e, s in zip(vars(errors).values(), vars(said).values(), strict=True)]
+        )
     shares = np.array(covered)  # (seeds, 3)
     assert (np.abs(shares.mean(0) - 291 / 301) < 0.006).all()
-    assert (0.95 < shares.mean(0)).all() and (shares.mean(0) < 0.975).all()
+    assert (shares.mean(0) > 0.95).all() and (shares.mean(0) < 0.975).all()
     assert ((shares >= LEVEL - 0.003).mean(0) >= 0.8).all()
     # One event, three scales: excess is the square of the distance here, and the gradient twice it.
     np.testing.assert_allclose(shares[:, 0], shares[:, 1], atol=0.02)
@@ -105,7 +107,7 @@ def test_a_bound_that_grows_is_sharper_near_the_centre():
     """Where errors grow with the distance, so does the bound: fewer mixtures near the centre are turned away."""
     bound, draw = calibrated(400, 0, 3.0)
     alpha, errors = draw(4_000)
-    away = bound.shape.away(alpha)
+    away = (alpha - 1 / 3).square().sum(1)
     near, said = away < away.median(), bound.bounds(alpha).distance
     assert bound.power == pytest.approx(3.0, abs=1.0)
     assert said[near].median() < 0.5 * errors.distance.quantile(LEVEL)
@@ -163,8 +165,9 @@ def test_shapes_of_degenerate_samples():
     none = torch.zeros(0, dtype=torch.float64)
     for alpha in (mixtures(1), mixtures(1).expand(5, -1), torch.eye(3, dtype=torch.float64)):
         shape = Shape.of(alpha, alpha[:0], none)
-        assert np.isfinite(shape.farthest) and shape.whiten.isfinite().all()
-        assert shape.size(alpha).isfinite().all() and (shape.size(alpha) > 0).all()
+        z = shape.whitened(alpha)
+        assert np.isfinite(shape.scale) and shape.whiten.isfinite().all() and z.isfinite().all()
+        assert shape.size(z).isfinite().all() and (shape.size(z) > 0).all() and (shape.alone(z) >= 0).all()
         zero = torch.zeros(len(alpha), dtype=torch.float64)
         assert np.isfinite(Shape.of(alpha, alpha, zero).power)
 
@@ -197,6 +200,37 @@ def test_a_map_learnt_in_the_middle_trusts_nothing_at_the_corners():
     assert (atlas(np.eye(3)).passes > 0).all()
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "corners",
+        pytest.param("clusters", marks=pytest.mark.xfail(strict=True, reason="F35: whitened, the clusters are near")),
+    ],
+)
+def test_a_map_learnt_on_either_side_trusts_nothing_in_between(where):
+    sources, hypothesis, rng = make_sources(2, 4), Logistic(0.1), np.random.default_rng(0)
+    corners = np.eye(4).repeat(60, 0)
+    given = corners if where == "corners" else 0.9 * corners[:120] + 0.1 * rng.dirichlet(np.ones(4), 120)
+    atlas = cuvee.learn(sources, hypothesis, mixtures=given, n_labels=len(given) // 3, n_calibration=200, tol=1e-3)
+    between = 0.5 * given[:30] + 0.5 * given[60:90]
+    sol = atlas(between)
+    assert cuvee.certify(sources, hypothesis, between, sol.w).gradient_norm.max() <= 1e-3
+    like = atlas(given, trust="predicted")
+    assert np.isfinite(like.certificate.gradient_norm).mean() > 0.9
+
+
+@pytest.mark.xfail(strict=True, reason="F38: distances in float32, by a matrix product in large batches alone")
+def test_whether_there_is_a_bound_does_not_depend_on_the_batch():
+    """Mixtures of quarters: many are exactly as far from the others as any."""
+    grid = np.round(4 * simplex.sample(400, 4, 3)) / 4
+    grid = grid[grid.sum(1) == 1]
+    atlas = cuvee.learn(make_sources(2, 4), Logistic(0.1), mixtures=grid, n_labels=60, n_calibration=190, tol=1e-2)
+    points = np.unique(grid, axis=0)
+    whole = atlas(points.repeat(3, 0), trust="predicted").certificate.gradient_norm[::3]
+    alone = np.concatenate([atlas(p[None], trust="predicted").certificate.gradient_norm for p in points])
+    np.testing.assert_array_equal(np.isinf(whole), np.isinf(alone))
+
+
 @pytest.mark.parametrize("method", ["auto", "surface", "kernel"])
 def test_realised_coverage_of_fresh_mixtures(method):
     """200 calibration mixtures, 150 of which bound: k = 147, Beta(147, 4) has mean 97.4 % and sd 1.3 %."""
@@ -213,7 +247,10 @@ def test_realised_coverage_of_fresh_mixtures(method):
             [
                 (found.gradient_norm <= bound.gradient_norm).mean(),
                 (np.linalg.norm(sol.w - best.w, axis=1) <= bound.distance).mean(),
-                (risk(sources, hypothesis, alpha, sol.w) - risk(sources, hypothesis, alpha, best.w) <= bound.excess_risk + 1e-15).mean(),
+                (
+                    risk(sources, hypothesis, alpha, sol.w) - risk(sources, hypothesis, alpha, best.w)
+                    <= bound.excess_risk + 1e-15
+                ).mean(),
             ]
         )
     shares = np.array(shares)

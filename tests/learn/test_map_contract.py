@@ -10,11 +10,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from learn_builders import HYPOTHESES, KINDS, make_sources, relative
 from safetensors import safe_open
 
 import cuvee
 from cuvee import ModelMap, Status, simplex
+from learn_builders import HYPOTHESES, KINDS, make_sources, relative
 
 CONVEX = [*product(("ridge", "binary", "softmax"), KINDS)]
 NETS = [("net", kind) for kind in ("auto", "network-own", "network-shared", "ntf-shared", "kernel-exact", "meta")]
@@ -156,11 +156,15 @@ def test_a_batch_is_its_rows(name, kind):
     scale = np.abs(whole.w).max()
     order = np.random.default_rng(0).permutation(len(UNSEEN))
     permuted = atlas(UNSEEN[order], trust="predicted")
-    alone = np.concatenate([atlas(row[None], trust="predicted").w for row in UNSEEN])
-    for other in (permuted.w[np.argsort(order)], alone):
+    alone = [atlas(row[None], trust="predicted") for row in UNSEEN]
+    for other in (permuted.w[np.argsort(order)], np.concatenate([s.w for s in alone])):
         np.testing.assert_allclose(other, whole.w, rtol=0, atol=rounding(atlas) * scale)
     bounds = whole.certificate.gradient_norm
-    np.testing.assert_allclose(permuted.certificate.gradient_norm[np.argsort(order)], bounds, rtol=1e-9)
+    for other in (
+        permuted.certificate.gradient_norm[np.argsort(order)],
+        np.concatenate([s.certificate.gradient_norm for s in alone]),
+    ):
+        np.testing.assert_allclose(other, bounds, rtol=1e-9)
 
 
 @convex
@@ -297,8 +301,7 @@ def test_by_default_what_is_not_predicted_is_corrected(name, kind, tol):
 @pytest.mark.parametrize("kind", ["auto", "surface", "kernel-exact"])
 @pytest.mark.parametrize("name", ["ridge", "binary", "softmax"])
 def test_a_ball_is_kept(name, kind):
-    classes, hypothesis = HYPOTHESES[name]
-    bounded = type(hypothesis)(0.1, radius=0.5)
+    bounded = type(HYPOTHESES[name][1])(0.1, radius=0.5)
     atlas = cuvee.learn(sources(name), bounded, n_labels=24, n_calibration=60, tol=TOL, **KINDS[kind])
     for trust in ("predicted", "certified", "corrected"):
         sol = atlas(UNSEEN, trust=trust)

@@ -8,14 +8,14 @@ from math import prod
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import cuvee
 from cuvee import Logistic, Problem, Ridge, erm, simplex
 from cuvee.learn import polynomial, reduced, taylor
 from cuvee.learn.base import Labels
 from cuvee.learn.subspace import Subspace
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from learn_builders import make_sources, relative
 
 RISKS = {
@@ -91,7 +91,11 @@ def test_derivatives_of_monomials_are_slopes_along_the_simplex(degree):
 
 
 @given(
-    n_sources=st.integers(2, 5), degree=st.integers(1, 4), sloped=st.booleans(), seed=st.integers(0, 2**16), power=st.integers(-6, 6)
+    n_sources=st.integers(2, 5),
+    degree=st.integers(1, 4),
+    sloped=st.booleans(),
+    seed=st.integers(0, 2**16),
+    power=st.integers(-6, 6),
 )
 @settings(deadline=None, max_examples=40)
 def test_a_polynomial_is_found_again(n_sources, degree, sloped, seed, power):
@@ -146,7 +150,9 @@ def test_chunks_cover_every_row_once(monkeypatch):
         rows = [i for some in polynomial.chunks(M, width) for i in range(M)[some]]
         assert rows == list(range(M))
     found = polynomial.fit(Labels(mixtures(20), torch.sin(mixtures(20))), 2)
-    torch.testing.assert_close(found(mixtures(50)), torch.cat([found(a[None]) for a in mixtures(50)]), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(
+        found(mixtures(50)), torch.cat([found(a[None]) for a in mixtures(50)]), rtol=1e-12, atol=1e-14
+    )
 
 
 # ---- Taylor pieces --------------------------------------------------------------------------------------------------

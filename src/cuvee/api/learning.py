@@ -243,20 +243,25 @@ def _descent(bound: Bound, K: int) -> meta.Descend:
     rows = components.everything
     start = torch.zeros(N, space.n_params, dtype=space.dtype) if space.convex else space.start(1, 0).expand(N, -1)
     L = erm.descent.smoothness(components, rows, start.to(bound.device), torch.eye(N, device=bound.device))
+    size = max(1, bound.memory // (32 * (len(rows.X) + (N + 2) * space.n_params)))
 
     def descend(v: Tensor, alpha: Tensor) -> Tensor:
-        if len(v) == 0:
-            return v
-        gamma = 1.0 / (alpha @ L.to(alpha))
-        return erm.descent.gd(components, rows, v.to(space.dtype), alpha, K, gamma)[0].to(v)
+        gamma, w = 1.0 / (alpha @ L.to(alpha)), v.clone()
+        if space.convex:  # the same steps with a family's own gradients, which take less time and room
+            for _ in range(K if len(v) else 0):
+                w = space.project(w - gamma[:, None] * bound.oracle.certify(alpha, w, tol=1.0).vector)
+            return w
+        for some in (slice(low, low + size) for low in range(0, len(v), size)):
+            w[some] = erm.descent.gd(components, rows, v[some].to(space.dtype), alpha[some], K, gamma[some])[0].to(v)
+        return w
 
     return descend
 
 
 def _uncalibrated(labels: Labels, level: float) -> Calibration:
-    shape = Shape.of(labels.alpha, labels.alpha[:0], labels.w[:0, 0])
-    inf = float("inf")
-    return Calibration(labels.alpha[:0], shape.mean, shape.whiten, shape.farthest, 0.0, inf, inf, inf, level, 0)
+    nothing = labels.w[:0, 0]
+    shape = Shape.of(labels.alpha, labels.alpha[:0], nothing)
+    return calibrate.calibrate(shape, labels.alpha[:0], Errors(nothing, nothing, nothing), level)
 
 
 def _calibrated(atlas: ModelMap, held_out: Labels, level: float) -> Calibration:

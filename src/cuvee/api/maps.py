@@ -102,7 +102,7 @@ def learn(
         ("K", K, 1),
         ("seed", seed, 0),
     ):
-        if whole is not None:
+        if whole is not None or name in ("n_labels", "n_calibration", "K", "seed"):
             check_whole(name, whole, least)
     if order is not None and order > 2:
         raise OptionError(f"order must be 1 or 2; got {order}")

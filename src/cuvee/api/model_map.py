@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -289,4 +290,8 @@ def _described(value: Any) -> str:
     if isinstance(value, torch.nn.Module):
         state = {name: np.asarray(t.detach().cpu()).tobytes().hex() for name, t in value.state_dict().items()}
         return f"{value!r} {state}"
-    return f"{value.__module__}.{value.__qualname__}" if callable(value) else repr(value)
+    if isinstance(value, functools.partial):
+        return f"partial of {_described(value.func)} {value.args} {value.keywords}"
+    if hasattr(value, "__code__"):
+        return f"{value.__module__}.{value.__qualname__} {value.__code__.co_code.hex()} {value.__code__.co_consts}"
+    return f"{type(value).__module__}.{type(value).__qualname__}" if callable(value) else repr(value)

@@ -63,7 +63,7 @@ class Family(Protocol):
         ...
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
-        """(∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model; no ball."""
+        """(∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model, less what no risk feels; no ball."""
         ...
 
     def without_minimiser(self, alpha: Tensor) -> Tensor:

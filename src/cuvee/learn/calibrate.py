@@ -2,12 +2,13 @@
 
 Errors are measured on n solved mixtures that the map has never seen, each divided by the size that errors have that far
 from the centre. The k-th smallest ratio bounds the ratio of a new mixture with a probability that, over the draw of the
-n, is Beta(k, n + 1 − k); k is the smallest with which that probability reaches `level` nine times out of ten.
+n, is Beta(k, n + 1 − k); k is the smallest with which that probability reaches `level` nine times out of ten. A mixture
+that lies farther out than all of them, or farther from those learnt from, has no bound: it is not like them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 CONFIDENCE = 0.9
 CENTRAL = 0.1  # of the farthest: nearer than this no error is expected to be smaller still
 STEEPEST = 8.0
+LANDMARKS = 128
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class Shape:
 
     mean: Tensor  # (N,)
     whiten: Tensor  # (N, N)
-    farthest: float
+    farthest: float  # from the mean, whitened, of those seen
     power: float
+    landmarks: Tensor  # (k, N) some of them
 
     @classmethod
     def of(cls, alpha: Tensor, held_out: Tensor, error: Tensor) -> Shape:
@@ -46,22 +49,27 @@ class Shape:
         # A step where no mixture went counts as far out at once.
         whiten = vectors * torch.where(flat, 1e-4 * values[-1].clamp(min=1e-30), values).rsqrt()
         whiten = whiten.contiguous()  # as a file will hold it
-        shape = cls(mean, whiten, 0.0, 0.0)
-        shape = cls(mean, whiten, float(shape.away(alpha).max()), 0.0)
-        x, y = shape._size_at(held_out).log(), error.clamp(min=1e-300).log()
+        shape = cls(mean, whiten, 0.0, 0.0, alpha[:LANDMARKS])
+        shape = replace(shape, farthest=float(shape.away(alpha).max()))
+        x, y = shape._not_central(held_out).log(), error.clamp(min=1e-300).log()
         usable = y.isfinite()
         x, y = x[usable] - x[usable].mean(), y[usable] - y[usable].mean()
         power = float((x * y).sum() / x.square().sum().clamp(min=1e-12)) if len(x) > 1 else 0.0
-        return cls(mean, whiten, shape.farthest, min(max(power, 0.0), STEEPEST))
+        return replace(shape, power=min(max(power, 0.0), STEEPEST))
 
     def away(self, alpha: Tensor) -> Tensor:
+        """(M,) how far mixtures are from the mean, whitened."""
         return torch.linalg.vector_norm((alpha - self.mean) @ self.whiten, dim=-1)
 
-    def size(self, alpha: Tensor) -> Tensor:
-        """How large errors are expected to be at α (M, N), but for a factor."""
-        return self._size_at(alpha) ** self.power
+    def alone(self, alpha: Tensor) -> Tensor:
+        """(M,) how far mixtures are from the nearest landmark; in float32, this is no fine matter."""
+        return torch.cdist(alpha.float(), self.landmarks.float()).amin(1).to(alpha)
 
-    def _size_at(self, alpha: Tensor) -> Tensor:
+    def size(self, alpha: Tensor) -> Tensor:
+        """(M,) how large errors are expected to be, but for a factor."""
+        return self._not_central(alpha) ** self.power
+
+    def _not_central(self, alpha: Tensor) -> Tensor:
         return self.away(alpha).clamp(min=CENTRAL * self.farthest + 1e-30)
 
 
@@ -70,10 +78,12 @@ class Calibration:
     """Bounds on all three errors, each of which holds for a share `level` of mixtures."""
 
     alpha: Tensor  # (k, N) the mixtures this rests on
-    mean: Tensor  # (N,)
-    whiten: Tensor  # (N, N)
-    farthest: float  # of all mixtures that were seen: farther out no bound is given
+    mean: Tensor  # the fields of a `Shape`, `farthest` of all mixtures seen
+    whiten: Tensor
+    farthest: float
     power: float
+    landmarks: Tensor
+    reach: float  # no mixture calibrated on was farther from all landmarks
     distance: float
     excess: float
     gradient: float
@@ -82,12 +92,13 @@ class Calibration:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.mean, self.whiten, self.farthest, self.power)
+        return Shape(self.mean, self.whiten, self.farthest, self.power, self.landmarks)
 
     def bounds(self, alpha: Tensor) -> Errors:
-        """For mixtures (M, N); infinite for one that lies farther out than any seen."""
-        size = self.shape.size(alpha)
-        size = torch.where(self.shape.away(alpha) <= self.farthest, size, torch.inf)
+        """For mixtures (M, N); infinite for one that lies farther out than those seen, or between them."""
+        shape = self.shape
+        like = (shape.away(alpha) <= self.farthest) & (shape.alone(alpha) <= self.reach)
+        size = torch.where(like, shape.size(alpha), torch.inf)
         return Errors(self.distance * size, self.excess * size.square(), self.gradient * size)
 
     @property
@@ -103,13 +114,20 @@ class Calibration:
 
 def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Calibration:
     """From errors measured on solved mixtures (n, N) that neither the map nor `shape` has seen."""
-    size = shape.size(alpha)
-    k = rank(len(alpha), level)
+    if len(alpha):
+        shape = replace(shape, farthest=max(shape.farthest, float(shape.away(alpha).max())))
+    size, k = shape.size(alpha), rank(len(alpha), level)
     grown = ((measured.distance, size), (measured.excess, size.square()), (measured.gradient, size))
     distance, excess, gradient = (_smallest(error / expected, k) for error, expected in grown)
-    farthest = max(shape.farthest, float(shape.away(alpha).max())) if len(alpha) else shape.farthest
     return Calibration(
-        alpha, shape.mean, shape.whiten, farthest, shape.power, distance, excess, gradient, level, len(alpha)
+        alpha=alpha,
+        **vars(shape),
+        reach=float(shape.alone(alpha).max()) if len(alpha) else 0.0,
+        distance=distance,
+        excess=excess,
+        gradient=gradient,
+        level=level,
+        n=len(alpha),
     )
 
 

@@ -40,7 +40,7 @@ class Mixes:
         """
         if len(alpha) < n + k:
             k = max(0, min(k, len(alpha) // 2, len(alpha) - least))
-            n = len(alpha) - k
+            n = min(n, len(alpha) - k)
         order = np.random.default_rng([seed, LABELS]).permutation(len(alpha))
         return cls(alpha[order[:n]], alpha[order[n : n + k]], f"a sample of {len(alpha)}", None, seed)
 

@@ -21,6 +21,7 @@ from cuvee.learn.base import Labels, Oracle
 from cuvee.learn.polynomial import chunks, least_squares, monomials, n_features, raised
 
 HESSIANS = 1.8  # labels per fitted monomial at which Hessians are taken
+MANY_HESSIANS = 48  # where fewer would do, that many do not hurt
 MAX_SURFACE = 1_000_000  # numbers in such a surface
 POINTS = 2  # gradients per fitted monomial
 MAX_MONOMIALS = 1_800
@@ -74,7 +75,7 @@ class Reduced:
         L, info = torch.linalg.cholesky_ex(H)
         bad = (info != 0).nonzero()[:, 0]
         if len(bad):
-            H = (alpha[bad] @ self.hessians.view(N, -1)).view(-1, P, P) + self.ridge
+            H = (alpha[bad] @ self.hessians.reshape(N, -1)).view(-1, P, P) + self.ridge
             central, info = torch.linalg.cholesky_ex(H)
             L[bad] = torch.where((info == 0)[:, None, None], central, torch.nan).to(L)
         return torch.cholesky_solve(g.to(surface)[..., None], L)[..., 0].to(g)
@@ -124,7 +125,7 @@ def fit(
         return found
     bend = bends(N, P, len(labels))
     if bend > 1:
-        some = labels[: n_hessians(N, bend)]
+        some = labels[: max(n_hessians(N, bend), MANY_HESSIANS)]
         average, final = _surfaces(oracle, some, centre, hessians, bend)
         found = replace(found, average=average.float(), final=final.float(), bend=bend)
     if degree == 1:

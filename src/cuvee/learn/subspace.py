@@ -28,7 +28,9 @@ class Subspace:
         keep = size > len(w) * torch.finfo(w.dtype).eps * size[0]
         if not bool(keep.any()):  # all models are one
             return cls.none(w)
-        return cls(mean, (Q @ left[:, keep]).T.contiguous())
+        basis = (Q @ left[:, keep]).T.contiguous()
+        largest = basis.gather(1, basis.abs().argmax(1, keepdim=True))
+        return cls(mean, basis * largest.sign())  # the same signs on every device
 
     @classmethod
     def none(cls, w: Tensor) -> Subspace:
