@@ -19,7 +19,7 @@ HYPOTHESES: dict[str, tuple[int, Hypothesis]] = {  # classes, hypothesis
 
 KINDS: dict[str, dict[str, Any]] = {
     "auto": {},
-    "network-own": {"method": "network", "width": 64, "steps": 60},
+    "network-own": {"method": "network", "width": 64, "steps": 60, "K": 4},
     "network-shared": {"method": "network", "trunk": "shared", "width": 128, "steps": 200},
     "ntf-own": {"method": "ntf", "width": 64},
     "ntf-shared": {"method": "ntf", "trunk": "shared", "width": 128},

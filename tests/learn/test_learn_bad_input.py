@@ -296,14 +296,18 @@ def test_a_hundred_thousand_rows_at_once(atlas):
     np.testing.assert_allclose(few.w, sol.w[some], rtol=0, atol=5e-6 * np.abs(sol.w).max())
 
 
-@pytest.mark.xfail(strict=True, reason="F37: all mixtures descend at once, whatever memory there is")
-def test_descents_keep_to_the_memory_they_are_given(sources, monkeypatch):
-    atlas = learn(sources, method="meta", memory=2**20)
+def test_descents_keep_to_the_memory_they_are_given(monkeypatch):
+    few, alpha = make_sources(3, 3, rows=20), simplex.sample(500, 3)
     gd, sizes = erm.descent.gd, []
     monkeypatch.setattr(erm.descent, "gd", lambda c, r, v, *rest: sizes.append(len(v)) or gd(c, r, v, *rest))
-    sol = atlas(simplex.sample(5_000, 4), trust="predicted")
-    assert len(sol.w) == sum(sizes) == 5_000
-    assert max(sizes) * sum(s.n_rows for s in sources) * 8 <= 2**20
+    found = []
+    for memory in (2**20, None):
+        atlas = learn(few, Network(mlp(3, 3)), method="meta", memory=memory, n_labels=4, n_calibration=0)
+        sizes.clear()
+        found.append(atlas(alpha, trust="predicted").w)
+        assert sum(sizes) == 500 and (memory is None or max(sizes) * 60 * 8 <= memory)
+    assert len(sizes) == 1
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)
 
 
 # ---- hard data ------------------------------------------------------------------------------------------------------
@@ -324,7 +328,7 @@ def test_no_l2_corrects_without_a_proof(name, kind):
 
 
 @pytest.mark.parametrize("kind", ["auto", "surface", "kernel-exact", "meta", "network-own"])
-@pytest.mark.parametrize("factor", [1e3, 1e6, 1e8])
+@pytest.mark.parametrize("factor", [1e6, 1e8])
 @pytest.mark.parametrize("name", ["ridge", "binary"])
 def test_a_huge_column_certifies_nothing_that_is_not_so(name, factor, kind):
     classes, hypothesis = HYPOTHESES[name]

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 
 import cuvee
-from cuvee import ModelMap, Status, simplex
+from cuvee import ModelMap, Status, erm, simplex
 from learn_builders import HYPOTHESES, KINDS, make_sources, relative
 
 CONVEX = [*product(("ridge", "binary", "softmax"), KINDS)]
@@ -238,7 +238,7 @@ def test_labels_are_solved(name, kind):
 
 
 @every
-@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+@pytest.mark.parametrize("tol", [1e-1, 1e-4])
 def test_predicted_rows_are_within_what_was_calibrated_or_say_so(name, kind, tol):
     atlas = atlas_of(name, kind)
     sol = atlas(UNSEEN, trust="predicted", tol=tol)
@@ -252,7 +252,7 @@ def test_predicted_rows_are_within_what_was_calibrated_or_say_so(name, kind, tol
 
 
 @convex
-@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+@pytest.mark.parametrize("tol", [1e-1, 1e-4])
 def test_certified_rows_are_proven_in_one_pass(name, kind, tol):
     atlas = atlas_of(name, kind)
     sol = atlas(UNSEEN, trust="certified", tol=tol)
@@ -309,6 +309,27 @@ def test_a_ball_is_kept(name, kind):
     assert all(s.ok for s in sol.status)
     found = cuvee.certify(sources(name), bounded, UNSEEN, sol.w)
     assert found.gradient_norm.max() <= TOL * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", ["ridge", "binary", "softmax"])
+@pytest.mark.parametrize("radius", [None, 0.5])
+def test_meta_is_five_steps_of_descent_from_one_start(name, radius):
+    """Each mixture with its own γ = 1/Σ_j α_j L_j: with the largest steps that are safe, none runs away."""
+    hypothesis = type(HYPOTHESES[name][1])(0.1, radius=radius)
+    atlas = cuvee.learn(sources(name), hypothesis, method="meta", n_labels=16, n_calibration=0)
+    problem = cuvee.Problem(sources(name))
+    components = erm.components(problem, hypothesis.bind(problem))
+    rows, alpha = components.everything, torch.as_tensor(UNSEEN)
+    start = atlas.predictor.w
+    L = erm.descent.smoothness(components, rows, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))
+    wanted = erm.descent.gd(components, rows, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double()))[0]
+    found = atlas(UNSEEN, trust="predicted").w
+    np.testing.assert_allclose(seen(name, found), seen(name, wanted.numpy()), rtol=0, atol=1e-9)
+    exact = cuvee.solve(sources(name), hypothesis, UNSEEN, tol=1e-10).w
+    before, after = (
+        np.linalg.norm(seen(name, w - exact).reshape(len(exact), -1), axis=1) for w in (start.numpy(), found)
+    )
+    assert (after < before).all()
 
 
 def test_auto_is_exact_for_ridge():

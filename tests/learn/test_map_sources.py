@@ -16,7 +16,7 @@ OPTIONS = {"n_labels": 40, "n_calibration": 100, "tol": 1e-3}
 CASES = [
     (name, kind)
     for name in ("ridge", "binary", "softmax")
-    for kind in ("auto", "surface", "kernel-exact", "ntf-own", "meta", "network-shared")
+    for kind in ("auto", "surface", "ntf-own", "meta", "network-shared")
 ]
 cases = pytest.mark.parametrize(("name", "kind"), CASES)
 

@@ -15,10 +15,13 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
+from cuvee.learn.polynomial import chunks
+
 CONFIDENCE = 0.9
 CENTRAL = 0.1  # of the farthest: nearer than this no error is expected to be smaller still
 STEEPEST = 8.0
 LANDMARKS = 128
+HAIR = 1e-3  # of a distance, which float32 may not resolve
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,13 @@ class Shape:
         return torch.linalg.vector_norm((alpha - self.mean) @ self.whiten, dim=-1)
 
     def alone(self, alpha: Tensor) -> Tensor:
-        """(M,) how far mixtures are from the nearest landmark; in float32, this is no fine matter."""
-        return torch.cdist(alpha.float(), self.landmarks.float()).amin(1).to(alpha)
+        """(M,) how far mixtures are from the nearest landmark, in plain α: whitening would close gaps between groups."""
+        near = self.landmarks.float().T
+        square, found = near.square().sum(0), torch.empty_like(alpha[:, 0])
+        for some in chunks(len(alpha), near.shape[1]):
+            a = alpha[some].float()
+            found[some] = torch.addmm(square, a, near, alpha=-2.0).amin(1) + a.square().sum(1)
+        return found.clamp(min=0.0).sqrt()
 
     def size(self, alpha: Tensor) -> Tensor:
         """(M,) how large errors are expected to be, but for a factor."""
@@ -97,7 +105,7 @@ class Calibration:
     def bounds(self, alpha: Tensor) -> Errors:
         """For mixtures (M, N); infinite for one that lies farther out than those seen, or between them."""
         shape = self.shape
-        like = (shape.away(alpha) <= self.farthest) & (shape.alone(alpha) <= self.reach)
+        like = (shape.away(alpha) <= self.farthest * (1 + HAIR)) & (shape.alone(alpha) <= self.reach + HAIR)
         size = torch.where(like, shape.size(alpha), torch.inf)
         return Errors(self.distance * size, self.excess * size.square(), self.gradient * size)
 
