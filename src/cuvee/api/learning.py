@@ -106,25 +106,31 @@ def learn_map(
     progress("fit", 1, 3)
     chosen = _fitted(bound, labels, mixes, settings)
     clock.append(time.perf_counter())
+    progress("calibration", 2, 3)
+    held_out, more = solved(bound, mixes.calibration, settings)
+    atlas = assembled(bound, chosen, labels, held_out, mixes.law, settings)
+    clock.append(time.perf_counter())
+    progress("learnt", 3, 3)
+    seconds = dict(zip(("labels", "fit", "calibration"), np.diff(clock).round(4).tolist(), strict=True))
+    return replace(atlas, plan=replace(atlas.plan, seconds=seconds, passes=passes + more))
+
+
+def assembled(bound: Bound, chosen: Chosen, labels: Labels, held_out: Labels, law: str, settings: Settings) -> ModelMap:
+    """A map of what was chosen, calibrated on solved mixtures that had no part in it."""
+    plan = Selection(chosen.name, len(labels), len(held_out), chosen.trials, {}, 0, law, "")
     atlas = ModelMap(
         bound=bound,
         predictor=chosen.predictor,
         subspace=chosen.subspace,
         calibration=_uncalibrated(labels, settings.level),
         labels=labels,
-        plan=Selection(chosen.name, len(labels), 0, chosen.trials, {}, passes, mixes.law, ""),
+        plan=plan,
         settings=settings,
         status=Status.DIVERGED if chosen.diverged else Status.TRAINED,
         relearn=relearn,
     )
-    progress("calibration", 2, 3)
-    held_out, more = solved(bound, mixes.calibration, settings)
     atlas = replace(atlas, calibration=_calibrated(atlas, held_out, settings.level))
-    clock.append(time.perf_counter())
-    progress("learnt", 3, 3)
-    seconds = dict(zip(("labels", "fit", "calibration"), np.diff(clock).round(4).tolist(), strict=True))
-    plan = replace(atlas.plan, n_calibration=len(held_out), seconds=seconds, passes=passes + more)
-    return replace(atlas, plan=replace(plan, why=_why(atlas, plan, mixes)))
+    return replace(atlas, plan=replace(plan, why=_why(atlas)))
 
 
 def relearn(
@@ -293,7 +299,8 @@ def _errors(atlas: ModelMap, labels: Labels) -> Errors:
     return Errors(distance.nan_to_num(torch.inf, torch.inf), excess.nan_to_num(torch.inf, torch.inf), gradient)
 
 
-def _why(atlas: ModelMap, plan: Selection, mixes: Mixes) -> str:
+def _why(atlas: ModelMap) -> str:
+    plan = atlas.plan
     tol, bound = atlas.settings.options.tol, atlas.calibration.bounds(atlas.labels.alpha).gradient
     share = float((bound <= tol).double().mean())
     if atlas.settings.method == "auto":
@@ -306,4 +313,4 @@ def _why(atlas: ModelMap, plan: Selection, mixes: Mixes) -> str:
     if atlas.calibration.n < least:
         few = f"{plan.n_calibration} mixtures are too few to calibrate on"
         calibrated = f"No prediction is trusted without a look at the data: {few}."
-    return f"{plan.method} from {plan.n_labels} labels ({mixes.law}): {reason}. {calibrated}"
+    return f"{plan.method} from {plan.n_labels} labels ({plan.law}): {reason}. {calibrated}"

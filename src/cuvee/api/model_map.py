@@ -214,7 +214,8 @@ class ModelMap:
 
     def _solution(self, a: Floats, answers: list[Answer]) -> Solution:
         def joined(name: str) -> Any:
-            return np.concatenate([np.asarray(getattr(answer, name).cpu()) for answer in answers])
+            parts = [np.asarray(getattr(answer, name).cpu()) for answer in answers]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
         calibrated = joined("calibrated")
         said = [self.calibration.sentence] if calibrated.any() or not len(a) else []

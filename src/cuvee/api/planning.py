@@ -5,34 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
-from cuvee.api.learning import Settings, bind, check_sources, learn_map, material, solved
+from cuvee.api.learning import Settings, assembled, bind, check_sources, learn_map, material, solved
 from cuvee.api.model_map import Bound, ModelMap
 from cuvee.errors import check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import reduced
 from cuvee.learn.choose import REDUCED_DEGREE, REDUCED_P, Options, choose
-from cuvee.learn.meta import Initialisation
 from cuvee.learn.mixtures import Mixes
-from cuvee.learn.planner import MARGIN, MAX_LABELS, Line, Plan, clocked, labels_needed, measured_line
+from cuvee.learn.planner import MAX_LABELS, Line, Plan, clocked, labels_needed, measured_line
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Mixtures
 from cuvee.simplex import check_alpha
 
 PILOT = (64, 256)  # labels of maps that every plan learns
-PILOTS = (*PILOT, 1_024, 4_096)  # and of those that it learns where SHARE of the time to solve allows
-SHARE = 0.1
+PILOTS = (*PILOT, 1_024, 4_096)  # and of those that it learns in SHARE of the time that solving takes
+SHARE = 0.2
 CALIBRATION = 512
 MOST = 2**14  # mixtures that solving is timed on
 DEAR = 2.0  # seconds for the pilot's labels: more is not spent on a plan
-MISSED = 0.08  # of the rows, corrected because a bound that holds for 95 % of them is not within the tolerance
-FIT_GROWS = 1.5  # with this power of the labels
+FEW = 0.05  # of the rows may have a bound beyond the tolerance before more labels are tried
+CORRECTING = 1.3  # times what solving such a row from nothing takes
+FIT_GROWS = 1.2  # all that learning takes, with this power of the labels
 STAKE = 1.5  # reduced components are learnt to be measured where solving takes so many times longer than that
 ASKED = 2_048  # mixtures that they are timed on
 
@@ -116,30 +115,39 @@ class _Option:
 
 
 def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int) -> _Option:
-    """Polynomials and kernels, from as many labels as the errors of smaller maps ask for."""
+    """Polynomials and kernels from more and more labels: the number with which all targets take least."""
     if solve(PILOT[-1]) > DEAR:  # then so are labels: no map costs less than its own
         return _Option(Line(solve(PILOT[-1] + CALIBRATION), 0.0), PILOT[-1], "a map", at_best=True)
     pool = mixes.labels if mixes.concentration is None else mixes.more(PILOTS[-1])
     options, tol = replace(settings.options, shallow=True), settings.options.tol
-    curve: list[tuple[int, float]] = []
-    for n in PILOTS:  # as far as a tenth of what solving takes goes
-        if n > len(pool) or (n > PILOT[-1] and (solve(n) > SHARE * solve(n_targets) or curve[-1][1] <= MARGIN * tol)):
+    began = time.perf_counter()
+    held_out, _ = solved(bound, mixes.calibration, settings)
+    calibrating = time.perf_counter() - began
+    found: list[_Option] = []
+    for n in PILOTS:
+        spent = time.perf_counter() - began
+        if n > len(pool) or (n > PILOT[-1] and solve(n) + spent > SHARE * solve(n_targets)):
             break
-        clock = [time.perf_counter()]
+        clock = time.perf_counter()
         labels, _ = solved(bound, pool[:n], settings)
-        clock.append(time.perf_counter())
         chosen = choose(material(bound, labels, mixes, settings), "auto", options)
-        clock.append(time.perf_counter())
-        curve.append((n, min(t.gradient for t in chosen.trials)))
-    if len(curve) < 2 or labels_needed(curve, tol) > MAX_LABELS:
-        return _Option(Line(inf, solve.each), PILOT[-1], "no map", tuple(curve))
-    n_labels = round(labels_needed(curve, tol))
-    per_label, fitting = (clock[1] - clock[0]) / curve[-1][0], clock[2] - clock[1]
-    predictor, subspace = chosen.predictor, chosen.subspace
-    assert not isinstance(predictor, Initialisation)
-    asking = clocked(lambda: subspace.decode(predictor(fresh))) / len(fresh)
-    fixed = per_label * (n_labels + CALIBRATION) + fitting * (n_labels / curve[-1][0]) ** FIT_GROWS
-    return _Option(Line(fixed, asking + MISSED * solve.each), n_labels, chosen.name, tuple(curve))
+        atlas = assembled(bound, chosen, labels, held_out, mixes.law, settings)
+        learning = time.perf_counter() - clock + calibrating
+        missed = float((atlas.calibration.bounds(fresh).gradient > tol).double().mean())
+        asking = clocked(lambda: atlas.predict(fresh)) / len(fresh)  # noqa: B023 - it runs here and now
+        curve = ((n, min(t.gradient for t in chosen.trials)),)
+        line = Line(learning, asking + CORRECTING * missed * solve.each)
+        found.append(_Option(line, n, chosen.name, curve, atlas))
+        if missed < FEW:
+            break
+    curves = tuple(point for option in found for point in option.curve)
+    best = min(found, key=lambda option: option.line(n_targets))
+    wanted = labels_needed(curves, tol)
+    last = found[-1]
+    if last.n_labels < wanted <= MAX_LABELS:  # more than were tried
+        grown = Line(last.line.fixed * (wanted / last.n_labels) ** FIT_GROWS, asking + CORRECTING * FEW * solve.each)
+        best = min(best, _Option(grown, round(wanted), last.method), key=lambda option: option.line(n_targets))
+    return replace(best, curve=curves)
 
 
 def _reducible(bound: Bound, mixes: Mixes) -> bool:

@@ -65,7 +65,7 @@ class Shape:
         return torch.linalg.vector_norm((alpha - self.mean) @ self.whiten, dim=-1)
 
     def alone(self, alpha: Tensor) -> Tensor:
-        """(M,) how far mixtures are from the nearest landmark, in plain α: whitening would close gaps between groups."""
+        """(M,) how far mixtures are from the nearest landmark, in plain α: whitening closes gaps between groups."""
         near = self.landmarks.float().T
         square, found = near.square().sum(0), torch.empty_like(alpha[:, 0])
         for some in chunks(len(alpha), near.shape[1]):

@@ -28,6 +28,8 @@ REDUCED_P = 128  # parameters of which every source can have Hessians
 REDUCED_DEGREE = 3
 FLOAT32_TOL = 1e-4  # from here on a polynomial may be rounded to float32 on the way
 QUANTILE = 0.95
+KERNEL_LABELS = 1_024  # it is cubic in them, and by then polynomials are better
+MARGIN = 0.7  # of the tolerance: a bound that is to hold is a little larger than the errors it was seen on
 NETWORK_STEPS = 2_000
 SHARED_WIDTH, WIDTH = 4_096, 256
 
@@ -112,7 +114,7 @@ def choose(material: Material, method: str, options: Options) -> Chosen:
     if method == "network":
         return _network(material, options)
     candidates = {"kernel": _kernel, "ntf": _ntf, "surface": _surface, "auto": _auto}[method]
-    return _best(material, candidates(material, options), stop=options.tol if method == "auto" else 0.0)
+    return _best(material, candidates(material, options), stop=MARGIN * options.tol if method == "auto" else 0.0)
 
 
 def _best(material: Material, candidates: Iterable[Candidate], stop: float) -> Chosen:
@@ -161,7 +163,8 @@ def _auto(material: Material, options: Options) -> Iterator[Candidate]:
     if whole and material.quadratic:
         yield KEPT, partial(_reduced, material)
     yield from _polynomials(material, options, single=options.tol >= FLOAT32_TOL)
-    yield from _kernel(material, options)
+    if len(material.labels) <= KERNEL_LABELS:
+        yield from _kernel(material, options)
     if whole and not material.quadratic:
         yield KEPT, partial(_reduced, material)
     elif material.convex and not options.shallow:

@@ -63,13 +63,15 @@ def predicted(
     w: Tensor, alpha: Tensor, calibration: Calibration, hopeless: Tensor, tol: float, passes: int, instead: Tensor
 ) -> Answer:
     """What is known of predictions w (M, P) without a look at the data; one that is no number is `instead` (P,)."""
-    nothing = hopeless | ~w.isfinite().all(1)
+    finite = w.sum(1).isfinite()  # one that is not makes its row's sum so
+    nothing = hopeless | ~finite
     said: Errors = calibration.bounds(alpha)
     distance, excess, gradient = (torch.where(nothing, torch.inf, bound) for bound in vars(said).values())
     status = np.full(len(w), Status.OFF_TOLERANCE)
     status[(gradient <= tol).cpu().numpy()] = Status.PREDICTED
     counted = torch.full_like(gradient, passes, dtype=torch.int64)
-    w = torch.where(w.isfinite().all(1, keepdim=True), w, instead)
+    if not bool(finite.all()):
+        w = torch.where(finite[:, None], w, instead)
     return Answer(w, distance, excess, gradient, torch.ones_like(nothing), status, counted)
 
 

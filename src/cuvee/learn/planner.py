@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 
 MAX_LABELS = 8_192
-MARGIN = 0.7  # of the tolerance: what the error on held-out mixtures has to reach
 ENOUGH = 0.25  # seconds that a measurement should take
 
 
@@ -131,13 +130,15 @@ def clocked(run: Callable[[], object]) -> float:
 def labels_needed(curve: Sequence[tuple[int, float]], tol: float) -> float:
     """From errors at growing label counts: where they reach the tolerance, along the line through the last two."""
     for n, error in curve:
-        if error <= MARGIN * tol:
+        if error <= tol:
             return n
+    if len(curve) < 2:
+        return inf
     (n0, e0), (n1, e1) = curve[-2:]
     if not (0.0 < e1 < e0 and isfinite(e0)):
         return inf
     rate = log(e0 / e1) / log(n1 / n0)
-    return n1 * (e1 / (MARGIN * tol)) ** (1.0 / rate)
+    return float(n1 * (e1 / tol) ** (1.0 / rate))
 
 
 def _seconds(s: float) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor
 from cuvee.learn.base import Labels
 
 RIDGE = 1e-8  # of the features' own size, as a root: enough to be stable, too little to be seen
+STEP = 1e-30  # no difference is taken, so it may be as small as that
 CHUNK = 2**22  # numbers of features at a time, small enough to stay in cache while they are used
 
 
@@ -55,9 +56,13 @@ def monomials(alpha: Tensor, degree: int) -> Tensor:
     columns = alpha.T.contiguous()
     N, found = len(columns), columns
     for d in range(2, degree + 1):
-        # α_j times the products of d − 1 entries from j on, which stand together at the end.
-        parts = [column * found[-n_features(N - j, d - 1) :] for j, column in enumerate(columns)]
-        found = torch.cat(parts)
+        higher, low = columns.new_empty(n_features(N, d), len(alpha)), 0
+        for j, column in enumerate(columns):
+            # α_j times the products of d − 1 entries from j on, which stand together at the end.
+            rest = found[len(found) - n_features(N - j, d - 1) :]
+            torch.mul(column, rest, out=higher[low : low + len(rest)])
+            low += len(rest)
+        found = higher
     return found if degree else torch.ones_like(columns[:1])
 
 
@@ -84,14 +89,11 @@ def chunks(M: int, width: int) -> Iterator[slice]:
 
 
 def _derivatives(alpha: Tensor, degree: int) -> Tensor:
-    """Of the monomials along e_j − 1/N, every source j: (n·N, F)."""
-    N = alpha.shape[1]
+    """Of the monomials along e_j − 1/N, every source j: (n·N, F), as the imaginary part of a step that is."""
+    n, N = alpha.shape
     tangents = torch.eye(N, dtype=alpha.dtype, device=alpha.device) - 1.0 / N
-
-    def along(t: Tensor) -> Tensor:
-        return torch.func.jvp(lambda a: monomials(a, degree), (alpha,), (t.expand_as(alpha),))[1]  # (F, n)
-
-    return torch.func.vmap(along)(tangents).permute(2, 0, 1).flatten(0, 1)
+    stepped = torch.complex(alpha[:, None].expand(n, N, N), STEP * tangents.expand(n, N, N))
+    return monomials(stepped.flatten(0, 1), degree).imag.T / STEP
 
 
 def _along_simplex(slopes: Tensor) -> Tensor:
