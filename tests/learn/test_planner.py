@@ -8,9 +8,9 @@ from math import inf, isinf
 import numpy as np
 import pytest
 import torch
-from builders import mlp
 
 import cuvee
+from builders import mlp
 from cuvee.data.synthetic import shifted_sources
 from cuvee.learn.planner import Line, crossing, labels_needed, measured_line
 

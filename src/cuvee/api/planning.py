@@ -118,7 +118,9 @@ def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh:
     """Polynomials and kernels from more and more labels: the number with which all targets take least."""
     if solve(PILOT[-1]) > DEAR:  # then so are labels: no map costs less than its own
         return _Option(Line(solve(PILOT[-1] + CALIBRATION), 0.0), PILOT[-1], "a map", at_best=True)
-    pool = mixes.labels if mixes.concentration is None else mixes.more(PILOTS[-1])
+    pool = mixes.labels
+    if mixes.concentration is not None:  # the labels that a map from so many would have
+        pool = Mixes.drawn(PILOTS[-1], 0, bound.problem.n_sources, mixes.concentration, mixes.seed).labels
     options, tol = replace(settings.options, shallow=True), settings.options.tol
     began = time.perf_counter()
     held_out, _ = solved(bound, mixes.calibration, settings)

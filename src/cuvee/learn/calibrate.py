@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.stats import beta
 from torch import Tensor
 
 from cuvee.learn.polynomial import chunks
@@ -141,6 +140,8 @@ def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Ca
 
 def rank(n: int, level: float) -> int:
     """The smallest k whose order statistic covers `level` with CONFIDENCE; n + 1 if none of n does."""
+    from scipy.stats import beta  # here, so that `import cuvee` needs numpy and torch alone
+
     k = np.arange(1, n + 1)
     enough = beta.sf(level, k, n + 1 - k) >= CONFIDENCE
     return int(k[enough][0]) if enough.any() else n + 1

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from cuvee.errors import InputError
@@ -33,6 +31,8 @@ FORMAT = 1
 
 def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
     """Dataclasses of tensors and plain numbers, by name, and notes that JSON can hold; whole or not at all."""
+    from safetensors.torch import save_file  # here, so that `import cuvee` needs numpy and torch alone
+
     tensors: dict[str, Tensor] = {}
     plain: dict[str, Any] = {}
     for name, part in parts.items():
@@ -59,6 +59,8 @@ def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
 
 def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `write` wrote: parts and notes."""
+    from safetensors import SafetensorError, safe_open
+
     kinds = {**KINDS, "Subspace": Subspace, "Calibration": Calibration, "Labels": Labels}
     try:
         with safe_open(path, framework="pt", device=device) as file:
