@@ -68,12 +68,15 @@ _SENTENCES = {
         "No source with positive weight has some class, whose intercept would fall for ever: the others are solved "
         "and that class is never predicted."
     ),
-    Status.PREDICTED: "Predicted without a look at the data; the calibrated bound is within the tolerance.",
+    Status.PREDICTED: (
+        "Predicted without a look at the data; calibrated so that 95 % of such rows, of mixtures like those calibrated "
+        "on, are within the tolerance."
+    ),
     Status.CERTIFIED: "Predicted; one pass over the data proved it within the tolerance.",
     Status.CORRECTED: "Predicted, then corrected on the data until it was proven within the tolerance.",
     Status.OFF_TOLERANCE: (
         "Predicted, but not known to be within the tolerance: the certificate says how far off it may be; "
-        "ask for trust='corrected'."
+        "ask for trust='corrected', or solve."
     ),
 }
 

@@ -44,8 +44,8 @@ class Certificate:
     def __repr__(self) -> str:
         calibrated = np.zeros(len(self), dtype=bool) if self.calibrated is None else self.calibrated
         said = [
-            f"{known.sum()} of {len(self)} {kind}: ‖w − w*‖ ≤ {self.distance[known].max():.2g}, "
-            f"excess risk ≤ {self.excess_risk[known].max():.2g}"
+            f"{known.sum()} of {len(self)} {kind}: ‖w − w*‖ ≤ {self.distance[known].max():.2g}"
+            + (f", excess risk ≤ {worst:.2g}" if np.isfinite(worst := self.excess_risk[known].max()) else "")
             for kind, known in (
                 ("certified", self.certified),
                 ("calibrated", calibrated & np.isfinite(self.distance)),

@@ -10,6 +10,7 @@ import torch
 
 import cuvee
 from cuvee import Logistic, Status, simplex
+from cuvee.data.synthetic import shifted_sources
 from cuvee.learn.calibrate import CONFIDENCE, Errors, Shape, calibrate, least_mixtures, rank
 from learn_builders import make_sources
 
@@ -264,3 +265,23 @@ def test_it_says_what_it_was_calibrated_on():
     said = atlas(simplex.sample(3, 3), trust="predicted").certificate
     assert "90" in said.rests_on and "80%" in said.rests_on.replace(" ", "")  # 90 of the 120 bound
     assert "calibrated" in repr(said) and not said.certified.any()
+
+
+@pytest.mark.parametrize("kind", ["kernel", "auto"])
+@pytest.mark.parametrize("n_sources", [2, 3, 5])
+def test_rows_called_predicted_are_within_the_tolerance(kind, n_sources):
+    """Bounds are true for 95 % of all mixtures, and the status for 95 % of the rows that have it, at any tolerance."""
+    sources, hypothesis = shifted_sources(n_sources, 60, 4), cuvee.Logistic(1e-2)
+    shares = []
+    for seed in range(4):
+        atlas = cuvee.learn(sources, hypothesis, method=kind, n_labels=32, n_calibration=400, tol=1e-4, seed=seed)
+        alpha = simplex.sample(1_500, n_sources, seed=[99, seed])
+        said = atlas(alpha, trust="predicted")
+        true = cuvee.certify(sources, hypothesis, alpha, said.w).gradient_norm
+        for quantile in (0.02, 0.1, 0.3, 0.6, 0.95):
+            tol = float(np.quantile(said.certificate.gradient_norm, quantile))
+            status = np.array(atlas(alpha, trust="predicted", tol=tol).status) == Status.PREDICTED
+            if status.sum() >= 100:
+                shares.append(float((true[status] <= tol).mean()))
+    assert np.mean(shares) >= 0.95
+    assert np.min(shares) >= 0.90

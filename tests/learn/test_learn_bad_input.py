@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -34,7 +36,6 @@ from cuvee import (
     erm,
     simplex,
 )
-from cuvee.learn import store
 from learn_builders import HYPOTHESES, KINDS, make_sources, relative, rescaled
 
 HYPOTHESIS = Logistic(0.1)
@@ -503,7 +504,7 @@ def targets():
     return [Domain(f"t{i}", rng.normal(size=(6, 3)), [0, 1, 0, 1, 1, 0]) for i in range(3)]
 
 
-@pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.parametrize("trust", [None, "corrected"])
 @pytest.mark.parametrize("name", ["ridge", "binary"])
 def test_own_samples_start_from_the_map_and_are_corrected(name, targets, trust):
     classes, hypothesis = HYPOTHESES[name]
@@ -532,7 +533,54 @@ def test_own_columns_need_their_targets(atlas, targets):
     with pytest.raises(DomainError, match="label"):
         atlas(alpha[:1], targets=[Domain("t", np.zeros((2, 3)), [0, 7])])
     assert atlas(alpha[:0], targets=[]).w.shape == (0, 4)
-    assert atlas(ALPHA[:3], targets=targets).w.shape == (3, 4)  # no column for them: they are not asked
+    with pytest.raises(OptionError, match="5 columns"):
+        atlas(ALPHA[:3], targets=targets)
+    for trust in ("predicted", "certified"):
+        with pytest.raises(OptionError, match="own sample"):
+            atlas(alpha, targets=targets, trust=trust)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("kernel", {"degree": 3}),
+        ("kernel", {"eta": 1.0, "steps": 3}),
+        ("auto", {"order": 2}),
+        ("auto", {"trunk": "shared"}),
+        ("surface", {"width": 8}),
+        ("meta", {"K": 3}),
+        ("network", {"solver": "descent"}),
+    ],
+)
+def test_options_that_a_method_has_no_use_for_are_named(sources, method, options):
+    with pytest.raises(OptionError, match=next(iter(options))):
+        learn(sources, method=method, **options)
+
+
+def test_estimated_mixtures_with_own_columns_will_do(sources, targets):
+    problem = Problem(sources, targets)
+    mix = cuvee.estimate(problem, cuvee.Logistic(0.1), method="uniform", own=True)
+    assert mix.alpha.shape[1] == problem.n_sources + 1
+    with pytest.raises(OptionError, match="equal"):
+        cuvee.learn(problem, cuvee.Logistic(0.1), mixtures=mix)
+    alpha = np.random.default_rng(0).dirichlet(np.ones(5), size=40)
+    several = replace(mix, alpha=alpha)
+    atlas = cuvee.learn(problem, cuvee.Logistic(0.1), mixtures=several, n_labels=20, n_calibration=0)
+    np.testing.assert_allclose(atlas.labels.alpha.sum(1).numpy(), 1.0)
+
+
+def test_solved_means_within_the_tolerance_on_badly_scaled_columns():
+    rng = np.random.default_rng(0)
+    sources = [Domain(f"s{j}", X := 1e5 + 1e4 * rng.normal(size=(60, 3)), X @ rng.normal(size=3)) for j in range(4)]
+    atlas = cuvee.learn(sources, cuvee.Ridge(1e-3), n_labels=24, n_calibration=60)
+    for trust in (None, "corrected"):
+        sol = atlas(cuvee.simplex.sample(100, 4, seed=5), tol=1e-8, trust=trust)
+        good = np.array([s.ok and s is not Status.PREDICTED for s in sol.status])
+        assert (sol.certificate.gradient_norm[good] <= 1e-8).all()
+        assert {s for s, ok in zip(sol.status, good, strict=True) if not ok} <= {
+            Status.ILL_CONDITIONED,
+            Status.PREDICTED,
+        }
 
 
 def test_an_own_sample_of_one_class(atlas):
@@ -677,7 +725,7 @@ def test_a_save_that_is_interrupted_leaves_nothing_new(atlas, sources, tmp_path,
     def stopped(*args):
         raise KeyboardInterrupt
 
-    for module, name, broken in ((store, "save_file", full), (os, "replace", stopped)):
+    for module, name, broken in ((safetensors.torch, "save_file", full), (os, "replace", stopped)):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, broken)
             with pytest.raises((CuveeError, OSError, KeyboardInterrupt)):
@@ -686,7 +734,7 @@ def test_a_save_that_is_interrupted_leaves_nothing_new(atlas, sources, tmp_path,
     atlas.save(path)
     before = path.read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr(store, "save_file", full)
+        patched.setattr(safetensors.torch, "save_file", full)
         with pytest.raises((CuveeError, OSError)):
             atlas.save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["map"] and path.read_bytes() == before

@@ -28,7 +28,7 @@ def gradients(atlas, sources, hypothesis, alpha):
 
 def share_saved(atlas) -> float:
     """What `plan.saved` ends in."""
-    found = re.search(r"(-?\d+)% of the passes saved", atlas.plan.saved)
+    found = re.search(r"\((-?\d+)% saved\)", atlas.plan.saved)
     assert found, atlas.plan.saved
     return int(found[1]) / 100
 

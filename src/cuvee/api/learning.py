@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from math import ceil
 from typing import Any, Literal
 
 import numpy as np
@@ -18,11 +20,13 @@ from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import calibrate, meta, polynomial
 from cuvee.learn.base import Labels
 from cuvee.learn.calibrate import Calibration, Errors, Shape
-from cuvee.learn.choose import HELD_OUT, Chosen, Material, Options, Trial, choose
-from cuvee.learn.mixtures import DRAWN, Mixes
+from cuvee.learn.choose import HELD_OUT, QUANTILE, Chosen, Material, Options, Trial, choose
+from cuvee.learn.meta import Initialisation
+from cuvee.learn.mixtures import Mixes
 from cuvee.learn.subspace import Subspace
 from cuvee.problem import Domain, Problem
-from cuvee.results import Status
+from cuvee.results import Floats, Mixtures, Status
+from cuvee.simplex import check_alpha
 
 Method = Literal["auto", "network", "ntf", "kernel", "surface", "meta"]
 Progress = Callable[[str, int, int], None]
@@ -42,7 +46,7 @@ class Settings:
     method: Method
     n_labels: int
     n_calibration: int
-    concentration: float
+    concentration: float | None  # of the Dirichlet law; None for a sample that was given
     level: float
     K: int
     options: Options
@@ -67,6 +71,16 @@ def check_sources(problem: Problem) -> None:
         raise OptionError(
             f"with the one source {problem.sources[0].name!r} (N=1) every mixture is the same: solve it once"
         )
+
+
+def sources_part(mixtures: Any, problem: Problem) -> Floats:
+    """A user's sample of mixtures (K, N); of estimated ones what they say about the sources."""
+    if not isinstance(mixtures, Mixtures):
+        return check_alpha(mixtures, problem.n_sources)
+    alpha = check_alpha(mixtures.alpha, (problem.n_sources, problem.n_sources + 1))[:, : problem.n_sources]
+    total = alpha.sum(1, keepdims=True)
+    some = total[:, 0] > 0
+    return alpha[some] / total[some]
 
 
 def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
@@ -98,21 +112,29 @@ def learn_map(
     """The pipeline; `start` (n, P) is where labels are thought to be, `kept` are labels solved before."""
     check_order(bound, settings)
     clock = [time.perf_counter()]
-    progress("labels", 0, 3)
-    labels, passes = solved(bound, mixes.labels, settings, start)
+    labels, passes = solved(bound, mixes.labels, settings, start, partial(progress, "solving labels"))
     labels = labels if kept is None else _around(kept, labels)
     _check_labels(labels, bound, settings)
     clock.append(time.perf_counter())
-    progress("fit", 1, 3)
+    progress("fitting", 0, 1)
     chosen = _fitted(bound, labels, mixes, settings)
     clock.append(time.perf_counter())
-    progress("calibration", 2, 3)
-    held_out, more = solved(bound, mixes.calibration, settings)
+    progress("fitting", 1, 1)
+    foretold = _foretold(bound, chosen, labels, mixes.calibration)
+    held_out, more = solved(bound, mixes.calibration, settings, foretold, partial(progress, "solving to calibrate"))
     atlas = assembled(bound, chosen, labels, held_out, mixes.law, settings)
     clock.append(time.perf_counter())
-    progress("learnt", 3, 3)
     seconds = dict(zip(("labels", "fit", "calibration"), np.diff(clock).round(4).tolist(), strict=True))
     return replace(atlas, plan=replace(atlas.plan, seconds=seconds, passes=passes + more))
+
+
+def _foretold(bound: Bound, chosen: Chosen, labels: Labels, alpha: Any) -> Tensor | None:
+    """Where a map that was just learnt says that mixtures (k, N) end, so that they need not be solved from nothing."""
+    predictor = chosen.predictor
+    if isinstance(predictor, Initialisation) or not bound.space.convex or bound.space.quadratic:
+        return None
+    w = chosen.subspace.decode(predictor(torch.as_tensor(alpha, device=bound.device)))
+    return bound.space.project(torch.where(w.isfinite().all(1, keepdim=True), w, labels.w.mean(0)))
 
 
 def assembled(bound: Bound, chosen: Chosen, labels: Labels, held_out: Labels, law: str, settings: Settings) -> ModelMap:
@@ -129,8 +151,18 @@ def assembled(bound: Bound, chosen: Chosen, labels: Labels, held_out: Labels, la
         status=Status.DIVERGED if chosen.diverged else Status.TRAINED,
         relearn=relearn,
     )
-    atlas = replace(atlas, calibration=_calibrated(atlas, held_out, settings.level))
+    if len(held_out):
+        errors = _errors(atlas, held_out)
+        atlas = replace(atlas, calibration=_calibrated(atlas, held_out, errors, settings.level))
+        if len(plan.trials) == 1:  # nothing was held out to choose with, so this is the first that it has not seen
+            plan = replace(plan, trials=(_tried(plan.trials[0], held_out, errors),))
     return replace(atlas, plan=replace(plan, why=_why(atlas)))
+
+
+def _tried(trial: Trial, held_out: Labels, errors: Errors) -> Trial:
+    relative = errors.distance / torch.linalg.vector_norm(held_out.w, dim=-1).clamp(min=1e-300)
+    largest = errors.gradient.sort().values[round(QUANTILE * (len(held_out) - 1))]
+    return replace(trial, error=float(relative.median()), gradient=float(largest))
 
 
 def relearn(
@@ -152,21 +184,24 @@ def relearn(
     if new.space.n_params != bound.space.n_params:
         raise OptionError("the classes are others than before, so that models change their shape: learn a new map")
     calibration = changed(atlas.calibration.alpha).cpu().numpy()
-    concentration = settings.concentration if atlas.plan.law.startswith(DRAWN) else None
-    mixes = Mixes(alpha.cpu().numpy(), calibration, atlas.plan.law, concentration, settings.options.seed)
+    mixes = Mixes(alpha.cpu().numpy(), calibration, atlas.plan.law, settings.concentration, settings.options.seed)
     found = learn_map(new, mixes, settings, lambda what, done, total: None, start, kept)
-    return replace(found, plan=replace(found.plan, saved=_saved(new, settings, alpha, start, len(atlas.labels))))
+    said = _saved(found, alpha, 0 if kept is None else len(kept))
+    return replace(found, plan=replace(found.plan, saved=said))
 
 
-def _saved(bound: Bound, settings: Settings, alpha: Tensor, start: Tensor | None, before: int) -> str:
-    """What solving mixtures α took, beside as many as `before` solved from nothing; measured on a few of them."""
-    cold = warm = float(bound.oracle.solve(alpha[:COLD], tol=settings.label_tol).passes.double().mean())
-    if start is not None:
-        found = bound.oracle.solve(alpha[:COLD], tol=settings.label_tol, start=start[:COLD])
-        warm = float(found.passes.double().mean())
-    share = 1.0 - len(alpha) * warm / (before * cold)
-    took = f"{len(alpha)} labels were solved in {warm:.1f} passes over the data each"
-    return f"{took}; a new map solves {before} in {cold:.1f} each: {share:.0%} of the passes saved."
+def _saved(found: ModelMap, alpha: Tensor, kept: int) -> str:
+    """The passes that labels and calibration took, beside those that a new map would take from nothing."""
+    settings, oracle = found.settings, found.bound.oracle
+    keeping = f"{kept} labels were kept as solved" if kept else "Labels started where the old map ends"
+    if not found.bound.space.convex:
+        return f"{keeping}; {len(alpha)} were trained." if kept else "Nothing: networks are trained again."
+    cold = float(oracle.solve(alpha[:COLD], tol=settings.label_tol).passes.double().mean())
+    new = cold * (settings.n_labels + found.plan.n_calibration)
+    return (
+        f"{keeping}: {found.plan.passes:,} passes over the data for labels and calibration, a new map takes "
+        f"{new:,.0f} ({1.0 - found.plan.passes / new:.0%} saved)."
+    )
 
 
 def _around(kept: Labels, new: Labels) -> Labels:
@@ -178,10 +213,20 @@ def _around(kept: Labels, new: Labels) -> Labels:
     )
 
 
-def solved(bound: Bound, alpha: Any, settings: Settings, start: Tensor | None = None) -> tuple[Labels, int]:
+def solved(
+    bound: Bound,
+    alpha: Any,
+    settings: Settings,
+    start: Tensor | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Labels, int]:
     """Labels for mixtures (n, N), and the passes they took; mixtures without a good model are left out."""
     mixtures = torch.as_tensor(alpha, device=settings.device)
-    found = bound.oracle.solve(mixtures, tol=settings.label_tol, start=start)
+    if progress is not None:
+        progress(0, len(mixtures))
+    found = bound.oracle.solve(mixtures, tol=settings.label_tol, start=start, progress=progress)
+    if progress is not None:
+        progress(len(mixtures), len(mixtures))
     # A label at the limit of rounding is a label; one that diverged or lacks a class is none.
     bad = {Status.DIVERGED, Status.ABSENT_CLASS}
     good = torch.as_tensor([s not in bad for s in found.status], dtype=torch.bool, device=settings.device)
@@ -223,15 +268,10 @@ def material(
     bound: Bound, labels: Labels, mixes: Mixes, settings: Settings, refine: Callable[[Tensor], Tensor] | None = None
 ) -> Material:
     """What predictors are made from."""
-    space = bound.space
     return Material(
         oracle=bound.oracle,
         labels=labels,
-        penalty=(space.l2 * space.penalised).to(labels.w),
-        flat=lambda: bound.oracle.flat.to(labels.w),
-        quadratic=space.quadratic,
-        convex=space.convex,
-        free=space.radius is None,
+        space=bound.space,
         draw=lambda k: torch.as_tensor(mixes.more(k), device=settings.device),
         refine=refine,
     )
@@ -270,11 +310,8 @@ def _uncalibrated(labels: Labels, level: float) -> Calibration:
     return calibrate.calibrate(shape, labels.alpha[:0], Errors(nothing, nothing, nothing), level)
 
 
-def _calibrated(atlas: ModelMap, held_out: Labels, level: float) -> Calibration:
+def _calibrated(atlas: ModelMap, held_out: Labels, errors: Errors, level: float) -> Calibration:
     """Errors on held-out mixtures: some say how they grow, the others bound them."""
-    if len(held_out) == 0:
-        return atlas.calibration
-    errors = _errors(atlas, held_out)
     some = round(SHAPE * len(held_out))
     shape = Shape.of(
         torch.cat([atlas.labels.alpha, held_out.alpha[:some]]), held_out.alpha[:some], errors.gradient[:some]
@@ -294,15 +331,18 @@ def _errors(atlas: ModelMap, labels: Labels) -> Errors:
         excess = (found.vector * away).sum(-1).clamp(min=0.0)
     else:
         excess = torch.full_like(distance, torch.inf)
-    unknown = ~distance.isfinite()
+    if atlas.bound.space.l2 == 0 and atlas.bound.space.radius is None:  # there may be no w*, or many
+        distance, excess = (torch.full_like(distance, torch.inf) for _ in range(2))
+    unknown = ~away.isfinite().all(1)
     gradient = torch.where(unknown, torch.inf, found.gradient.to(distance))
     return Errors(distance.nan_to_num(torch.inf, torch.inf), excess.nan_to_num(torch.inf, torch.inf), gradient)
 
 
 def _why(atlas: ModelMap) -> str:
     plan = atlas.plan
-    tol, bound = atlas.settings.options.tol, atlas.calibration.bounds(atlas.labels.alpha).gradient
-    share = float((bound <= tol).double().mean())
+    tol, calibration = atlas.settings.options.tol, atlas.calibration
+    alpha = calibration.alpha
+    share = float(calibration.within(alpha, calibration.bounds(alpha).gradient, tol).double().mean())
     if atlas.settings.method == "auto":
         met = any(t.gradient <= tol for t in plan.trials)
         reason = f"the cheapest to ask within ‖∇‖∞ ≤ {tol:g}" if met else f"the most accurate; none reached {tol:g}"
@@ -311,6 +351,6 @@ def _why(atlas: ModelMap) -> str:
     calibrated = f"{share:.0%} of mixtures like these are predicted within {tol:g}, the others need the data."
     least = calibrate.least_mixtures(atlas.calibration.level)
     if atlas.calibration.n < least:
-        few = f"{plan.n_calibration} mixtures are too few to calibrate on"
+        few = f"{plan.n_calibration} mixtures are too few to calibrate on, {ceil(least / (1.0 - SHAPE))} are needed"
         calibrated = f"No prediction is trusted without a look at the data: {few}."
     return f"{plan.method} from {plan.n_labels} labels ({plan.law}): {reason}. {calibrated}"

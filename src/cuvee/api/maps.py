@@ -9,7 +9,7 @@ from typing import Any, get_args
 import torch
 
 from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
-from cuvee.api.learning import Method, Progress, Settings, bind, check_sources, learn_map, relearn
+from cuvee.api.learning import Method, Progress, Settings, bind, check_sources, learn_map, relearn, sources_part
 from cuvee.api.model_map import ModelMap, Selection
 from cuvee.errors import InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
@@ -19,10 +19,17 @@ from cuvee.learn.kernel import Solver
 from cuvee.learn.mixtures import Mixes
 from cuvee.learn.network import Trunk
 from cuvee.problem import Domain, Problem, as_problem
-from cuvee.results import Mixtures, Status
-from cuvee.simplex import check_alpha
+from cuvee.results import Status
 
 LEAST_LABELS = 4
+USES: dict[Method, tuple[str, ...]] = {
+    "auto": ("degree",),
+    "network": ("width", "steps", "eta", "K", "trunk"),
+    "ntf": ("width", "trunk", "solver"),
+    "kernel": ("solver",),
+    "surface": ("degree", "order"),
+    "meta": ("steps",),
+}
 
 
 def learn(
@@ -59,8 +66,9 @@ def learn(
             best of polynomials and Taylor pieces; "meta" is one start, `steps` gradient steps from every mixture.
         n_labels: mixtures to solve and learn from.
         tol: on ‖∇‖∞, as in `cuvee.solve`.
-        mixtures: (K, N), a sample like the mixtures to come. By default they are drawn from a symmetric Dirichlet law
-            with this `concentration`; 1 is uniform on the simplex.
+        mixtures: (K, N), a sample like the mixtures to come, or `Mixtures`, whose own samples are left out. By default
+            they are drawn from a symmetric Dirichlet law with this `concentration`; 1 is uniform on the simplex, and
+            far from the sparse mixtures that `cuvee.estimate` finds: for those give a sample, or less than 1.
         n_calibration: further mixtures, solved to measure errors on.
         level: share of mixtures, like those, that keep to a calibrated bound.
         degree: of a polynomial surface; order: 1 or 2, of Taylor pieces. By default held-out error chooses.
@@ -112,6 +120,12 @@ def learn(
         raise OptionError(f"width must be even, every hidden unit starts beside its copy; got {width}")
     if eta is not None:
         check_number("eta", eta, above=0.0)
+    given: dict[str, Any] = {"degree": degree, "order": order, "width": width, "steps": steps, "eta": eta}
+    given |= {"K": None if K == 10 else K, "trunk": None if trunk == "own" else trunk}
+    given |= {"solver": None if solver == "exact" else solver}
+    unused = [name for name, value in given.items() if value is not None and name not in USES[method]]
+    if unused:
+        raise OptionError(f"method={method!r} has no use for {', '.join(unused)}: leave it out")
     check_hypothesis(hypothesis)
     check_device(device)
     options = Options(
@@ -125,15 +139,23 @@ def learn(
         solver=solver,
         seed=int(seed),
     )
-    counts = (int(n_labels), int(n_calibration), float(concentration), float(level), int(K))
-    settings = Settings(method, *counts, options, device, check_memory(memory, device))
+    settings = Settings(
+        method=method,
+        n_labels=int(n_labels),
+        n_calibration=int(n_calibration),
+        concentration=float(concentration) if mixtures is None else None,
+        level=float(level),
+        K=int(K),
+        options=options,
+        device=device,
+        memory=check_memory(memory, device),
+    )
     problem = as_problem(data)
     check_sources(problem)
     if mixtures is None:
         mixes = Mixes.drawn(n_labels, n_calibration, problem.n_sources, concentration, seed)
     else:
-        given = check_alpha(mixtures.alpha if isinstance(mixtures, Mixtures) else mixtures, problem.n_sources)
-        mixes = Mixes.given(given, n_labels, n_calibration, seed, LEAST_LABELS)
+        mixes = Mixes.given(sources_part(mixtures, problem), n_labels, n_calibration, seed, LEAST_LABELS)
     return learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or _silent)
 
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from cuvee import erm
 from cuvee.errors import MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
-from cuvee.learn import correct, store
+from cuvee.learn import correct, reduced, store
 from cuvee.learn.base import Labels, Oracle
 from cuvee.learn.calibrate import Calibration
-from cuvee.learn.choose import Trial
+from cuvee.learn.choose import Trial, reducible
 from cuvee.learn.correct import Answer, Trust
 from cuvee.learn.meta import Descend, Initialisation
 from cuvee.learn.subspace import Subspace
@@ -28,10 +28,11 @@ from cuvee.results import Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution
 
+MANY = 1_000  # rows to correct that are worth taking Hessians for
 CHUNK = 2**22  # numbers of models that are predicted and looked at together
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Selection:
     """What was measured while a map was learnt, and why it is the one it is."""
 
@@ -52,10 +53,13 @@ class Selection:
 
     def __str__(self) -> str:
         tried = [
-            f"  {t.name}: median error {t.error:.1e}, ‖∇‖∞ ≤ {t.gradient:.1e} on 95 % of held-out labels"
+            f"  {t.name}: median error {t.error:.1e}, ‖∇‖∞ ≤ {t.gradient:.1e} on 95 % of held-out mixtures"
             for t in self.trials
+            if np.isfinite(t.error)
         ]
         return "\n".join([self.why, *tried, *([self.saved] if self.saved else [])])
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Bound:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelMap:
     """A learnt map α -> w*(α), made by `cuvee.learn`.
 
@@ -108,6 +112,9 @@ class ModelMap:
     status: Status
     """How the fit ended: "diverged" is kept with the best finite parameters."""
     relearn: Callable[..., ModelMap] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"ModelMap of {self.n_sources} sources, ‖∇‖∞ ≤ {self.tol:g}, {self.status}\n{self.plan}"
 
     @property
     def n_sources(self) -> int:
@@ -163,7 +170,13 @@ class ModelMap:
         a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, (N, N + 1))
         device = self.bound.device
         if a.shape[1] > N:
+            if trust in ("predicted", "certified"):
+                raise OptionError(
+                    f"rows that weigh an own sample are corrected on the data: trust={trust!r} cannot be had"
+                )
             return self._with_own(a, tol, targets)
+        if targets is not None:
+            raise OptionError(f"targets= is for alpha of {N + 1} columns, the last for own samples; this one has {N}")
         answers, oracle = [], self.bound.oracle
         size = max(1, CHUNK // self.bound.space.n_params)
         for low in range(0, max(len(a), 1), size):
@@ -188,9 +201,24 @@ class ModelMap:
         if trust == "certified":
             correct.look(answer, rows, oracle, alpha, tol)
         else:
-            newton = getattr(self.predictor, "newton", None)
-            correct.correct(answer, rows, oracle, alpha, newton, tol)
+            correct.correct(answer, rows, oracle, alpha, self._newton(len(rows)), tol)
         return answer
+
+    def _newton(self, n_rows: int) -> correct.Newton | None:
+        """Who takes Newton steps: the predictor, or for many rows a surface for the Hessian, made when first needed."""
+        own: correct.Newton | None = getattr(self.predictor, "newton", None)
+        if own is not None or n_rows < MANY or not reducible(self.bound.space, len(self.labels)):
+            return own
+        return self._hessians.newton
+
+    @functools.cached_property
+    def _hessians(self) -> reduced.Reduced:
+        space = self.bound.space
+        penalty = (space.l2 * space.penalised).to(self.labels.w)
+        flat = self.bound.oracle.flat.to(penalty)
+        oracle, quadratic = self.bound.oracle, space.quadratic
+        none = self.labels.alpha[:0]
+        return reduced.fit(oracle, self.labels, none, penalty, flat, degree=1, quadratic=quadratic)
 
     def _with_own(self, a: Floats, tol: float, targets: Sequence[Domain] | None) -> Solution:
         """The exact solver, started where the map says the sources' part of the mixture ends."""
@@ -243,15 +271,16 @@ class ModelMap:
         Solved mixtures stay solved, with weight 0 on the new source: half as many again are solved in which it takes
         part. They give it a share of their weight, such that a Dirichlet law stays one.
         """
-        N, c, rng = self.n_sources, self.settings.concentration, np.random.default_rng([self.n_sources])
+        N, c, rng = self.n_sources, self.settings.concentration or 1.0, np.random.default_rng([self.n_sources])
 
         def extended(alpha: Tensor) -> Tensor:
             share = torch.as_tensor(rng.beta(c, c * N, size=(len(alpha), 1))).to(alpha)
             return torch.cat([(1.0 - share) * alpha, share], 1)
 
-        alpha = self.labels.alpha
-        kept = Labels(torch.cat([alpha, torch.zeros_like(alpha[:, :1])], 1), self.labels.w)
-        new = extended(alpha[: max(len(alpha) // 2, 4)])
+        n = self.settings.n_labels
+        old = self.labels[-n:]
+        kept = Labels(torch.cat([old.alpha, torch.zeros_like(old.alpha[:, :1])], 1), old.w)
+        new = extended(old.alpha[: max(n // 2, 4)])
         return self.relearn(self, [*self.bound.problem.sources, source], new, extended, kept=kept)
 
     def drop_source(self, name: str) -> ModelMap:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
-from cuvee.api.learning import Settings, assembled, bind, check_sources, learn_map, material, solved
+from cuvee.api.learning import Settings, assembled, bind, check_sources, learn_map, material, solved, sources_part
 from cuvee.api.model_map import Bound, ModelMap
 from cuvee.errors import check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import reduced
-from cuvee.learn.choose import REDUCED_DEGREE, REDUCED_P, Options, choose
+from cuvee.learn.choose import REDUCED_DEGREE, Options, choose, reducible
 from cuvee.learn.mixtures import Mixes
 from cuvee.learn.planner import MAX_LABELS, Line, Plan, clocked, labels_needed, measured_line
 from cuvee.problem import Domain, Problem, as_problem
-from cuvee.results import Mixtures
-from cuvee.simplex import check_alpha
 
 PILOT = (64, 256)  # labels of maps that every plan learns
 PILOTS = (*PILOT, 1_024, 4_096)  # and of those that it learns in SHARE of the time that solving takes
@@ -32,7 +31,8 @@ DEAR = 2.0  # seconds for the pilot's labels: more is not spent on a plan
 FEW = 0.05  # of the rows may have a bound beyond the tolerance before more labels are tried
 CORRECTING = 1.3  # times what solving such a row from nothing takes
 FIT_GROWS = 1.2  # all that learning takes, with this power of the labels
-STAKE = 1.5  # reduced components are learnt to be measured where solving takes so many times longer than that
+STAKE = 1.0  # what may cost much is learnt, to be measured, where solving takes so many times longer
+LEAST = 8  # labels, of mixtures that the caller gives
 ASKED = 2_048  # mixtures that they are timed on
 
 
@@ -72,21 +72,29 @@ def plan(
     check_sources(problem)
     options = Options(tol, seed=seed)
     settings = Settings(
-        "auto", PILOT[-1], CALIBRATION, concentration, 0.95, 1, options, device, check_memory(memory, device)
+        method="auto",
+        n_labels=PILOT[-1],
+        n_calibration=CALIBRATION,
+        concentration=concentration if mixtures is None else None,
+        level=0.95,
+        K=1,
+        options=options,
+        device=device,
+        memory=check_memory(memory, device),
     )
     if mixtures is None:
         mixes = Mixes.drawn(PILOT[-1], CALIBRATION, problem.n_sources, concentration, seed)
     else:
-        given = check_alpha(mixtures.alpha if isinstance(mixtures, Mixtures) else mixtures, problem.n_sources)
-        mixes = Mixes.given(given, PILOT[-1], CALIBRATION, seed, PILOT[0])
+        mixes = Mixes.given(sources_part(mixtures, problem), PILOT[-1], CALIBRATION, seed, LEAST)
     bound = bind(problem, hypothesis, settings)
-    fresh = torch.as_tensor(mixes.more(MOST), device=device)
+    fresh = torch.as_tensor(mixes.again(MOST), device=device)
     solve = measured_line(lambda n: bound.oracle.solve(fresh[:n], tol=tol), most=MOST)
     learn = _shallow(bound, mixes, settings, solve, fresh, n_targets)
-    if _reducible(bound, mixes):
+    if reducible(bound.space, len(mixes.labels)):
         deep = _deep(bound, mixes, settings, solve, fresh, n_targets)
-        learn = min(learn, deep, key=lambda option: option.line(n_targets))
-    choice: Literal["learn", "solve"] = "learn" if learn.line(n_targets) < solve(n_targets) else "solve"
+        learn = min(learn, deep, key=lambda option: (option.at_best, option.line(n_targets)))
+    faster = learn.line(n_targets) < solve(n_targets) and not learn.at_best
+    choice: Literal["learn", "solve"] = "learn" if faster else "solve"
     return Plan(
         choice=choice,
         n_targets=n_targets,
@@ -116,8 +124,9 @@ class _Option:
 
 def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int) -> _Option:
     """Polynomials and kernels from more and more labels: the number with which all targets take least."""
-    if solve(PILOT[-1]) > DEAR:  # then so are labels: no map costs less than its own
-        return _Option(Line(solve(PILOT[-1] + CALIBRATION), 0.0), PILOT[-1], "a map", at_best=True)
+    least = solve(PILOT[-1] + CALIBRATION)
+    if least > DEAR and solve(n_targets) < STAKE * least:  # no map costs less than its labels
+        return _Option(Line(least, 0.0), PILOT[-1], "a map", at_best=True)
     pool = mixes.labels
     if mixes.concentration is not None:  # the labels that a map from so many would have
         pool = Mixes.drawn(PILOTS[-1], 0, bound.problem.n_sources, mixes.concentration, mixes.seed).labels
@@ -126,19 +135,22 @@ def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh:
     held_out, _ = solved(bound, mixes.calibration, settings)
     calibrating = time.perf_counter() - began
     found: list[_Option] = []
-    for n in PILOTS:
+    for n in [n for n in PILOTS if n <= len(pool)] or [len(pool)]:
         spent = time.perf_counter() - began
-        if n > len(pool) or (n > PILOT[-1] and solve(n) + spent > SHARE * solve(n_targets)):
+        if n > PILOT[-1] and solve(n) + spent > SHARE * solve(n_targets):
             break
         clock = time.perf_counter()
         labels, _ = solved(bound, pool[:n], settings)
         chosen = choose(material(bound, labels, mixes, settings), "auto", options)
         atlas = assembled(bound, chosen, labels, held_out, mixes.law, settings)
         learning = time.perf_counter() - clock + calibrating
-        missed = float((atlas.calibration.bounds(fresh).gradient > tol).double().mean())
+        bounds = atlas.calibration.bounds(fresh).gradient
+        missed = 1.0 - float(atlas.calibration.within(fresh, bounds, tol).double().mean())
         asking = clocked(lambda: atlas.predict(fresh)) / len(fresh)  # noqa: B023 - it runs here and now
         curve = ((n, min(t.gradient for t in chosen.trials)),)
-        line = Line(learning, asking + CORRECTING * missed * solve.each)
+        # Rows of a network cannot be corrected: a map that misses some is no way to its tolerance.
+        useless = missed >= FEW and not bound.space.convex
+        line = Line(inf if useless else learning, asking + CORRECTING * missed * solve.each)
         found.append(_Option(line, n, chosen.name, curve, atlas))
         if missed < FEW:
             break
@@ -146,15 +158,10 @@ def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh:
     best = min(found, key=lambda option: option.line(n_targets))
     wanted = labels_needed(curves, tol)
     last = found[-1]
-    if last.n_labels < wanted <= MAX_LABELS:  # more than were tried
+    if last.n_labels < wanted <= MAX_LABELS and bound.space.convex:  # more than were tried
         grown = Line(last.line.fixed * (wanted / last.n_labels) ** FIT_GROWS, asking + CORRECTING * FEW * solve.each)
         best = min(best, _Option(grown, round(wanted), last.method), key=lambda option: option.line(n_targets))
     return replace(best, curve=curves)
-
-
-def _reducible(bound: Bound, mixes: Mixes) -> bool:
-    space = bound.space
-    return space.convex and space.radius is None and space.n_params < min(REDUCED_P, len(mixes.labels))
 
 
 def _deep(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int) -> _Option:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -105,13 +106,19 @@ class LogisticFamily:
         C, rows, N = len(self.space.classes), self.rows, len(self.components.counts)
         if not self.space.intercept or self.space.radius is not None:  # penalised, or bounded: there is one
             return torch.zeros(len(alpha), C, dtype=torch.bool, device=alpha.device)
-        source = torch.arange(N, device=alpha.device).repeat_interleave(self.components.counts)
-        mass = alpha.new_zeros(N * C).index_add_(0, source * C + rows.y, (rows.weight > 0).to(alpha))
-        seen = (alpha[:, :N] > 0).to(alpha) @ mass.view(N, C)
+        seen = (alpha[:, :N] > 0).to(alpha) @ self._rows_of_class.to(alpha)
         if alpha.shape[1] > N:
             own = torch.zeros_like(seen).scatter_add_(1, rows.own_y[:, 0], (rows.own_weight[:, 0] > 0).to(alpha))
             seen = seen + own * (alpha[:, N:] > 0)
         return seen == 0
+
+    @cached_property
+    def _rows_of_class(self) -> Tensor:
+        """(N, classes): how many rows that count each source has of each class."""
+        N, C, rows = len(self.components.counts), len(self.space.classes), self.rows
+        source = torch.arange(N, device=rows.X.device).repeat_interleave(self.components.counts)
+        weighed = (rows.weight > 0).to(rows.X)
+        return rows.X.new_zeros(N * C).index_add_(0, source * C + rows.y, weighed).view(N, C)
 
     def _into_ball(
         self, found: logistic.Solved, alpha: Tensor, rows: Rows, tol: float, radius: float
@@ -210,8 +217,12 @@ class LogisticFamily:
 
     def _sources(self, rough: bool) -> Rows:
         """The sources' rows alone, in float32 where that is enough."""
+        return self._rough if rough else pick(self.rows, slice(0, 0))
+
+    @cached_property
+    def _rough(self) -> Rows:
         rows = pick(self.rows, slice(0, 0))
-        return cast(rows, torch.float32) if rough and float(rows.X.abs().amax()) < logistic.FLOAT32_HOLDS else rows
+        return cast(rows, torch.float32) if float(rows.X.abs().amax()) < logistic.FLOAT32_HOLDS else rows
 
     @property
     def _dense(self) -> bool:

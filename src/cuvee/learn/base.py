@@ -5,6 +5,7 @@ Nothing here solves anything: an `Oracle` with the data bound (a family of `cuve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,17 +31,12 @@ class Labels:
 
 
 class Predictor(Protocol):
-    """α (M, N) -> w (M, P): a frozen dataclass of tensors and plain numbers, so that it can be written to a file."""
+    """α (M, N) -> w (M, P): a frozen dataclass of tensors and plain numbers, so that it can be written to a file.
+
+    One that knows the curvature of the risk also has `newton(alpha, w, gradient)`, w − H⁻¹∇ (M, P).
+    """
 
     def __call__(self, alpha: Tensor) -> Tensor: ...
-
-
-class Corrector(Predictor, Protocol):
-    """A predictor that also knows the curvature of the risk."""
-
-    def newton(self, alpha: Tensor, w: Tensor, gradient: Tensor) -> Tensor:
-        """w − H⁻¹∇ (M, P), with its own idea of H."""
-        ...
 
 
 class Found(Protocol):
@@ -68,10 +64,17 @@ class Oracle(Protocol):
 
     @property
     def flat(self) -> Tensor:
-        """(P, P) curvature 1 in directions that no risk feels, 0 elsewhere."""
+        """(P, P) curvature 1 in directions that no risk feels, 0 elsewhere; a single 0 where there are none."""
         ...
 
-    def solve(self, alpha: Tensor, *, tol: float, start: Tensor | None = None) -> Found: ...
+    def solve(
+        self,
+        alpha: Tensor,
+        *,
+        tol: float,
+        start: Tensor | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Found: ...
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Found: ...
 

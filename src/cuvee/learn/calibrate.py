@@ -20,6 +20,7 @@ CONFIDENCE = 0.9
 CENTRAL = 0.1  # of the farthest: nearer than this no error is expected to be smaller still
 STEEPEST = 8.0
 LANDMARKS = 128
+CUTS = 8  # between the fewest mixtures that can tell and all that the bound lets pass
 HAIR = 1e-3  # of a distance, which float32 may not resolve
 
 
@@ -85,12 +86,15 @@ class Calibration:
     """Bounds on all three errors, each of which holds for a share `level` of mixtures."""
 
     alpha: Tensor  # (k, N) the mixtures this rests on
-    mean: Tensor  # the fields of a `Shape`, `farthest` of all mixtures seen
+    sizes: Tensor  # (n,) expected sizes of their errors, without those that `Shape` was made from
+    gradients: Tensor  # (n,) and the ‖∇‖∞ measured
+    mean: Tensor  # the fields of a `Shape`
     whiten: Tensor
     farthest: float
     power: float
     landmarks: Tensor
-    reach: float  # no mixture calibrated on was farther from all landmarks
+    outermost: float  # no mixture, calibrated on or learnt from, was farther out
+    reach: float  # nor was one calibrated on farther from all landmarks
     distance: float
     excess: float
     gradient: float
@@ -104,15 +108,38 @@ class Calibration:
     def bounds(self, alpha: Tensor) -> Errors:
         """For mixtures (M, N); infinite for one that lies farther out than those seen, or between them."""
         shape = self.shape
-        like = (shape.away(alpha) <= self.farthest * (1 + HAIR)) & (shape.alone(alpha) <= self.reach + HAIR)
-        size = torch.where(like, shape.size(alpha), torch.inf)
-        return Errors(self.distance * size, self.excess * size.square(), self.gradient * size)
+        like = (shape.away(alpha) <= self.outermost * (1 + HAIR)) & (shape.alone(alpha) <= self.reach + HAIR)
+        size = shape.size(alpha)
+        grown = (self.distance * size, self.excess * size.square(), self.gradient * size)
+        return Errors(*(torch.where(like, bound, torch.inf) for bound in grown))
+
+    def within(self, alpha: Tensor, gradient: Tensor, tol: float) -> Tensor:
+        """(M,) which mixtures, with bounds `gradient` (M,), are taken to be within the tolerance.
+
+        A bound that holds for 95 % of all mixtures may fail more often for those it makes look good. So the decision is
+        tested too: outwards from the centre, as long as 95 % of the held-out mixtures that would be taken are within.
+        """
+        most = tol / max(self.gradient, 1e-300)
+        sizes, order = self.sizes.sort()
+        wrong = (self.gradients[order] > tol).cumsum(0)
+        taken, trusted = int((sizes <= most).sum()), -1.0
+        for count in np.unique(np.linspace(least_mixtures(self.level), max(taken, 1), CUTS).astype(int)):
+            if count > taken:
+                break
+            cut = most if count == taken else float(sizes[count - 1])
+            k = int((sizes <= cut).sum())
+            if k - int(wrong[k - 1]) < rank(k, self.level):
+                break
+            trusted = cut
+        return (gradient <= tol) & (self.shape.size(alpha) <= trusted)
 
     @property
     def sentence(self) -> str:
         least = least_mixtures(self.level)
         if self.n < least:
-            return f"not calibrated: {self.n} held-out mixtures are too few, bounds at {self.level:.0%} need {least}"
+            return (
+                f"not calibrated: {self.n} held-out mixtures are too few, a bound at {self.level:.0%} rests on {least}"
+            )
         return (
             f"calibrated on {self.n} held-out mixtures: each bound holds for {self.level:.0%} of mixtures like those "
             f"({CONFIDENCE:.0%} confidence), nothing is said of others"
@@ -121,14 +148,15 @@ class Calibration:
 
 def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Calibration:
     """From errors measured on solved mixtures (n, N) that neither the map nor `shape` has seen."""
-    if len(alpha):
-        shape = replace(shape, farthest=max(shape.farthest, float(shape.away(alpha).max())))
     size, k = shape.size(alpha), rank(len(alpha), level)
     grown = ((measured.distance, size), (measured.excess, size.square()), (measured.gradient, size))
     distance, excess, gradient = (_smallest(error / expected, k) for error, expected in grown)
     return Calibration(
         alpha=alpha,
+        sizes=size,
+        gradients=measured.gradient,
         **vars(shape),
+        outermost=max([shape.farthest, *shape.away(alpha).tolist()]),
         reach=float(shape.alone(alpha).max()) if len(alpha) else 0.0,
         distance=distance,
         excess=excess,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cuvee.errors import OptionError
+from cuvee.hypothesis.base import Space
 from cuvee.learn import kernel, network, polynomial, reduced, taylor
 from cuvee.learn.base import Labels, Oracle, Predictor, median_error
 from cuvee.learn.meta import Initialisation
@@ -66,11 +67,7 @@ class Material:
 
     oracle: Oracle
     labels: Labels  # in all P parameters
-    penalty: Tensor  # (P,) λ where it counts
-    flat: Callable[[], Tensor]  # (P, P) curvature 1 in directions that no risk feels, 0 elsewhere
-    quadratic: bool
-    convex: bool
-    free: bool  # no ball: derivatives of any order exist
+    space: Space
     draw: Callable[[int], Tensor]  # more mixtures like the labels', unsolved
     refine: Refine | None = None  # K steps of GD from where the labels stood, for a network that learns as they do
 
@@ -159,24 +156,24 @@ def gradients(oracle: Oracle, alpha: Tensor, w: Tensor) -> Tensor:
 
 def _auto(material: Material, options: Options) -> Iterator[Candidate]:
     """Cheapest to ask first; quadratic components are their own exact map."""
-    whole = not options.shallow and _reducible(material)
-    if whole and material.quadratic:
+    whole = not options.shallow and reducible(material.space, len(material.labels))
+    if whole and material.space.quadratic:
         yield KEPT, partial(_reduced, material)
     yield from _polynomials(material, options, single=options.tol >= FLOAT32_TOL)
     if len(material.labels) <= KERNEL_LABELS:
         yield from _kernel(material, options)
-    if whole and not material.quadratic:
+    if whole and not material.space.quadratic:
         yield KEPT, partial(_reduced, material)
-    elif material.convex and not options.shallow:
+    elif material.space.convex and not options.shallow:
         yield from _polynomials(material, options, slopes=True)
 
 
 def _surface(material: Material, options: Options) -> Iterator[Candidate]:
     if options.order is None:
         yield from _polynomials(material, options)
-        if material.convex:
+        if material.space.convex:
             yield from _polynomials(material, options, slopes=True)
-    if options.degree is None and material.convex:
+    if options.degree is None and material.space.convex:
         if options.order != 2:
             yield "Taylor pieces of order 1", lambda some: taylor.fit(material.sloped[some])
         if options.order != 1 and _has_bends(material, options):
@@ -206,7 +203,9 @@ def _polynomials(
 
 def _has_bends(material: Material, options: Options) -> bool:
     """Second derivatives: inside W, in all P parameters, and not too many."""
-    possible = material.free and material.subspace.whole and taylor.n_bends(*material.labels.alpha.shape) > 0
+    possible = (
+        material.space.radius is None and material.subspace.whole and taylor.n_bends(*material.labels.alpha.shape) > 0
+    )
     if options.order == 2 and not possible:
         raise OptionError("order=2 needs fewer sources or parameters, and no radius: take order=1")
     return possible
@@ -226,23 +225,23 @@ def _ntf(material: Material, options: Options) -> Iterator[Candidate]:
     )
 
 
-def _reducible(material: Material) -> bool:
+def reducible(space: Space, n_labels: int) -> bool:
     """Whether every source can have Hessians, and the labels span enough to use them."""
-    P = material.labels.w.shape[1]
-    return material.convex and material.free and P <= REDUCED_P and len(material.labels) > P
+    return space.convex and space.radius is None and space.n_params < min(REDUCED_P, n_labels)
 
 
 def _reduced(material: Material, some: slice) -> Predictor:
-    P = material.labels.w.shape[1]
-    mixtures = material.draw(0 if material.quadratic else reduced.n_points(P, REDUCED_DEGREE))
+    P, space = material.labels.w.shape[1], material.space
+    penalty = (space.l2 * space.penalised).to(material.labels.w)
+    mixtures = material.draw(0 if material.space.quadratic else reduced.n_points(P, REDUCED_DEGREE))
     return reduced.fit(
         material.oracle,
         material.labels[some],
         mixtures,
-        material.penalty,
-        material.flat(),
+        penalty,
+        material.oracle.flat.to(penalty),
         degree=REDUCED_DEGREE,
-        quadratic=material.quadratic,
+        quadratic=material.space.quadratic,
     )
 
 

@@ -50,6 +50,7 @@ class Answer:
         within = (found.gradient <= tol) & torch.as_tensor(found.status == Status.SOLVED, device=rows.device)
         proven = within & found.bounds.distance.isfinite()
         status = found.status.copy() if otherwise is None else np.full(len(rows), otherwise)
+        status[status == Status.SOLVED] = Status.ILL_CONDITIONED  # as near as rounding lets the solver come
         status[within.cpu().numpy()] = Status.SOLVED
         status[proven.cpu().numpy()] = ok
         self.status[rows.cpu().numpy()] = status
@@ -68,7 +69,7 @@ def predicted(
     said: Errors = calibration.bounds(alpha)
     distance, excess, gradient = (torch.where(nothing, torch.inf, bound) for bound in vars(said).values())
     status = np.full(len(w), Status.OFF_TOLERANCE)
-    status[(gradient <= tol).cpu().numpy()] = Status.PREDICTED
+    status[calibration.within(alpha, gradient, tol).cpu().numpy()] = Status.PREDICTED
     counted = torch.full_like(gradient, passes, dtype=torch.int64)
     if not bool(finite.all()):
         w = torch.where(finite[:, None], w, instead)

@@ -10,7 +10,6 @@ from cuvee.errors import OptionError
 from cuvee.results import Floats
 from cuvee.simplex import sample
 
-DRAWN = "Dirichlet"
 LABELS, CALIBRATION, MORE = range(3)  # streams of random numbers that never meet
 
 
@@ -29,7 +28,7 @@ class Mixes:
         """From the symmetric Dirichlet law."""
         labels = sample(n, n_sources, seed=[seed, LABELS], concentration=concentration)
         calibration = sample(k, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
-        law = f"{DRAWN}({concentration:g})" + (", uniform on the simplex" if concentration == 1.0 else "")
+        law = f"Dirichlet({concentration:g})" + (", uniform on the simplex" if concentration == 1.0 else "")
         return cls(labels, calibration, law, concentration, seed)
 
     @classmethod
@@ -47,6 +46,13 @@ class Mixes:
     def __post_init__(self) -> None:
         if len(self.labels) > 1 and np.ptp(self.labels, axis=0).max() <= 1e-9:
             raise OptionError("all mixtures are equal: there is one model to solve, and no map to learn")
+
+    def again(self, k: int) -> Floats:
+        """k mixtures of the same law, or of those given again and again, to try a map on."""
+        if self.concentration is not None:
+            return self.more(k)
+        seen = np.concatenate([self.calibration, self.labels])
+        return seen[np.random.default_rng([self.seed, MORE]).integers(len(seen), size=k)]
 
     def more(self, k: int) -> Floats:
         """k further mixtures, unsolved: from the law, or between and beyond those given."""

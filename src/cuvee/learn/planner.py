@@ -30,7 +30,7 @@ class Line:
         return self.fixed + self.each * n_targets
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What to do for this many targets, what that rests on, and how it would look for other numbers of them."""
 
@@ -45,7 +45,7 @@ class Plan:
     curve: tuple[tuple[int, float], ...]
     """Labels, and ‖∇‖∞ on 95 % of held-out mixtures with the best map from so many."""
     at_best: bool
-    """Solving is so quick that learning was not tried: it costs at least `learn`."""
+    """Learning was not tried, because its labels alone cost more than solving: it takes at least `learn`."""
     seconds: float
     """That planning took."""
     atlas: Any = field(default=None, repr=False)
@@ -71,6 +71,8 @@ class Plan:
             f"{first} at ‖∇‖∞ ≤ {self.tol:g}. "
             f"A model costs {_seconds(self.solve.each)} to solve, or {_seconds(self.learn.each)} from a map: {pays}."
         )
+
+    __repr__ = __str__
 
     def draw(self, path: str | Path, measured: Mapping[str, Sequence[tuple[int, float]]] | None = None) -> None:
         """Total time against the number of targets, as planned; points that were `measured`, if any, on top."""
