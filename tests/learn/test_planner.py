@@ -11,6 +11,7 @@ import torch
 
 import cuvee
 from builders import mlp
+from cuvee.api import planning
 from cuvee.data.synthetic import shifted_sources
 from cuvee.learn.planner import Line, crossing, labels_needed, measured_line
 
@@ -86,6 +87,29 @@ def test_given_mixtures_are_planned_with():
     alpha = cuvee.simplex.sample(300, 3, seed=3, concentration=5.0)
     plan = cuvee.plan(SOURCES, LOGISTIC, n_targets=50, tol=1e-3, mixtures=alpha)
     assert plan.n_targets == 50
+
+
+def test_a_small_sample_of_mixtures_is_planned_with():
+    plan = cuvee.plan(SOURCES, LOGISTIC, n_targets=100, tol=1e-3, mixtures=cuvee.simplex.sample(40, 3, seed=3))
+    assert plan.choice in ("solve", "learn")
+
+
+def test_a_plan_judges_maps_on_mixtures_like_those_given():
+    """Two far clusters: between them no map is trusted, and nobody will ask there."""
+    rng = np.random.default_rng(0)
+    corners = np.eye(3)[rng.integers(2, size=600)]
+    alpha = 0.9 * corners + 0.1 * rng.dirichlet(np.ones(3), size=600)
+    plan = cuvee.plan(SOURCES, LOGISTIC, n_targets=1_000_000, tol=1e-2, mixtures=alpha)
+    assert plan.choice == "learn"
+    assert plan.learn.each < 0.5 * plan.solve.each
+
+
+def test_what_was_not_tried_never_decides_for_learning(monkeypatch):
+    monkeypatch.setattr(planning, "DEAR", 0.0)
+    monkeypatch.setattr(planning, "STAKE", inf)
+    plan = cuvee.plan(SOURCES, LOGISTIC, n_targets=100_000_000, tol=1e-3)
+    assert plan.at_best and plan.choice == "solve" and plan.atlas is None
+    assert "at least" in str(plan)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 import cuvee
 from cuvee import Logistic, Problem, Ridge, erm, simplex
-from cuvee.learn import polynomial, reduced, taylor
+from cuvee.learn import kernel, network, polynomial, reduced, taylor
 from cuvee.learn.base import Labels
 from cuvee.learn.subspace import Subspace
 from hypothesis import given, settings
@@ -363,3 +363,26 @@ def test_second_order_pieces_of_a_subspace_are_refused_by_name():
         cuvee.learn(sources, Logistic(0.5), method="surface", order=2, n_labels=12, n_calibration=0)
     atlas = cuvee.learn(sources, Logistic(0.5), method="surface", order=1, n_labels=12, n_calibration=0)
     assert "order 1" in atlas.method
+
+
+def test_a_million_parameters_are_practical():
+    """Labels span few directions: fits and predictions happen there, whatever P is."""
+    rng = np.random.default_rng(0)
+    A = torch.as_tensor(rng.normal(size=(polynomial.n_features(3, 2), 1_000_000)))
+
+    def value(alpha):
+        return polynomial.monomials(alpha, 2).T @ A
+
+    alpha, unseen = mixtures(24, 3), mixtures(5, 3, 1)
+    labels = Labels(alpha, value(alpha))
+    inside = Subspace.of(labels.w)
+    assert inside.basis.shape == (5, 1_000_000)  # six monomials, one of which the mean takes
+    for predictor in (
+        polynomial.fit(inside.encode(labels), 2),
+        kernel.fit_kernel(inside.encode(labels)),
+        network.train(alpha, inside.encode(labels).w, trunk="shared", width=64, steps=5).predictor,
+    ):
+        found = inside.decode(predictor(unseen))
+        assert found.shape == (5, 1_000_000) and found.isfinite().all()
+    found = inside.decode(polynomial.fit(inside.encode(labels), 2)(unseen))
+    torch.testing.assert_close(found, value(unseen), rtol=0, atol=1e-6)

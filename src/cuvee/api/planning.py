@@ -19,7 +19,7 @@ from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import reduced
 from cuvee.learn.choose import REDUCED_DEGREE, Options, choose, reducible
 from cuvee.learn.mixtures import Mixes
-from cuvee.learn.planner import MAX_LABELS, Line, Plan, clocked, labels_needed, measured_line
+from cuvee.learn.planner import Line, Plan, clocked, crossing, measured_line
 from cuvee.problem import Domain, Problem, as_problem
 
 PILOT = (64, 256)  # labels of maps that every plan learns
@@ -30,7 +30,6 @@ MOST = 2**14  # mixtures that solving is timed on
 DEAR = 2.0  # seconds for the pilot's labels: more is not spent on a plan
 FEW = 0.05  # of the rows may have a bound beyond the tolerance before more labels are tried
 CORRECTING = 1.3  # times what solving such a row from nothing takes
-FIT_GROWS = 1.2  # all that learning takes, with this power of the labels
 STAKE = 1.0  # what may cost much is learnt, to be measured, where solving takes so many times longer
 LEAST = 8  # labels, of mixtures that the caller gives
 ASKED = 2_048  # mixtures that they are timed on
@@ -89,12 +88,13 @@ def plan(
     bound = bind(problem, hypothesis, settings)
     fresh = torch.as_tensor(mixes.again(MOST), device=device)
     solve = measured_line(lambda n: bound.oracle.solve(fresh[:n], tol=tol), most=MOST)
-    learn = _shallow(bound, mixes, settings, solve, fresh, n_targets)
+    ways = [_shallow(bound, mixes, settings, solve, fresh, n_targets)]
     if reducible(bound.space, len(mixes.labels)):
-        deep = _deep(bound, mixes, settings, solve, fresh, n_targets)
-        learn = min(learn, deep, key=lambda option: (option.at_best, option.line(n_targets)))
-    faster = learn.line(n_targets) < solve(n_targets) and not learn.at_best
+        ways.append(_deep(bound, mixes, settings, solve, fresh, n_targets))
+    faster = [way for way in ways if not way.at_best and way.line(n_targets) < solve(n_targets)]
     choice: Literal["learn", "solve"] = "learn" if faster else "solve"
+    # What was not tried cannot win, but it may be what learning looks like for more targets.
+    learn = min(faster or ways, key=lambda way: way.line(n_targets) if faster else crossing(solve, way.line))
     return Plan(
         choice=choice,
         n_targets=n_targets,
@@ -156,11 +156,6 @@ def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh:
             break
     curves = tuple(point for option in found for point in option.curve)
     best = min(found, key=lambda option: option.line(n_targets))
-    wanted = labels_needed(curves, tol)
-    last = found[-1]
-    if last.n_labels < wanted <= MAX_LABELS and bound.space.convex:  # more than were tried
-        grown = Line(last.line.fixed * (wanted / last.n_labels) ** FIT_GROWS, asking + CORRECTING * FEW * solve.each)
-        best = min(best, _Option(grown, round(wanted), last.method), key=lambda option: option.line(n_targets))
     return replace(best, curve=curves)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-MAX_LABELS = 8_192
 ENOUGH = 0.25  # seconds that a measurement should take
 
 
@@ -55,6 +54,11 @@ class Plan:
     def crossing(self) -> float:
         """The number of targets from which on learning is faster."""
         return crossing(self.solve, self.learn)
+
+    @property
+    def labels_needed(self) -> float:
+        """How many labels would bring 95 % of held-out mixtures within the tolerance, as far as the curve tells."""
+        return labels_needed(self.curve, self.tol)
 
     def __str__(self) -> str:
         M, least = self.n_targets, "at least" if self.at_best else "about"

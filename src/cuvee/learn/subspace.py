@@ -25,7 +25,7 @@ class Subspace:
         mean = w.mean(0)
         Q, R = torch.linalg.qr((w - mean).T)  # thin: P may be a million
         left, size, _ = torch.linalg.svd(R)
-        keep = size > len(w) * torch.finfo(w.dtype).eps * size[0]
+        keep = size > max(w.shape) * torch.finfo(w.dtype).eps * size[0]
         if not bool(keep.any()):  # all models are one
             return cls.none(w)
         basis = (Q @ left[:, keep]).T.contiguous()
