@@ -12,7 +12,6 @@ fitted by both. Where the fast side takes a tenth of a second, a repeat is the m
 from __future__ import annotations
 
 import os
-import statistics
 import time
 import warnings
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import joblib
 import numpy as np
 import torch
 from benchmarks._networks import networks
+from benchmarks._timing import compared
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import cuvee
@@ -137,16 +137,11 @@ def compare(case: Case, pool: joblib.Parallel, parts: int) -> dict[str, Any]:
         times["slow"].append((time.perf_counter() - middle) * M / len(rows))
         theirs = np.empty((M, found.shape[1])) if theirs.shape[1] == 0 else theirs
         theirs[rows] = found
-    ratios = sorted(s / f for f, s in zip(times["fast"], times["slow"], strict=True))
+    result = compared(times["fast"], times["slow"])
     return {
-        "fast_s": round(statistics.median(times["fast"]), 4),
-        "slow_s": round(statistics.median(times["slow"]), 2),
-        "ratio": round(statistics.median(ratios), 1),
-        "ratio_low": round(ratios[0], 1),
-        "ratio_high": round(ratios[-1], 1),
+        **result,
         "wanted": case.wanted,
-        "met": statistics.median(ratios) >= case.wanted,
-        "repeats": parts,
+        "met": result["ratio"] >= case.wanted,
         "slow_side": f"scikit-learn {solver}, joblib on all cores; seconds a model tried: {trials}",
         **agreement(case, ours, theirs),
     }

@@ -9,7 +9,6 @@ part where the folder with the real tables is named in CUVEE_DATA.
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks._planner import planner, transition
+from benchmarks._timing import compared
 
 import cuvee
 from cuvee.data.synthetic import shifted_sources
@@ -180,12 +180,4 @@ def ratios(fast: Callable[[], object], slow: Callable[[], object], runs: int, re
         slow()
         times["fast"].append((middle - began) / runs)
         times["slow"].append(time.perf_counter() - middle)
-    found = sorted(s / f for f, s in zip(times["fast"], times["slow"], strict=True))
-    return {
-        "fast_s": round(statistics.median(times["fast"]), 4),
-        "slow_s": round(statistics.median(times["slow"]), 3),
-        "ratio": round(statistics.median(found), 2),
-        "ratio_low": round(found[0], 2),
-        "ratio_high": round(found[-1], 2),
-        "repeats": repeats,
-    }
+    return compared(times["fast"], times["slow"])

@@ -69,8 +69,8 @@ _SENTENCES = {
         "and that class is never predicted."
     ),
     Status.PREDICTED: (
-        "Predicted without a look at the data; calibrated so that 95 % of such rows, of mixtures like those calibrated "
-        "on, are within the tolerance."
+        "Predicted without a look at the data; calibrated so that the stated share of such rows, of mixtures like "
+        "those calibrated on, is within the tolerance."
     ),
     Status.CERTIFIED: "Predicted; one pass over the data proved it within the tolerance.",
     Status.CORRECTED: "Predicted, then corrected on the data until it was proven within the tolerance.",

@@ -20,7 +20,7 @@ from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import calibrate, meta, polynomial
 from cuvee.learn.base import Labels
 from cuvee.learn.calibrate import Calibration, Errors, Shape
-from cuvee.learn.choose import HELD_OUT, QUANTILE, Chosen, Material, Options, Trial, choose
+from cuvee.learn.choose import HELD_OUT, QUANTILE, Chosen, Material, Options, Trial, choose, untried
 from cuvee.learn.meta import Initialisation
 from cuvee.learn.mixtures import Mixes
 from cuvee.learn.subspace import Subspace
@@ -258,8 +258,7 @@ def _fitted(bound: Bound, labels: Labels, mixes: Mixes, settings: Settings) -> C
         began = time.perf_counter()
         found = meta.fit(labels, bound.descend, steps)
         name = f"one start, {steps} gradient steps"
-        trial = Trial(name, float("nan"), float("nan"), time.perf_counter() - began)
-        return Chosen(found, Subspace.none(labels.w), name, (trial,))
+        return Chosen(found, Subspace.none(labels.w), name, (untried(name, time.perf_counter() - began),))
     refine = _refine(bound, labels.alpha, settings.K) if space.convex and settings.method == "network" else None
     return choose(material(bound, labels, mixes, settings, refine), settings.method, options)
 

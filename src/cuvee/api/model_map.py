@@ -19,7 +19,7 @@ from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.learn import correct, reduced, store
 from cuvee.learn.base import Labels, Oracle
 from cuvee.learn.calibrate import Calibration
-from cuvee.learn.choose import Trial, reducible
+from cuvee.learn.choose import Trial, reduce, reducible
 from cuvee.learn.correct import Answer, Trust
 from cuvee.learn.meta import Descend, Initialisation
 from cuvee.learn.subspace import Subspace
@@ -213,12 +213,7 @@ class ModelMap:
 
     @functools.cached_property
     def _hessians(self) -> reduced.Reduced:
-        space = self.bound.space
-        penalty = (space.l2 * space.penalised).to(self.labels.w)
-        flat = self.bound.oracle.flat.to(penalty)
-        oracle, quadratic = self.bound.oracle, space.quadratic
-        none = self.labels.alpha[:0]
-        return reduced.fit(oracle, self.labels, none, penalty, flat, degree=1, quadratic=quadratic)
+        return reduce(self.bound.oracle, self.bound.space, self.labels, self.labels.alpha[:0], degree=1)
 
     def _with_own(self, a: Floats, tol: float, targets: Sequence[Domain] | None) -> Solution:
         """The exact solver, started where the map says the sources' part of the mixture ends."""

@@ -225,24 +225,27 @@ def _ntf(material: Material, options: Options) -> Iterator[Candidate]:
     )
 
 
+def untried(name: str, seconds: float) -> Trial:
+    """Of the one candidate of a method that holds no labels out: whoever calibrates it sees its errors first."""
+    return Trial(name, float("nan"), float("nan"), seconds)
+
+
 def reducible(space: Space, n_labels: int) -> bool:
     """Whether every source can have Hessians, and the labels span enough to use them."""
     return space.convex and space.radius is None and space.n_params < min(REDUCED_P, n_labels)
 
 
+def reduce(oracle: Oracle, space: Space, labels: Labels, mixtures: Tensor, degree: int) -> reduced.Reduced:
+    """`reduced.fit` with what a space knows: its penalty, and whether it is quadratic."""
+    penalty = (space.l2 * space.penalised).to(labels.w)
+    flat = oracle.flat.to(penalty)
+    return reduced.fit(oracle, labels, mixtures, penalty, flat, degree=degree, quadratic=space.quadratic)
+
+
 def _reduced(material: Material, some: slice) -> Predictor:
-    P, space = material.labels.w.shape[1], material.space
-    penalty = (space.l2 * space.penalised).to(material.labels.w)
-    mixtures = material.draw(0 if material.space.quadratic else reduced.n_points(P, REDUCED_DEGREE))
-    return reduced.fit(
-        material.oracle,
-        material.labels[some],
-        mixtures,
-        penalty,
-        material.oracle.flat.to(penalty),
-        degree=REDUCED_DEGREE,
-        quadratic=material.space.quadratic,
-    )
+    space = material.space
+    mixtures = material.draw(0 if space.quadratic else reduced.n_points(space.n_params, REDUCED_DEGREE))
+    return reduce(material.oracle, space, material.labels[some], mixtures, REDUCED_DEGREE)
 
 
 def _network(material: Material, options: Options) -> Chosen:
@@ -264,7 +267,4 @@ def _network(material: Material, options: Options) -> Chosen:
         dtype=torch.float32,
     )
     name = f"network of width {width}, {options.trunk} layers, {found.steps} steps"
-    seconds = time.perf_counter() - began
-    seen = replace(material.labels, w=found.w.double()) if own else material.labels
-    error = median_error(lambda a: subspace.decode(found.predictor(a)), seen)
-    return Chosen(found.predictor, subspace, name, (Trial(name, error, float("nan"), seconds),), found.diverged)
+    return Chosen(found.predictor, subspace, name, (untried(name, time.perf_counter() - began),), found.diverged)
