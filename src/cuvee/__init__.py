@@ -4,7 +4,19 @@ How much should each target learn from each source? `cuvee.estimate` answers for
 `cuvee.solve` delivers their models, certified.
 """
 
-from cuvee.api import OWN, ModelMap, certify, estimate, learn, load_map, plan, sensitivity, solve
+from cuvee.api import (
+    OWN,
+    ModelMap,
+    OnlineMap,
+    certify,
+    estimate,
+    learn,
+    load_map,
+    plan,
+    run_online,
+    sensitivity,
+    solve,
+)
 from cuvee.errors import (
     CuveeError,
     CuveeWarning,
@@ -17,6 +29,7 @@ from cuvee.errors import (
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.learn.planner import Plan
 from cuvee.mixture.theory import Constants, theory_steps
+from cuvee.online.ledger import Ledger
 from cuvee.problem import Domain, Problem
 from cuvee.results import Candidate, Mixtures, Status, Trace
 from cuvee.solution import Certificate, Model, Solution
@@ -33,12 +46,14 @@ __all__ = [
     "Domain",
     "DomainError",
     "InputError",
+    "Ledger",
     "Logistic",
     "MixtureError",
     "Mixtures",
     "Model",
     "ModelMap",
     "Network",
+    "OnlineMap",
     "OptionError",
     "Plan",
     "Problem",
@@ -52,6 +67,7 @@ __all__ = [
     "learn",
     "load_map",
     "plan",
+    "run_online",
     "sensitivity",
     "solve",
     "theory_steps",

@@ -59,7 +59,7 @@ def check_number(
     most: float | None = None,
 ) -> None:
     """Raise `OptionError` unless `value` is finite and `above` < value, `least` ≤ value ≤ `most`."""
-    good = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
+    good = isinstance(value, Real) and not isinstance(value, bool) and _finite(value)
     good = good and (above is None or value > above) and (least is None or value >= least)
     if good and (most is None or value <= most):
         return
@@ -67,6 +67,13 @@ def check_number(
     limits += [f"at least {least:g}"] if least is not None else []
     limits += [f"at most {most:g}"] if most is not None else []
     raise OptionError(f"{name} must be a finite number {' and '.join(limits)}; got {value!r}")
+
+
+def _finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

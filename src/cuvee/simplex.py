@@ -41,6 +41,8 @@ def check_alpha(alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1
     """α (M, n_columns) as float64, or a `MixtureError` that names the row: nothing is renormalised silently."""
     try:
         given = alpha.detach().cpu() if isinstance(alpha, Tensor) else alpha
+        if np.iscomplexobj(given):
+            raise TypeError
         array = np.require(given, dtype=np.float64, requirements=["C", "W"])  # torch wants memory it might write to
     except (TypeError, ValueError):
         raise MixtureError("alpha must be a numeric array of shape (M, N)") from None

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import cuvee
-from cuvee import Logistic, Problem, Ridge, erm, simplex
-from cuvee.learn import kernel, network, polynomial, reduced, taylor
+from cuvee import Logistic, Problem, Ridge, erm, polynomial, simplex
+from cuvee.learn import kernel, network, reduced, taylor
 from cuvee.learn.base import Labels
 from cuvee.learn.subspace import Subspace
 from hypothesis import given, settings
@@ -112,7 +112,7 @@ def test_a_polynomial_is_found_again(n_sources, degree, sloped, seed, power):
     slopes = None
     if sloped:
         slopes = differences(value, alpha)
-    found = polynomial.fit(Labels(alpha, value(alpha), slopes), degree)
+    found = polynomial.fit(alpha, value(alpha), slopes, degree)
     scale = float(value(torch.cat([alpha, unseen])).abs().max())
     torch.testing.assert_close(found(unseen), value(unseen), rtol=0, atol=1e-5 * scale)
     torch.testing.assert_close(found(alpha), value(alpha), rtol=0, atol=1e-6 * scale)
@@ -132,9 +132,9 @@ def test_slopes_make_up_for_labels():
     slopes = differences(lambda a: polynomial.monomials(a, 3).T @ C, alpha)
     w = polynomial.monomials(alpha, 3).T @ C
     wanted = polynomial.monomials(unseen, 3).T @ C
-    with_slopes = polynomial.fit(Labels(alpha, w, slopes), 3)
+    with_slopes = polynomial.fit(alpha, w, slopes, 3)
     torch.testing.assert_close(with_slopes(unseen), wanted, rtol=0, atol=1e-4)
-    assert float((polynomial.fit(Labels(alpha, w), 3)(unseen) - wanted).abs().max()) > 1e-2
+    assert float((polynomial.fit(alpha, w, None, 3)(unseen) - wanted).abs().max()) > 1e-2
 
 
 def test_least_squares_with_duplicates_zeros_and_too_few_rows_stays_finite():
@@ -154,7 +154,7 @@ def test_chunks_cover_every_row_once(monkeypatch):
     for M, width in ((0, 3), (1, 3), (7, 3), (40, 6), (5, 1000), (5, 0)):
         rows = [i for some in polynomial.chunks(M, width) for i in range(M)[some]]
         assert rows == list(range(M))
-    found = polynomial.fit(Labels(mixtures(20), torch.sin(mixtures(20))), 2)
+    found = polynomial.fit(mixtures(20), torch.sin(mixtures(20)), None, 2)
     torch.testing.assert_close(
         found(mixtures(50)), torch.cat([found(a[None]) for a in mixtures(50)]), rtol=1e-12, atol=1e-14
     )
@@ -378,11 +378,11 @@ def test_a_million_parameters_are_practical():
     inside = Subspace.of(labels.w)
     assert inside.basis.shape == (5, 1_000_000)  # six monomials, one of which the mean takes
     for predictor in (
-        polynomial.fit(inside.encode(labels), 2),
+        polynomial.fit(labels.alpha, inside.encode(labels).w, None, 2),
         kernel.fit_kernel(inside.encode(labels)),
         network.train(alpha, inside.encode(labels).w, trunk="shared", width=64, steps=5).predictor,
     ):
         found = inside.decode(predictor(unseen))
         assert found.shape == (5, 1_000_000) and found.isfinite().all()
-    found = inside.decode(polynomial.fit(inside.encode(labels), 2)(unseen))
+    found = inside.decode(polynomial.fit(labels.alpha, inside.encode(labels).w, None, 2)(unseen))
     torch.testing.assert_close(found, value(unseen), rtol=0, atol=1e-6)

@@ -4,6 +4,20 @@ from cuvee.api.maps import learn, load_map
 from cuvee.api.mixtures import OWN, estimate
 from cuvee.api.model_map import ModelMap
 from cuvee.api.models import certify, sensitivity, solve
+from cuvee.api.online import OnlineMap
 from cuvee.api.planning import plan
+from cuvee.api.streams import run_online
 
-__all__ = ["OWN", "ModelMap", "certify", "estimate", "learn", "load_map", "plan", "sensitivity", "solve"]
+__all__ = [
+    "OWN",
+    "ModelMap",
+    "OnlineMap",
+    "certify",
+    "estimate",
+    "learn",
+    "load_map",
+    "plan",
+    "run_online",
+    "sensitivity",
+    "solve",
+]

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee import erm
+from cuvee import erm, polynomial
 from cuvee.api.model_map import Bound, ModelMap, Selection
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import Hypothesis
-from cuvee.learn import calibrate, meta, polynomial
+from cuvee.learn import calibrate, meta
 from cuvee.learn.base import Labels
 from cuvee.learn.calibrate import Calibration, Errors, Shape
 from cuvee.learn.choose import HELD_OUT, QUANTILE, Chosen, Material, Options, Trial, choose, untried
@@ -93,7 +93,7 @@ def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
     bound = Bound(problem, hypothesis, space, oracle, settings.device, settings.memory, training)
     if settings.method != "meta":
         return bound
-    return replace(bound, descend=_descent(bound, options.steps or META_STEPS))
+    return replace(bound, descend=descent(bound, options.steps or META_STEPS))
 
 
 def check_order(bound: Bound, settings: Settings) -> None:
@@ -277,11 +277,11 @@ def material(
 
 
 def _refine(bound: Bound, alpha: Tensor, K: int) -> Callable[[Tensor], Tensor]:
-    descend = _descent(bound, K)
+    descend = descent(bound, K)
     return lambda w: descend(w, alpha)
 
 
-def _descent(bound: Bound, K: int) -> meta.Descend:
+def descent(bound: Bound, K: int) -> meta.Descend:
     """GD(v, α, K) with γ = 1/L_f, where L_f = Σ_j α_j L_j is at least the mixture's: each source is asked once."""
     space, N = bound.space, bound.problem.n_sources
     components = erm.components(bound.problem.without_targets(), space, device=bound.device)

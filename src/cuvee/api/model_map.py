@@ -81,7 +81,7 @@ class Bound:
         space = self.hypothesis.bind(problem)
         return erm.family(problem, space, own=True, device=self.device, memory=self.memory, **self.training)
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """Of everything that w*(α) depends on."""
         digest = hashlib.sha256(type(self.hypothesis).__name__.encode())
@@ -236,29 +236,7 @@ class ModelMap:
         return self._solution(a, [answer])
 
     def _solution(self, a: Floats, answers: list[Answer]) -> Solution:
-        def joined(name: str) -> Any:
-            parts = [np.asarray(getattr(answer, name).cpu()) for answer in answers]
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-        calibrated = joined("calibrated")
-        said = [self.calibration.sentence] if calibrated.any() or not len(a) else []
-        said += [self.bound.oracle.rests_on] if not calibrated.all() else []
-        certificate = Certificate(
-            distance=joined("distance"),
-            excess_risk=joined("excess"),
-            gradient_norm=joined("gradient"),
-            rests_on="; where proven: ".join(said),
-            calibrated=calibrated,
-        )
-        return Solution(
-            w=joined("w"),
-            alpha=a,
-            status=tuple(np.concatenate([answer.status for answer in answers]).tolist()),
-            certificate=certificate,
-            passes=joined("passes"),
-            space=self.bound.space,
-            features=next((d.features for d in self.bound.problem.sources if d.features), ()),
-        )
+        return as_solution(self.bound, a, answers, self.calibration.sentence)
 
     def add_source(self, source: Domain) -> ModelMap:
         """The map for one source more; `plan.saved` says what was saved.
@@ -308,6 +286,34 @@ class ModelMap:
         }
         parts = {"predictor": self.predictor, "subspace": self.subspace, "calibration": self.calibration}
         store.write(path, {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes)
+
+
+def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str) -> Solution:
+    """Chunks of answers for mixtures (M, N) as one result; `calibration` is what calibrated bounds rest on."""
+
+    def joined(name: str) -> Any:
+        parts = [np.asarray(getattr(answer, name).cpu()) for answer in answers]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    calibrated = joined("calibrated")
+    said = [calibration] if calibration and (calibrated.any() or not len(a)) else []
+    said += [bound.oracle.rests_on] if not calibrated.all() else []
+    certificate = Certificate(
+        distance=joined("distance"),
+        excess_risk=joined("excess"),
+        gradient_norm=joined("gradient"),
+        rests_on="; where proven: ".join(said),
+        calibrated=calibrated,
+    )
+    return Solution(
+        w=joined("w"),
+        alpha=a,
+        status=tuple(np.concatenate([answer.status for answer in answers]).tolist()),
+        certificate=certificate,
+        passes=joined("passes"),
+        space=bound.space,
+        features=next((d.features for d in bound.problem.sources if d.features), ()),
+    )
 
 
 def _described(value: Any) -> str:

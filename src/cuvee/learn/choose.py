@@ -13,9 +13,10 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from cuvee import polynomial
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import Space
-from cuvee.learn import kernel, network, polynomial, reduced, taylor
+from cuvee.learn import kernel, network, reduced, taylor
 from cuvee.learn.base import Labels, Oracle, Predictor, median_error
 from cuvee.learn.meta import Initialisation
 from cuvee.learn.network import Refine, Trunk
@@ -187,7 +188,8 @@ def _polynomials(
     equations = (1.0 - HELD_OUT) * n * (N if slopes else 1)
 
     def fit(degree: int, some: slice) -> Predictor:
-        found = polynomial.fit((material.sloped if slopes else material.inside)[some], degree)
+        labels = (material.sloped if slopes else material.inside)[some]
+        found = polynomial.fit(labels.alpha, labels.w, labels.slopes, degree)
         return replace(found, coefficients=found.coefficients.float()) if single else found
 
     for degree in [options.degree] if options.degree else range(1, MAX_DEGREE + 1):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cuvee.learn.base import Labels, Oracle
-from cuvee.learn.polynomial import chunks, least_squares, monomials, n_features, raised
+from cuvee.polynomial import chunks, least_squares, monomials, n_features, raised
 
 HESSIANS = 1.8  # labels per fitted monomial at which Hessians are taken
 MANY_HESSIANS = 48  # where fewer would do, that many do not hurt

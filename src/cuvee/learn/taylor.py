@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cuvee.learn.base import Labels, Oracle
-from cuvee.learn.polynomial import chunks
+from cuvee.polynomial import chunks
 
 STEP = 1e-3  # of a second difference: its error is STEP² on one side, rounding / STEP² on the other
 PASSES = 20_000  # of gradients that second derivatives may cost; more anchors have a first-order piece only

@@ -14,8 +14,6 @@ from math import comb
 import torch
 from torch import Tensor
 
-from cuvee.learn.base import Labels
-
 RIDGE = 1e-8  # of the features' own size, as a root: enough to be stable, too little to be seen
 STEP = 1e-30  # no difference is taken, so it may be as small as that
 CHUNK = 2**22  # numbers of features at a time, small enough to stay in cache while they are used
@@ -35,15 +33,21 @@ class Polynomial:
             w[some] = monomials(rounded[some], self.degree).T @ self.coefficients
         return w
 
+    def bend(self, alpha: Tensor, at: Tensor) -> Tensor:
+        """ŵ(α) less its tangent plane at other mixtures: (M, N), (M, N) -> (M, P)."""
+        here = monomials(torch.complex(at, STEP * (alpha - at)), self.degree)
+        features = monomials(alpha, self.degree) - here.real - here.imag / STEP
+        return features.T @ self.coefficients
 
-def fit(labels: Labels, degree: int) -> Polynomial:
-    """Least squares on the models, and on their derivatives along the simplex where the labels have them."""
-    A, Y = monomials(labels.alpha, degree).T, labels.w
-    if labels.slopes is not None:
+
+def fit(alpha: Tensor, w: Tensor, slopes: Tensor | None, degree: int) -> Polynomial:
+    """Least squares on models w (n, P), and on dw*/dα (n, N, P) along the simplex where that is known."""
+    A, Y = monomials(alpha, degree).T, w
+    if slopes is not None:
         # Derivatives count by what they change over a typical step between mixtures.
-        typical = float((labels.alpha - labels.alpha.mean(0)).square().mean().sqrt())
-        A = torch.cat([A, typical * _derivatives(labels.alpha, degree)])
-        Y = torch.cat([Y, typical * _along_simplex(labels.slopes).flatten(0, 1)])
+        typical = float((alpha - alpha.mean(0)).square().mean().sqrt())
+        A = torch.cat([A, typical * _derivatives(alpha, degree)])
+        Y = torch.cat([Y, typical * _along_simplex(slopes).flatten(0, 1)])
     return Polynomial(least_squares(A, Y), degree)
 
 

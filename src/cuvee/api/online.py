@@ -1,0 +1,382 @@
+"""`OnlineMap`: α -> w for targets that arrive one by one, by Algorithm 4 and what became of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from math import inf
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from cuvee import erm, files
+from cuvee.api.checks import check_device, check_hypothesis, check_memory
+from cuvee.api.learning import LABEL_TOL, LABEL_TOLS, check_sources, descent
+from cuvee.api.model_map import Bound, as_solution
+from cuvee.api.online_settings import PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of, settled
+from cuvee.errors import CuveeWarning, InputError, MixtureError, OptionError, check_choice, check_number
+from cuvee.hypothesis.base import Hypothesis
+from cuvee.learn import correct
+from cuvee.learn.correct import Trust
+from cuvee.online.accounts import Accounts
+from cuvee.online.balls import VARIANTS
+from cuvee.online.ledger import Ledger
+from cuvee.online.regressor import Radius, Regressor, Round
+from cuvee.problem import Domain, Problem, as_problem
+from cuvee.results import Floats, Mixtures, Status
+from cuvee.simplex import check_alpha
+from cuvee.solution import Solution
+
+TOGETHER = 256  # rounds that are evaluated at a time
+WHAT, FORMAT = "a cuvee online map", 1
+
+
+class OnlineMap:
+    """Models for mixtures that arrive one by one, learnt from as few solves as it takes.
+
+    Args:
+        data: sources, or a problem.
+        hypothesis: `Ridge`, `Logistic` or `Network`.
+        variant: "paper" is Algorithm 4 as printed, its new centre at t; "paper_repaired" averages labelled rounds only;
+            "first_order" has centres that carry dw*/dα; "curved" puts a centre at every label, and a curvature that all
+            labels share between them. "auto" is "curved", for a network "paper_repaired".
+        label_budget: p in [0, 1], the share of rounds that may be paid for.
+        policy: "coin" asks with probability p, as the paper does; "budget" where no label is within the radius;
+            "certificate" where one pass over the data shows ‖∇‖∞ > tol. The last two keep labels ≤ ⌈p · rounds⌉ at
+            every round. "auto" is the certificate for "curved", the budget for "first_order", else the coin.
+        tol: on ‖∇‖∞, of the certificate.
+        radius: ε_t: "paper" is t^(−1/(1+N)), a number is constant, a function takes t = 1, 2, …
+        prior: what is said while the nearest ball has no label: "paper" is (1/P)·1, "zero" is 0, or a model (P,);
+            "centre" pays for one label, of the uniform mixture, before the first round, and lets the nearest ball that
+            has a label speak. "auto" is "paper" for the paper's variants and "centre" for the others.
+        K: labels by K steps of gradient descent from 0, as in the paper, instead of the exact solver.
+        evaluate: also solve every mixture, many at a time, to account for the loss ‖ŵ_t − w*(α_t)‖². For studies.
+        seed: of the coin.
+        device, memory: as in `cuvee.solve`.
+
+    Example:
+        >>> import cuvee
+        >>> from cuvee.data.synthetic import shifted_sources
+        >>> from cuvee.simplex import sample
+        >>> online = cuvee.OnlineMap(shifted_sources(3, 100, 4), cuvee.Logistic(1e-2), evaluate=True)
+        >>> for alpha in sample(100, 3):
+        ...     w = online.predict_one(alpha)
+        ...     if online.wants_label(alpha):
+        ...         _ = online.learn_one(alpha)
+        >>> online.ledger.labels <= 10, online.ledger.average_loss < 0.1
+        (True, True)
+    """
+
+    def __init__(
+        self,
+        data: Problem | Sequence[Domain],
+        hypothesis: Hypothesis,
+        *,
+        variant: Variant = "auto",
+        label_budget: float = 0.1,
+        policy: PolicyName = "auto",
+        tol: float = 1e-3,
+        radius: float | Literal["paper"] | Radius = "paper",
+        prior: Prior | Any = "auto",
+        K: int | None = None,
+        evaluate: bool = False,
+        seed: int = 0,
+        device: str = "cpu",
+        memory: int | None = None,
+    ) -> None:
+        bound = _bound(data, hypothesis, device, memory)
+        schedule = radius_of(radius, bound.problem.n_sources)
+        settings = settled(bound.space, variant, label_budget, policy, tol, radius, prior, K, evaluate, seed)
+        P = bound.space.n_params
+        if settings.label_budget == 0.0:
+            warnings.warn("label_budget=0 never learns: every answer is the prior", CuveeWarning, stacklevel=2)
+        self._start(settings, schedule, prior_of(prior, settings, P), bound)
+        if settings.centre and settings.label_budget > 0.0:
+            self._learn(bound, self._regressor.centre())
+
+    def _start(self, settings: Settings, radius: Radius, prior: Floats, bound: Bound | None, N: int = 0) -> None:
+        """Before the first round."""
+        self.settings, self._bound = settings, bound
+        self._N = N or (bound.problem.n_sources if bound else 0)
+        balls = VARIANTS[settings.variant](self._N, len(prior))
+        self._regressor = Regressor(balls, self._N, radius, prior, nearest=settings.centre)
+        self._policy = policy_of(settings)
+        self._descend = None if settings.K is None or bound is None else descent(bound, settings.K)
+        self._round: Round | None = None  # that a label would belong to
+        self._accounts = Accounts()
+        self._waiting: list[tuple[Floats, Floats]] = []  # (α_t, ŵ_t) not evaluated yet
+
+    def __repr__(self) -> str:
+        s = self.settings
+        so_far = self._accounts.ledger(self._N, np.zeros(0))
+        return f"OnlineMap of {self._N} sources, variant {s.variant!r}, labels by {s.policy}: {so_far}"
+
+    # ---- a round ----------------------------------------------------------------------------------------------------
+
+    def predict_one(self, alpha: Any) -> Floats:
+        """ŵ_t (P,) for the next mixture α_t (N,): a round begins, and there is always an answer."""
+        return self._begin(self._mixture(alpha)).w.copy()
+
+    def wants_label(self, alpha: Any) -> bool:
+        """Whether the round of α_t, begun by `predict_one` or else here, is worth a label."""
+        if self.settings.policy == "certificate":
+            self._data("a certificate")
+        now = self._current(alpha)
+        return self._policy.wants(now, self._accounts.paid, lambda: self._gradient(now))
+
+    def learn_one(self, alpha: Any) -> Status:
+        """Pay for w*(α_t) and learn from it; a solve that fails is noted in the ledger, and its status returned."""
+        bound = self._data("learning")
+        now = self._current(alpha)
+        self._round = None
+        return self._learn(bound, now)
+
+    def _learn(self, bound: Bound, now: Round) -> Status:
+        self._accounts.pay()
+        try:
+            w, slopes, status = self._label(bound, now)
+        except Exception as error:  # whatever it was, the round has its answer and the stream goes on
+            w, slopes, status, why = None, None, Status.DIVERGED, _in_short(error)
+        else:
+            why = status.sentence
+        if w is None:
+            self._accounts.fail(f"the label failed, {status}: {why}")
+        else:
+            self._regressor.learn(now, w, slopes)
+            self._accounts.learnt(len(self._regressor.S))
+        return status
+
+    def _begin(self, alpha: Floats) -> Round:
+        now = self._regressor.observe(alpha)
+        w = self._projected(now.w[None])[0]
+        self._round = now = replace(now, w=w)
+        self._accounts.begin(len(self._regressor.S))
+        if self.settings.evaluate:
+            self._waiting.append((alpha, w))
+            if len(self._waiting) >= TOGETHER:
+                for loss in self._evaluated():
+                    self._accounts.losses.append(loss)
+                self._waiting.clear()
+        return now
+
+    def _current(self, alpha: Any) -> Round:
+        given, now = self._mixture(alpha), self._round
+        return now if now is not None and np.array_equal(now.alpha, given) else self._begin(given)
+
+    def _label(self, bound: Bound, now: Round) -> tuple[Floats | None, Floats | None, Status]:
+        """w_t with its slopes where the variant wants them; None with the status that says why there is none."""
+        alpha = torch.as_tensor(now.alpha[None], device=bound.device)
+        if self._descend is not None:
+            w, status = self._descend(torch.zeros(1, bound.space.n_params).to(alpha), alpha), Status.STEP_LIMIT
+        else:
+            start = torch.as_tensor(now.w[None], device=bound.device) if bound.space.convex else None
+            found = bound.oracle.solve(alpha, tol=self._label_tol, start=start)
+            w, status = found.w.double(), found.status[0]
+        slopes = bound.oracle.sensitivity(alpha, w) if self._regressor.balls.slopes else None
+        if not _usable(w, status) or (slopes is not None and not bool(slopes.isfinite().all())):
+            return None, None, Status.DIVERGED if status.ok else status
+        return np.asarray(w[0].cpu()), None if slopes is None else np.asarray(slopes[0].double().cpu()), status
+
+    def _gradient(self, now: Round) -> float:
+        bound = self._data("a certificate")
+        alpha, w = (torch.as_tensor(x[None], device=bound.device) for x in (now.alpha, now.w))
+        try:
+            return float(bound.oracle.certify(alpha, w, tol=self.settings.tol).gradient[0])
+        except Exception as error:  # nothing is known of ŵ then, which is what a label is for
+            self._accounts.notes.append(f"round {now.t}: no certificate: {_in_short(error)}")
+            return inf
+
+    # ---- accounts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger:
+        """Rounds, labels paid, centres, and, with `evaluate`, the loss of every round and the regret against w*."""
+        return self._accounts.ledger(self._N, self._evaluated())
+
+    def _evaluated(self) -> Floats:
+        """‖ŵ_t − w*(α_t)‖² of the rounds that wait for it, solved together; NaN where there is no w*."""
+        if not self._waiting:
+            return np.zeros(0)
+        bound = self._data("evaluation")
+        alpha, w = (np.stack(part) for part in zip(*self._waiting, strict=True))
+        try:
+            found = bound.oracle.solve(torch.as_tensor(alpha, device=bound.device), tol=self._label_tol)
+        except Exception as error:
+            self._accounts.notes.append(f"{len(alpha)} rounds could not be evaluated: {_in_short(error)}")
+            return np.full(len(alpha), np.nan)
+        exact = np.asarray(found.w.double().cpu())
+        there = np.array([_usable(found.w[i : i + 1], status) for i, status in enumerate(found.status)])
+        return np.where(there, ((w - exact) ** 2).sum(1), np.nan)
+
+    # ---- as a model map ---------------------------------------------------------------------------------------------
+
+    def __call__(self, alpha: Any, *, trust: Trust = "certified", tol: float | None = None) -> Solution:
+        """What the map says now of mixtures (M, N), without a round.
+
+        Args:
+            alpha: (M, N), or `Mixtures` without own samples.
+            trust: "predicted" proves nothing; "certified" is one pass over the data per row; "corrected" also solves
+                those rows that are not within the tolerance.
+            tol: on ‖∇‖∞, by default that of the certificate.
+        """
+        check_choice("trust", trust, get_args(Trust))
+        if tol is not None:
+            check_number("tol", tol, above=0.0)
+        bound, tol = self._data("a Solution"), self.settings.tol if tol is None else float(tol)
+        if trust != "predicted" and not bound.space.convex:
+            raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
+        a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, self._N)
+        mixtures = torch.as_tensor(a, device=bound.device)
+        answer = correct.nothing(torch.as_tensor(self._projected(self._regressor.predict(a)), device=bound.device))
+        rows = torch.arange(len(a), device=bound.device)
+        if trust == "certified" and len(a):
+            correct.look(answer, rows, bound.oracle, mixtures, tol)
+        elif trust == "corrected" and len(a):
+            correct.correct(answer, rows, bound.oracle, mixtures, None, tol)
+        return as_solution(bound, a, [answer], "")
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the state between two rounds to a safetensors file, whole or not at all; `load` reads it."""
+        self.checkpoint(path, {})
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        data: Problem | Sequence[Domain] | None = None,
+        hypothesis: Hypothesis | None = None,
+        *,
+        radius: Radius | None = None,
+        device: str = "cpu",
+        memory: int | None = None,
+    ) -> OnlineMap:
+        """A map that `save` wrote, which goes on as if nothing had happened.
+
+        Without the data it predicts; labels, certificates and evaluation need them. A `radius` that was a function has
+        to be given again.
+        """
+        if (data is None) != (hypothesis is None):
+            raise OptionError("give both the data and the hypothesis, or neither to predict only")
+        bound = None
+        if data is not None and hypothesis is not None:
+            bound = _bound(data, hypothesis, device, memory)
+        online = cls.__new__(cls)
+        online._read(Path(path), bound, radius)
+        return online
+
+    def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None:
+        """`save`, with notes on the stream that it stands in."""
+        bound = self._bound
+        arrays = {f"balls.{name}": value for name, value in self._regressor.state().items()}
+        arrays["prior"] = self._regressor.prior
+        counted, said = self._accounts.state()
+        arrays |= counted
+        if self._waiting:
+            waiting = zip(*self._waiting, strict=True)
+            arrays |= {f"waiting.{name}": np.stack(part) for name, part in zip(("alpha", "w"), waiting, strict=True)}
+        header = {
+            "what": WHAT,
+            "format": FORMAT,
+            "settings": asdict(self.settings),
+            "fingerprint": self._fingerprint if bound is None else bound.fingerprint,
+            "in_ball": bool(bound is not None and bound.space.radius is not None),
+            "n_sources": self._N,
+            "accounts": said,
+            "stream": stream,
+        }
+        files.write(Path(path), {name: torch.as_tensor(value) for name, value in arrays.items()}, header)
+
+    def restore(self, path: str | Path) -> dict[str, Any]:
+        """Go back to a state that `save` or `checkpoint` wrote, of a map made like this one; returns its notes."""
+        radius = self._regressor.radius if self.settings.radius == "given" else None
+        other = OnlineMap.__new__(OnlineMap)
+        stream = other._read(Path(path), self._bound, radius)
+        if other.settings != self.settings:
+            raise InputError(f"{path} was made with {other.settings}, this map with {self.settings}")
+        if not np.array_equal(other._regressor.prior, self._regressor.prior):
+            raise InputError(f"{path} was made with another prior than this map")
+        vars(self).update(vars(other))
+        return stream
+
+    def _read(self, path: Path, bound: Bound | None, radius: Radius | None) -> dict[str, Any]:
+        tensors, header = files.read(path, "cpu", WHAT, FORMAT)
+        arrays = {name: t.numpy() for name, t in tensors.items()}
+        try:
+            settings = Settings(**header["settings"])
+            self._fingerprint = str(header["fingerprint"])
+            if bound is not None and bound.fingerprint != self._fingerprint:
+                raise InputError(f"{path} was learnt from other data or another hypothesis")
+            if bound is None and (header["in_ball"] or settings.evaluate):
+                raise InputError(
+                    f"{path} needs its data, for W is a ball or rounds are evaluated: load(path, data, hypothesis)"
+                )
+            N = int(header["n_sources"])
+            if (settings.radius == "given") != callable(radius):
+                own = "a function: give it again" if radius is None else f"{settings.radius!r}: leave it out"
+                raise InputError(f"{path} was made with a radius that is {own}")
+            schedule = radius_of(settings.radius if radius is None else radius, N)
+            self._start(settings, schedule, arrays["prior"], bound, N)
+            self._accounts = Accounts.restored(arrays, header["accounts"])
+            balls = {name.removeprefix("balls."): value for name, value in arrays.items() if name.startswith("balls.")}
+            self._regressor.restore(self._accounts.rounds, balls)
+            if "waiting.alpha" in arrays:
+                self._waiting = list(zip(arrays["waiting.alpha"], arrays["waiting.w"], strict=True))
+            stream = dict(header["stream"])
+            self._regressor.predict(np.full((1, N), 1.0 / N))  # what does not fit together shows here
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path} cannot be read as {WHAT}: {error!r}") from None
+        return stream
+
+    # ---- small things -----------------------------------------------------------------------------------------------
+
+    @property
+    def _label_tol(self) -> float:
+        return float(np.clip(LABEL_TOL * self.settings.tol, *LABEL_TOLS))
+
+    def _data(self, what: str) -> Bound:
+        if self._bound is None:
+            raise OptionError(f"{what} needs the data: OnlineMap.load(path, data, hypothesis)")
+        return self._bound
+
+    def _projected(self, w: Floats) -> Floats:
+        """Onto W (M, P)."""
+        if self._bound is None or self._bound.space.radius is None:
+            return w
+        return np.asarray(self._bound.space.project(torch.as_tensor(w)))
+
+    def _mixture(self, alpha: Any) -> Floats:
+        """One α (N,), checked."""
+        try:
+            shape = np.shape(alpha)
+        except ValueError:
+            shape = ("ragged",)
+        if shape != (self._N,):
+            raise MixtureError(f"alpha must be one mixture of {self._N} weights; got shape {shape}")
+        return check_alpha(alpha[None] if isinstance(alpha, torch.Tensor) else [alpha], self._N)[0].copy()
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or repr(error)
+
+
+def _usable(w: torch.Tensor, status: Status) -> bool:
+    """A label at the limit of rounding is a label; one that diverged or lacks a class is none."""
+    return status not in (Status.DIVERGED, Status.ABSENT_CLASS) and bool(w.isfinite().all())
+
+
+def _bound(data: Problem | Sequence[Domain], hypothesis: Hypothesis, device: str, memory: int | None) -> Bound:
+    check_hypothesis(hypothesis)
+    check_device(device)
+    room = check_memory(memory, device)
+    problem = as_problem(data).without_targets()
+    check_sources(problem)
+    space = hypothesis.bind(problem)
+    oracle = erm.family(problem, space, own=False, device=device, memory=room)
+    return Bound(problem, hypothesis, space, oracle, device, room, {})

@@ -1,0 +1,127 @@
+"""What an `OnlineMap` is told: its options, checked, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+
+from cuvee.api.checks import check_whole
+from cuvee.errors import OptionError, check_choice, check_number
+from cuvee.hypothesis.base import Space
+from cuvee.online.policy import Budget, Certified, Coin, Policy
+from cuvee.online.regressor import Radius, paper_radius
+from cuvee.results import Floats
+from cuvee.solution import check_w
+
+Variant = Literal["auto", "paper", "paper_repaired", "first_order", "curved"]
+PolicyName = Literal["auto", "coin", "budget", "certificate"]
+Prior = Literal["auto", "paper", "zero", "centre"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything but the data; what a file says of a map."""
+
+    variant: str
+    policy: str
+    label_budget: float
+    tol: float
+    radius: float | str  # a constant, "paper", or "given" for a schedule that a file cannot hold
+    centre: bool  # whether a first label, of the uniform mixture, stands in for a prior
+    K: int | None
+    evaluate: bool
+    seed: int
+
+
+def settled(
+    space: Space,
+    variant: str,
+    label_budget: float,
+    policy: str,
+    tol: float,
+    radius: Any,
+    prior: Any,
+    K: int | None,
+    evaluate: bool,
+    seed: int,
+) -> Settings:
+    """Everything checked, and "auto" decided."""
+    check_choice("variant", variant, get_args(Variant))
+    check_choice("policy", policy, get_args(PolicyName))
+    check_number("label_budget", label_budget, least=0.0, most=1.0)
+    check_number("tol", tol, above=0.0)
+    check_whole("seed", seed, 0)
+    if K is not None:
+        check_whole("K", K, 1)
+    if not isinstance(evaluate, bool):
+        raise OptionError(f"evaluate must be True or False; got {evaluate!r}")
+    if isinstance(prior, str):
+        check_choice("prior", prior, get_args(Prior))
+    convex = space.convex
+    if variant == "auto":
+        variant = "curved" if convex else "paper_repaired"
+    papers = variant in ("paper", "paper_repaired")
+    if policy == "auto":
+        policy = "coin" if papers else "certificate" if variant == "curved" else "budget"
+    if not convex and (not papers or policy == "certificate" or evaluate):
+        raise OptionError(
+            "a network has neither dw*/dα nor a certificate nor one w* to compare with: take variant='paper_repaired' "
+            "or 'paper' with policy='coin' or 'budget', and no evaluate"
+        )
+    if isinstance(prior, str) and prior == "auto":
+        prior = "paper" if papers else "centre"
+    return Settings(
+        variant=variant,
+        policy=policy,
+        label_budget=float(label_budget),
+        tol=float(tol),
+        radius=radius if isinstance(radius, str) else "given" if callable(radius) else float(radius),
+        centre=isinstance(prior, str) and prior == "centre",
+        K=None if K is None else int(K),
+        evaluate=bool(evaluate),
+        seed=int(seed),
+    )
+
+
+def policy_of(settings: Settings) -> Policy:
+    if settings.policy == "coin":
+        return Coin(settings.label_budget, settings.seed)
+    if settings.policy == "budget":
+        return Budget(settings.label_budget)
+    return Certified(settings.label_budget, settings.tol)
+
+
+def radius_of(radius: Any, n_sources: int) -> Radius:
+    """ε_t as a function; what a user's function returns is looked at when it does."""
+    if isinstance(radius, str):
+        check_choice("radius", radius, ("paper",))
+        return paper_radius(n_sources)
+    if not callable(radius):
+        if not isinstance(radius, Real):
+            raise OptionError(f"radius must be 'paper', a number or a function of t = 1, 2, …; got {radius!r}")
+        check_number("radius", cast(float, radius), least=0.0)
+        constant = float(radius)
+        return lambda t: constant
+    given: Callable[[int], Any] = radius
+
+    def schedule(t: int) -> float:
+        epsilon = given(t)
+        check_number(f"radius({t})", epsilon, least=0.0)
+        return float(epsilon)
+
+    return schedule
+
+
+def prior_of(prior: Any, settings: Settings, n_params: int) -> Floats:
+    if not isinstance(prior, str):
+        try:
+            return check_w([prior], 1, n_params)[0]
+        except OptionError:
+            names = ", ".join(map(repr, get_args(Prior)))
+            raise OptionError(f"prior must be one of {names}, or a model of {n_params} finite numbers") from None
+    ones = prior == "paper" or (prior == "auto" and not settings.centre)
+    return np.full(n_params, 1.0 / n_params if ones else 0.0)

@@ -1,0 +1,172 @@
+"""`run_online`: a whole stream of targets through an online learner, with checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from cuvee.api.checks import check_whole
+from cuvee.errors import InputError, OptionError
+from cuvee.online.ledger import Ledger
+from cuvee.problem import Domain
+from cuvee.results import Floats
+
+
+class Learner(Protocol):
+    """`OnlineMap`, whose stream is of mixtures, or `OnlineMixtures`, whose stream is of targets."""
+
+    def predict_one(self, item: Any, /) -> Floats: ...
+    def wants_label(self, item: Any, /) -> bool: ...
+    def learn_one(self, item: Any, /) -> Any: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None: ...
+    def restore(self, path: str | Path) -> dict[str, Any]: ...
+
+
+def run_online(
+    stream: Iterable[Any],
+    online: Learner,
+    *,
+    checkpoint: str | Path | None = None,
+    every: int = 1_000,
+    each: Callable[[int, Floats], None] | None = None,
+    picture: str | Path | None = None,
+    progress: bool | Callable[[str, int, int], None] = True,
+) -> Ledger:
+    """Predict, ask, learn, for every item of a stream; what the stream cost and lost is returned, and drawn.
+
+    Args:
+        stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will do. An item that is
+            no mixture is noted in the ledger and passed over.
+        online: the learner.
+        checkpoint: a file that its state is written to every so often, at the end, and when the stream breaks off. If
+            it is there already, the run goes on from it: the stream is to start from its beginning again, and what was
+            done is passed over. The end is the very same as that of a run that was never cut.
+        every: items between two checkpoints.
+        each: called with (position, prediction) for every item; after a resume, again for those since the checkpoint.
+        picture: a PNG of loss, labels and centres over time.
+        progress: a bar on the terminal, or called with (what, done, total); total is 0 where the stream has no length.
+
+    Example:
+        >>> import cuvee
+        >>> from cuvee.data.synthetic import shifted_sources
+        >>> from cuvee.simplex import sample
+        >>> online = cuvee.OnlineMap(shifted_sources(3, 100, 4), cuvee.Logistic(1e-2))
+        >>> cuvee.run_online(sample(200, 3), online, progress=False).rounds
+        200
+    """
+    check_whole("every", every, 1)
+    for name, path in (("checkpoint", checkpoint), ("picture", picture)):
+        if path is not None and (Path(path).is_dir() or not Path(path).resolve().parent.is_dir()):
+            raise OptionError(f"{name}={str(path)!r} must be the name of a file in a folder that exists")
+    total = len(stream) if isinstance(stream, Sized) else 0
+    items, position, digest = iter(stream), 0, b""
+    refused: list[str] = []
+    if checkpoint is not None and Path(checkpoint).is_file():
+        position, digest, refused = _resumed(items, online, Path(checkpoint))
+
+    def keep() -> None:
+        if checkpoint is not None:
+            online.checkpoint(checkpoint, {"position": position, "digest": digest.hex(), "refused": refused})
+
+    with _shown(progress, total) as show:
+        show("rounds", position, total)
+        while True:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            except BaseException:  # the stream broke off between two rounds: nothing is lost
+                keep()
+                raise
+            position, digest = position + 1, _chained(digest, item)
+            try:
+                prediction = online.predict_one(item)
+            except InputError as error:
+                refused.append(f"item {position} was passed over: {error}")
+            else:
+                if each is not None:
+                    each(position, prediction)
+                if online.wants_label(item):
+                    online.learn_one(item)
+            if position % every == 0:
+                keep()
+            show("rounds", position, total)
+    if position % every or position == 0:
+        keep()
+    ledger = _with_notes(online.ledger, refused)
+    if picture is not None:
+        ledger.draw(picture)
+    return ledger
+
+
+def _resumed(items: Iterator[Any], online: Learner, path: Path) -> tuple[int, bytes, list[str]]:
+    """The learner put back to a checkpoint, and the stream moved on to where that was written."""
+    said = online.restore(path)
+    try:
+        position, wanted, refused = int(said["position"]), str(said["digest"]), [str(note) for note in said["refused"]]
+    except (KeyError, TypeError, ValueError):
+        raise InputError(
+            f"{path} was written by save, not by run_online: load it and run on, or give another name"
+        ) from None
+    digest, passed = b"", 0
+    for item in islice(items, position):
+        digest, passed = _chained(digest, item), passed + 1
+    if passed < position or digest.hex() != wanted:
+        raise InputError(
+            f"{path} is a checkpoint after {position} items of another stream: give this one from its beginning, or "
+            "another name for the checkpoint"
+        )
+    return position, digest, refused
+
+
+def _chained(digest: bytes, item: Any) -> bytes:
+    """Of the stream so far and its next item: what tells one stream from another."""
+    link = hashlib.blake2b(digest, digest_size=16)
+    parts = (item.X, item.y) if isinstance(item, Domain) else (item,)
+    for part in parts:
+        array = np.asarray(part)
+        link.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
+    return link.digest()
+
+
+def _with_notes(ledger: Ledger, refused: list[str]) -> Ledger:
+    return replace(ledger, notes=(*ledger.notes, *refused))
+
+
+def _shown(
+    progress: bool | Callable[[str, int, int], None], total: int
+) -> AbstractContextManager[Callable[[str, int, int], None]]:
+    """A bar with the time left, a function that is called, or nothing."""
+    if callable(progress):
+        return nullcontext(progress)
+    if not progress:
+        return nullcontext(lambda what, done, total: None)
+    return _Bar(total)
+
+
+class _Bar(AbstractContextManager[Callable[[str, int, int], None]]):
+    """rich's, on stderr."""
+
+    def __init__(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True))
+        self._task = self._progress.add_task("rounds", total=total or None)
+
+    def __enter__(self) -> Callable[[str, int, int], None]:
+        self._progress.start()
+        return lambda what, done, total: self._progress.update(self._task, completed=done)
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()

@@ -1,0 +1,51 @@
+"""A file of cuvee's: safetensors for the numbers, JSON in its header for the rest. Nothing in it is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cuvee.errors import InputError
+
+KEY = "cuvee"
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Tensors by name, and a header that JSON can hold; whole or not at all."""
+    from safetensors.torch import save_file  # here, so that `import cuvee` needs numpy and torch alone
+
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise InputError(f"{path} cannot be written: give the name of a file in a folder that exists")
+    copies = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        save_file(copies, unfinished, metadata={KEY: json.dumps(header)})
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def read(path: Path, device: str, what: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write` wrote: tensors and header; `what` it should be and in which format, for the error if it is not."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt", device=device) as file:
+            header = json.loads((file.metadata() or {})[KEY])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        found = header["format"], header.get("what", what)
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read as {what}: {error}") from None
+    if found[1] != what:
+        raise InputError(f"{path} holds {found[1]}, not {what}")
+    if found[0] != version:
+        raise InputError(f"{path} has format {found[0]}; this version of cuvee reads {version}")
+    return tensors, header

@@ -1,0 +1,83 @@
+"""The books of a stream while it runs; `Ledger` is what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuvee.online.ledger import Ledger
+from cuvee.online.rows import Rows
+from cuvee.problem import Array
+from cuvee.results import Floats
+
+
+class Accounts:
+    """Labels and centres after every round, losses of those evaluated, and what went wrong."""
+
+    def __init__(self) -> None:
+        self.paid = self.failed = self.centres = 0
+        self.labels_at, self.centres_at = Rows(dtype=np.int64), Rows(dtype=np.int64)
+        self.losses = Rows()
+        self.notes: list[str] = []
+
+    @property
+    def rounds(self) -> int:
+        return len(self.labels_at)
+
+    def begin(self, centres: int) -> None:
+        """A round."""
+        self.centres = centres
+        self.labels_at.append(self.paid)
+        self.centres_at.append(centres)
+
+    def pay(self) -> None:
+        """For a label of the round that runs."""
+        self.paid += 1
+        self.labels_at.values[-1:] = self.paid  # none, before the first
+
+    def learnt(self, centres: int) -> None:
+        """What was paid for was worth it."""
+        self.centres = centres
+        self.centres_at.values[-1:] = centres
+
+    def fail(self, why: str) -> None:
+        """What was paid for was not."""
+        self.failed += 1
+        self.notes.append(f"round {self.rounds}: {why}")
+
+    def ledger(self, n_sources: int, more: Floats) -> Ledger:
+        """With `more` losses, of rounds that were evaluated but not entered."""
+        losses = np.concatenate([self.losses.values, more])
+        seen = ~np.isnan(losses)
+        return Ledger(
+            rounds=self.rounds,
+            labels=self.paid,
+            failed=self.failed,
+            centres=self.centres,
+            loss=float(losses[seen].sum()) if seen.any() else np.nan,
+            evaluated=int(seen.sum()),
+            notes=tuple(self.notes),
+            n_sources=n_sources,
+            losses=losses,
+            labels_at=self.labels_at.values.copy(),
+            centres_at=self.centres_at.values.copy(),
+        )
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Arrays, and what JSON can hold."""
+        arrays = {name: getattr(self, name).values for name in ("losses", "labels_at", "centres_at")}
+        plain = {name: getattr(self, name) for name in ("paid", "failed", "centres", "notes")}
+        return arrays, plain
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Array], said: dict[str, Any]) -> Accounts:
+        books = cls()
+        books.paid, books.failed, books.centres = (int(said[name]) for name in ("paid", "failed", "centres"))
+        books.notes = [str(note) for note in said["notes"]]
+        books.losses, books.labels_at, books.centres_at = (
+            Rows.of(arrays[name]) for name in ("losses", "labels_at", "centres_at")
+        )
+        if len(books.labels_at) != len(books.centres_at):
+            raise ValueError("labels and centres are of different rounds")
+        return books

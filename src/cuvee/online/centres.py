@@ -1,0 +1,194 @@
+"""The nearest of many centres on Δ, exactly, while their number grows.
+
+Centres stand in blocks in the order they came: where a stream drifts, a block is small in space, and its bounding box
+rules it out. What is left is screened in float32 and checked again in float64, so that every answer is, to the bit,
+that of the plain formula over all centres. Where boxes rule out too little, one screening pass over everything still
+beats float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cuvee.results import Floats
+
+# Where one way becomes faster than the next, as measured with N = 15 on one thread; no answer depends on these.
+PLAIN = 250  # up to so many centres, the plain formula
+PRUNE = 20_000  # up to so many, one screening pass
+BLOCK = 512
+LOOK = 5_000  # a look into one block costs about what so many centres more in a pass do
+PAUSE = 63  # queries that go without boxes, at most, after boxes ruled out too little
+
+
+class Centres:
+    """Points of the simplex, more and more of them; the nearest one, exactly.
+
+    >>> centres = Centres.of(np.eye(3))
+    >>> centres.nearest(np.array([0.0, 0.5, 0.5]))
+    (1, 0.7071067811865476)
+    """
+
+    def __init__(self, n_sources: int) -> None:
+        self._n = 0
+        self._points = np.empty((0, n_sources))
+        # For screening, a column per centre: x = c − anchor, then |x|²/2.
+        self._columns = np.empty((n_sources + 1, 0), np.float32)
+        self._anchor = np.zeros(n_sources)  # amid the centres: what is small is rounded by little
+        self._radius = 0.0  # of all centres around it
+        # Two corners of each block's box, a column per block.
+        self._low = np.empty((n_sources, 0))
+        self._high = np.empty((n_sources, 0))
+        # How an answer is found, never which: the block of the last one, and whether boxes have been of use.
+        self._last = 0
+        self._pause = self._paused = 0
+
+    @classmethod
+    def of(cls, points: Floats) -> Centres:
+        """The rows of points (n, N), in their order."""
+        n, n_sources = points.shape
+        self = cls(n_sources)
+        self._reserve(n)
+        self._points[:n] = points
+        self._n = n
+        if n > PLAIN:
+            self._index()
+        return self
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def points(self) -> Floats:
+        """All centres (n, N), a view, in the order they were added."""
+        return self._points[: self._n]
+
+    def add(self, alpha: Floats) -> int:
+        """One more centre (N,); its number."""
+        n = self._n
+        if n == len(self._points):
+            self._reserve(2 * n + 1)
+        self._points[n] = alpha
+        self._n = n + 1
+        if n == PLAIN:
+            self._index()
+        elif n > PLAIN:
+            x = alpha - self._anchor
+            squared = float(x @ x)
+            self._columns[:-1, n] = x
+            self._columns[-1, n] = squared / 2
+            self._radius = max(self._radius, math.sqrt(squared))
+            low, high = self._low[:, n // BLOCK], self._high[:, n // BLOCK]
+            np.minimum(low, alpha, out=low)
+            np.maximum(high, alpha, out=high)
+        return n
+
+    def nearest(self, alpha: Floats) -> tuple[int, float]:
+        """The number of the centre nearest to α (N,), the lowest among ties, and its Euclidean distance."""
+        if not self._n:
+            raise ValueError("there is no centre yet")
+        squared, number = _plain(self.points, alpha) if self._n <= PLAIN else self._screened(alpha)
+        return number, math.sqrt(squared)
+
+    def _screened(self, alpha: Floats) -> tuple[float, int]:
+        """|c − α|² of the nearest centre, and its number."""
+        search = _Search(alpha, self._anchor, self._radius)
+        if self._n > PRUNE:
+            if self._paused:
+                self._paused -= 1
+            elif self._among_boxes(search):
+                self._pause = 0
+                return search.best
+            else:
+                self._paused = self._pause = min(2 * self._pause + 1, PAUSE)
+        self._look(search, 0, self._n)
+        return search.best
+
+    def _among_boxes(self, search: _Search) -> bool:
+        """Look into those blocks alone that can hold the nearest; False where they are too many."""
+        n_blocks = -(-self._n // BLOCK)
+        alpha = search.alpha[:, None]
+        gap = np.maximum(self._low[:, :n_blocks], alpha)
+        np.minimum(gap, self._high[:, :n_blocks], out=gap)  # the point of each box that is nearest to α
+        gap -= alpha
+        gap *= gap
+        # Term by term no more than for any centre inside, rounding included; only the order of summing differs.
+        bound = gap.sum(0) * (1 - (len(gap) + 1) * 2.0**-52)
+        first = int(bound.argmin())
+        if bound[self._last] <= bound[first]:  # boxes overlap, and a stream mostly stays where it was
+            first = self._last
+        self._look(search, first * BLOCK, first * BLOCK + BLOCK)
+        left = (bound <= search.best[0]).nonzero()[0]
+        if len(left) * LOOK > self._n:
+            return False
+        self._last = first
+        if len(left) > 1:
+            for block in left[bound[left].argsort()].tolist():
+                if block != first and bound[block] <= search.best[0]:
+                    self._look(search, block * BLOCK, block * BLOCK + BLOCK)
+            self._last = search.best[1] // BLOCK
+        return True
+
+    def _look(self, search: _Search, start: int, stop: int) -> None:
+        """Take up the nearest of these centres, where it beats what was found so far."""
+        score = search.query @ self._columns[:, start : min(stop, self._n)]
+        least = score.min()
+        if least <= search.score + search.margin:
+            search.score = min(search.score, least)
+            numbers = (score <= search.score + search.margin).nonzero()[0] + start
+            squared, k = _plain(self._points[numbers], search.alpha)
+            search.best = min(search.best, (squared, int(numbers[k])))  # of equals, the lower number
+
+    def _index(self) -> None:
+        """Columns and boxes of all centres."""
+        n, points = self._n, self.points
+        self._anchor = points.mean(0)
+        x = points - self._anchor
+        squared = (x * x).sum(1)
+        self._columns[:-1, :n] = x.T
+        self._columns[-1, :n] = squared / 2
+        self._radius = math.sqrt(squared.max())
+        blocks = np.arange(0, n, BLOCK)
+        self._low[:, : len(blocks)] = np.minimum.reduceat(points, blocks).T
+        self._high[:, : len(blocks)] = np.maximum.reduceat(points, blocks).T
+
+    def _reserve(self, n: int) -> None:
+        """Room for n centres."""
+        n_blocks = -(-n // BLOCK)
+        n_sources = len(self._anchor)
+        self._points = _grown(self._points, n_blocks * BLOCK, n_sources)
+        self._columns = _grown(self._columns, n_sources + 1, n_blocks * BLOCK)
+        self._low = _grown(self._low, n_sources, n_blocks, fill=np.inf)
+        self._high = _grown(self._high, n_sources, n_blocks, fill=-np.inf)
+
+
+class _Search:
+    """A query on its way."""
+
+    def __init__(self, alpha: Floats, anchor: Floats, radius: float) -> None:
+        self.alpha = alpha
+        x = anchor - alpha
+        self.query = np.ones(len(x) + 1, np.float32)
+        self.query[:-1] = x
+        # A score is query·column = (d² − |x|²)/2, wrong by less than (N + 5)·2⁻²⁴·(radius + |x|)²/2: N + 1 products of
+        # rounded factors, summed in any order. Two scores are compared; the rest is for float64, and for underflow.
+        reach = radius + math.sqrt(x @ x)
+        self.margin = np.float32((len(x) + 8) * (2.0**-24 * reach * reach + 2.0**-120))
+        self.score = np.float32(np.inf)  # the lowest so far
+        self.best = (math.inf, -1)  # |c − α|² and number of the nearest so far
+
+
+def _plain(points: Floats, alpha: Floats) -> tuple[float, int]:
+    """What the answer is by definition: the least |c − α|² over points (n, N), and the first that has it."""
+    squared = ((points - alpha) ** 2).sum(1)
+    k = int(squared.argmin())
+    return float(squared[k]), k
+
+
+def _grown(array: npt.NDArray[Any], *shape: int, fill: float = 0.0) -> npt.NDArray[Any]:
+    grown = np.full(shape, fill, array.dtype)
+    grown[tuple(map(slice, array.shape))] = array
+    return grown
