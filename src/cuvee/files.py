@@ -18,19 +18,33 @@ KEY = "cuvee"
 
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Tensors by name, and a header that JSON can hold; whole or not at all."""
-    from safetensors.torch import save_file  # here, so that `import cuvee` needs numpy and torch alone
+    from safetensors import SafetensorError  # here, so that `import cuvee` needs numpy and torch alone
+    from safetensors.torch import save_file
 
-    if path.is_dir() or not path.resolve().parent.is_dir():
-        raise InputError(f"{path} cannot be written: give the name of a file in a folder that exists")
     copies = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        save_file(copies, unfinished, metadata={KEY: json.dumps(header)})
-        os.replace(unfinished, path)
-    except OSError as error:
+        path = path.resolve()  # what a link points to, not the link
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+        if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+            raise InputError(f"{path} cannot be written: give the name of a file in a folder that exists")
+        try:
+            save_file(copies, unfinished, metadata={KEY: json.dumps(header)})
+            os.replace(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be written: {error}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+
+
+def header_of(path: Path) -> dict[str, Any]:
+    """The header alone, of any file of cuvee's."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(json.loads((file.metadata() or {})[KEY]))
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise InputError(f"{path} cannot be read as a file of cuvee's: {error}") from None
 
 
 def read(path: Path, device: str, what: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -121,11 +121,18 @@ class OnlineMap:
         return self._begin(self._mixture(alpha)).w.copy()
 
     def wants_label(self, alpha: Any) -> bool:
-        """Whether the round of α_t, begun by `predict_one` or else here, is worth a label."""
+        """Whether the round of α_t, begun by `predict_one` or else here, is worth a label.
+
+        A mixture that has no minimiser, for a class is absent, is worth none, except to a coin.
+        """
         if self.settings.policy == "certificate":
             self._data("a certificate")
         now = self._current(alpha)
-        return self._policy.wants(now, self._accounts.paid, lambda: self._gradient(now))
+        wanted = self._policy.wants(now, self._accounts.paid, lambda: self._gradient(now))
+        if wanted and self._bound is not None and self.settings.policy != "coin":  # a coin knows nothing
+            alpha = torch.as_tensor(now.alpha[None], device=self._bound.device)
+            wanted = not bool(self._bound.oracle.without_minimiser(alpha)[0])
+        return wanted
 
     def learn_one(self, alpha: Any) -> Status:
         """Pay for w*(α_t) and learn from it; a solve that fails is noted in the ledger, and its status returned."""
@@ -291,19 +298,18 @@ class OnlineMap:
         }
         files.write(Path(path), {name: torch.as_tensor(value) for name, value in arrays.items()}, header)
 
-    def restore(self, path: str | Path) -> dict[str, Any]:
-        """Go back to a state that `save` or `checkpoint` wrote, of a map made like this one; returns its notes."""
+    def restore(self, path: str | Path) -> None:
+        """Go back to a state that `save` or `checkpoint` wrote, of a map made like this one."""
         radius = self._regressor.radius if self.settings.radius == "given" else None
         other = OnlineMap.__new__(OnlineMap)
-        stream = other._read(Path(path), self._bound, radius)
+        other._read(Path(path), self._bound, radius)
         if other.settings != self.settings:
             raise InputError(f"{path} was made with {other.settings}, this map with {self.settings}")
         if not np.array_equal(other._regressor.prior, self._regressor.prior):
             raise InputError(f"{path} was made with another prior than this map")
         vars(self).update(vars(other))
-        return stream
 
-    def _read(self, path: Path, bound: Bound | None, radius: Radius | None) -> dict[str, Any]:
+    def _read(self, path: Path, bound: Bound | None, radius: Radius | None) -> None:
         tensors, header = files.read(path, "cpu", WHAT, FORMAT)
         arrays = {name: t.numpy() for name, t in tensors.items()}
         try:
@@ -326,13 +332,11 @@ class OnlineMap:
             self._regressor.restore(self._accounts.rounds, balls)
             if "waiting.alpha" in arrays:
                 self._waiting = list(zip(arrays["waiting.alpha"], arrays["waiting.w"], strict=True))
-            stream = dict(header["stream"])
             self._regressor.predict(np.full((1, N), 1.0 / N))  # what does not fit together shows here
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path} cannot be read as {WHAT}: {error!r}") from None
-        return stream
 
     # ---- small things -----------------------------------------------------------------------------------------------
 

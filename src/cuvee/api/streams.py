@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sized
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
 
+from cuvee import files
 from cuvee.api.checks import check_whole
-from cuvee.errors import InputError, OptionError
+from cuvee.errors import CuveeWarning, DomainError, InputError, MixtureError, OptionError
 from cuvee.online.ledger import Ledger
 from cuvee.problem import Domain
 from cuvee.results import Floats
@@ -28,7 +31,7 @@ class Learner(Protocol):
     @property
     def ledger(self) -> Ledger: ...
     def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None: ...
-    def restore(self, path: str | Path) -> dict[str, Any]: ...
+    def restore(self, path: str | Path) -> None: ...
 
 
 def run_online(
@@ -67,6 +70,7 @@ def run_online(
     for name, path in (("checkpoint", checkpoint), ("picture", picture)):
         if path is not None and (Path(path).is_dir() or not Path(path).resolve().parent.is_dir()):
             raise OptionError(f"{name}={str(path)!r} must be the name of a file in a folder that exists")
+    stream = _checked(stream, online)
     total = len(stream) if isinstance(stream, Sized) else 0
     items, position, digest = iter(stream), 0, b""
     refused: list[str] = []
@@ -90,7 +94,7 @@ def run_online(
             position, digest = position + 1, _chained(digest, item)
             try:
                 prediction = online.predict_one(item)
-            except InputError as error:
+            except (MixtureError, DomainError) as error:
                 refused.append(f"item {position} was passed over: {error}")
             else:
                 if each is not None:
@@ -102,21 +106,34 @@ def run_online(
             show("rounds", position, total)
     if position % every or position == 0:
         keep()
+    if position and len(refused) == position:
+        warnings.warn(f"not one item of the stream could be used: {refused[0]}", CuveeWarning, stacklevel=2)
     ledger = _with_notes(online.ledger, refused)
     if picture is not None:
         ledger.draw(picture)
     return ledger
 
 
+def _checked(stream: Any, online: Any) -> Iterable[Any]:
+    """What can be gone through item by item; a table of mixtures by its rows."""
+    if not callable(getattr(online, "predict_one", None)) or isinstance(online, type):
+        raise OptionError(f"the second argument must be an OnlineMap or OnlineMixtures; got {type(online).__name__}")
+    if hasattr(stream, "iloc"):  # a data frame would go through its columns' names
+        stream = stream.to_numpy()
+    if not isinstance(stream, Iterable) or isinstance(stream, str | bytes | Mapping) or getattr(stream, "ndim", 2) != 2:
+        raise OptionError("the first argument must be a stream: an array (T, N) of mixtures, or an iterable of targets")
+    return stream
+
+
 def _resumed(items: Iterator[Any], online: Learner, path: Path) -> tuple[int, bytes, list[str]]:
     """The learner put back to a checkpoint, and the stream moved on to where that was written."""
-    said = online.restore(path)
     try:
+        said = files.header_of(path)["stream"]
         position, wanted, refused = int(said["position"]), str(said["digest"]), [str(note) for note in said["refused"]]
-    except (KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{path} was written by save, not by run_online: load it and run on, or give another name"
-        ) from None
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} was written by save, not by run_online: give the checkpoint another name") from None
     digest, passed = b"", 0
     for item in islice(items, position):
         digest, passed = _chained(digest, item), passed + 1
@@ -125,15 +142,18 @@ def _resumed(items: Iterator[Any], online: Learner, path: Path) -> tuple[int, by
             f"{path} is a checkpoint after {position} items of another stream: give this one from its beginning, or "
             "another name for the checkpoint"
         )
+    online.restore(path)
     return position, digest, refused
 
 
 def _chained(digest: bytes, item: Any) -> bytes:
     """Of the stream so far and its next item: what tells one stream from another."""
     link = hashlib.blake2b(digest, digest_size=16)
-    parts = (item.X, item.y) if isinstance(item, Domain) else (item,)
-    for part in parts:
-        array = np.asarray(part)
+    for part in (item.X, item.y) if isinstance(item, Domain) else (item,):
+        try:
+            array = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part)
+        except ValueError:  # ragged, and so no mixture
+            array = np.asarray(repr(part))
         link.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
     return link.digest()
 

@@ -80,4 +80,4 @@ class Ledger:
         rows[-1].set(xlabel="round", xscale="log" if self.rounds > 1_000 else "linear")
         for axes in rows:
             axes.spines[["top", "right"]].set_visible(False)
-        figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150, format="png")
