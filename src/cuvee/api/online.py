@@ -164,8 +164,7 @@ class OnlineMap:
         if self.settings.evaluate:
             self._waiting.append((alpha, w))
             if len(self._waiting) >= TOGETHER:
-                for loss in self._evaluated():
-                    self._accounts.losses.append(loss)
+                self._accounts.evaluate(self._evaluated())
                 self._waiting.clear()
         return now
 
@@ -211,8 +210,7 @@ class OnlineMap:
         alpha, w = (np.stack(part) for part in zip(*self._waiting, strict=True))
         try:
             found = bound.oracle.solve(torch.as_tensor(alpha, device=bound.device), tol=self._label_tol)
-        except Exception as error:
-            self._accounts.notes.append(f"{len(alpha)} rounds could not be evaluated: {_in_short(error)}")
+        except Exception:  # the answers stand; what they lost is not known
             return np.full(len(alpha), np.nan)
         exact = np.asarray(found.w.double().cpu())
         there = np.array([_usable(found.w[i : i + 1], status) for i, status in enumerate(found.status)])
@@ -322,9 +320,10 @@ class OnlineMap:
                     f"{path} needs its data, for W is a ball or rounds are evaluated: load(path, data, hypothesis)"
                 )
             N = int(header["n_sources"])
-            if (settings.radius == "given") != callable(radius):
-                own = "a function: give it again" if radius is None else f"{settings.radius!r}: leave it out"
-                raise InputError(f"{path} was made with a radius that is {own}")
+            if settings.radius == "given" and not callable(radius):
+                raise InputError(f"{path} was made with a radius that is a function: give it again")
+            if settings.radius != "given" and radius is not None:
+                raise InputError(f"{path} was made with a radius that is {settings.radius!r}: leave it out")
             schedule = radius_of(settings.radius if radius is None else radius, N)
             self._start(settings, schedule, arrays["prior"], bound, N)
             self._accounts = Accounts.restored(arrays, header["accounts"])

@@ -46,6 +46,13 @@ class Accounts:
         self.failed += 1
         self.notes.append(f"round {self.rounds}: {why}")
 
+    def evaluate(self, losses: Floats) -> None:
+        """Losses of the next rounds; NaN where there is no w* to compare with."""
+        for loss in losses:
+            self.losses.append(loss)
+        if np.isnan(losses).any():
+            self.notes.append(f"{np.isnan(losses).sum()} rounds up to {len(self.losses)} could not be evaluated")
+
     def ledger(self, n_sources: int, more: Floats) -> Ledger:
         """With `more` losses, of rounds that were evaluated but not entered."""
         losses = np.concatenate([self.losses.values, more])

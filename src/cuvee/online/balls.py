@@ -54,6 +54,11 @@ class Averages:
         """ŵ (M, P) of balls s (M,) with T_s ≠ ∅ for mixtures (M, N)."""
         return np.asarray(self.total.values[s] / self.size.values[s, None])
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """As many as there are balls, each."""
+        return len(self.total), len(self.size)
+
     def state(self) -> dict[str, Array]:
         return {"total": self.total.values, "size": self.size.values}
 
@@ -134,6 +139,10 @@ class Curved(Affine):
         bend = self.bends.bend(torch.as_tensor(alpha), torch.as_tensor(at)).numpy()
         step, size = (np.linalg.norm(x, axis=1) for x in (w - super().say(s, at), bend))
         return w + bend * np.minimum(1.0, MOST_BEND * step / np.maximum(size, 1e-300))[:, None]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return *super().lengths, len(self.alpha)
 
     def state(self) -> dict[str, Array]:
         state = {**super().state(), "alpha": self.alpha.values}

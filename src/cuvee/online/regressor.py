@@ -110,6 +110,9 @@ class Regressor:
     def restore(self, t: int, state: dict[str, Array]) -> None:
         self.t, self.S, self.radii = t, Centres.of(state["centres"]), Rows.of(state["radii"])
         self.balls.restore(state)
+        sizes = {len(self.S), len(self.radii), *self.balls.lengths}
+        if len(sizes) != 1:
+            raise ValueError("centres and balls are not equally many")
 
     def _open(self, alpha: Floats, epsilon: float) -> int:
         """S ← S ∪ {t}, T_t ← ∅."""

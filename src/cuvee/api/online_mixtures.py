@@ -1,0 +1,317 @@
+"""`OnlineMixtures`: α for targets that arrive one by one, with `cuvee.estimate` as the costly oracle."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee import erm, files
+from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
+from cuvee.api.mixtures import OWN, estimate
+from cuvee.api.model_map import Bound
+from cuvee.api.online_panel import solve_panel, statistics
+from cuvee.errors import CuveeError, CuveeWarning, DomainError, InputError, check_choice, check_number
+from cuvee.hypothesis.base import Hypothesis
+from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
+from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
+from cuvee.online.policy import affordable
+from cuvee.problem import Domain, Problem, as_problem
+from cuvee.results import Floats, Mixtures, Status
+from cuvee.simplex import check_alpha
+
+Oracle = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert"]
+WHAT, FORMAT = "a cuvee online mixer", 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose."""
+
+    label_budget: float
+    tol: float
+    level: float
+    method: Oracle
+    discrepancy: Discrepancy
+    C: float
+    adversaries: int | None
+    steps: int | None
+    folds: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_number("label_budget", self.label_budget, least=0.0, most=1.0)
+        check_number("tol", self.tol, above=0.0)
+        check_number("level", self.level, above=0.0, most=0.999)
+        check_choice("method", self.method, get_args(Oracle))
+        check_choice("discrepancy", self.discrepancy, DISCREPANCIES)
+        check_number("C", self.C, above=0.0)
+        check_whole("seed", self.seed, 0)
+        for name, least in (("adversaries", 1), ("steps", 1), ("folds", 2)):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), least)
+
+    def oracle(self) -> dict[str, Any]:
+        """What `cuvee.estimate` is called with."""
+        return {k: v for k, v in asdict(self).items() if k not in ("label_budget", "tol", "level")} | {"own": True}
+
+
+@dataclass(frozen=True)
+class _Round:
+    """The round that runs."""
+
+    key: str  # of the target's content
+    statistics: Statistics
+    forecast: Forecast
+
+
+class OnlineMixtures:
+    """Mixture weights for targets that arrive one by one, learnt from as few calls of `cuvee.estimate` as it takes.
+
+    All that is asked of a new target are its sample's losses under the sources' own models: α is predicted at once.
+    What is uncertain is its distance to the answer `cuvee.estimate` would give, half of Σ_j |α̂_j − α_j| ∈ [0, 1]:
+    `uncertainty_one` states a bound that holds with probability `level` for a target exchangeable with those answered.
+    Nothing is proven of a stream that drifts, and nothing of the accuracy of the models, which may even be better than
+    the oracle's; with fewer than level/(1 − level) answers the bound is 1, which says nothing.
+
+    Args:
+        data: sources, or a problem, whose targets play no part.
+        hypothesis: `Ridge`, `Logistic` or `Network`.
+        label_budget: p in [0, 1]: `wants_label` keeps labels ≤ ⌈p · rounds⌉ at every round; the first round asks.
+        tol: a label is wanted where the uncertainty is above this.
+        level: of the uncertainty.
+        method, discrepancy, C, adversaries, steps, folds: of `cuvee.estimate`, with each target's own sample joining.
+        seed: of `cuvee.estimate` and of a network's training.
+        device: a torch device, for `cuvee.estimate`.
+
+    Example:
+        >>> import cuvee
+        >>> from cuvee.api.online_mixtures import OnlineMixtures
+        >>> from cuvee.data.synthetic import grouped_classes
+        >>> problem = grouped_classes(0, n_targets=10)
+        >>> mixer = OnlineMixtures(problem.sources, cuvee.Logistic(1e-2), label_budget=0.2)
+        >>> for target in problem.targets:
+        ...     alpha = mixer.predict_one(target)
+        ...     if mixer.wants_label(target):
+        ...         alpha = mixer.learn_one(target)
+        >>> alpha.shape, mixer.ledger.labels
+        ((10,), 2)
+    """
+
+    def __init__(
+        self,
+        data: Problem | Sequence[Domain],
+        hypothesis: Hypothesis,
+        *,
+        label_budget: float = 0.2,
+        tol: float = 0.1,
+        level: float = 0.8,
+        method: Oracle = "path",
+        discrepancy: Discrepancy = "mixture",
+        C: float = 10.0,
+        adversaries: int | None = None,
+        steps: int | None = None,
+        folds: int | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        settings = Settings(label_budget, tol, level, method, discrepancy, C, adversaries, steps, folds, seed)
+        self._bind(data, hypothesis, settings, device)
+        if label_budget == 0.0:
+            warnings.warn("label_budget=0 never learns: every α is the default's", CuveeWarning, stacklevel=2)
+        self._start(*solve_panel(self._bound))
+
+    def _bind(self, data: Any, hypothesis: Hypothesis, settings: Settings, device: str) -> None:
+        check_hypothesis(hypothesis)
+        check_device(device)
+        problem = as_problem(data).without_targets()
+        space, memory = hypothesis.bind(problem), check_memory(None, device)
+        training = {} if space.convex else {"seed": settings.seed}
+        oracle = erm.family(problem, space, own=False, device=device, memory=memory, **training)
+        self.settings, self._bound = settings, Bound(problem, hypothesis, space, oracle, device, memory, training)
+
+    def _start(self, w: Tensor, sources: Sources) -> None:
+        """Before the first round."""
+        self._w, self._learner = w, MixtureLearner(sources, self.settings.level)
+        self._keys: dict[str, int] = {}  # of targets answered for -> which answer
+        self._round: _Round | None = None
+        self._rounds = self._paid = self._failed = 0
+        self._notes: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"OnlineMixtures of {self._bound.problem.n_sources} sources: {self.ledger}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of α: the sources', and the own sample's."""
+        return (*(s.name for s in self._bound.problem.sources), OWN)
+
+    @property
+    def ledger(self) -> MixtureLedger:
+        """Rounds, labels paid, and how well each answer had been predicted."""
+        errors, bounds = (self._learner.of(name).copy() for name in ("error", "bound"))
+        return MixtureLedger(self._rounds, self._paid, self._failed, errors, bounds, tuple(self._notes))
+
+    # ---- a round ----------------------------------------------------------------------------------------------------
+
+    def predict_one(self, target: Domain) -> Floats:
+        """α (N+1,) for the next target: a round begins, and there is always an answer; the oracle's if it gave one."""
+        return self._alpha(self._begin(target))
+
+    def uncertainty_one(self, target: Domain) -> float:
+        """A bound on the distance of the α predicted in this round to the oracle's answer; 0 where that is known."""
+        now = self._current(target)
+        return 0.0 if now.key in self._keys else float(now.forecast.bound[0])
+
+    def wants_label(self, target: Domain) -> bool:
+        """Whether the round's target is uncertain by more than the tolerance, and the budget allows to ask."""
+        return self.uncertainty_one(target) > self.settings.tol and affordable(
+            self.settings.label_budget, self._rounds, self._paid
+        )
+
+    def learn_one(self, target: Domain, alpha: Any = None) -> Floats:
+        """Ask the oracle for the round's target, learn from its answer and return it: α (N+1,).
+
+        A target that was answered for is not paid for again. An oracle that fails is paid for and noted in the ledger;
+        the prediction is returned. `alpha` is an answer had elsewhere: a row of `cuvee.estimate` for many targets.
+        """
+        now = self._current(target)
+        if now.key in self._keys:
+            return self._alpha(now)
+        given = None if alpha is None else check_alpha(np.asarray(alpha)[None], self._bound.problem.n_sources + 1)[0]
+        self._paid += 1
+        answer = self._ask(target) if given is None else given
+        if answer is not None:
+            self._keys[now.key] = len(self._learner)
+            self._learner.learn(now.statistics, now.forecast, answer)
+        return self._alpha(now)
+
+    def _ask(self, target: Domain) -> Floats | None:
+        """The oracle's answer (N+1,), or None with a note that says why there is none."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CuveeWarning)  # said when the round began
+                problem = Problem(self._bound.problem.sources, [target])
+            mix: Mixtures = estimate(
+                problem, self._bound.hypothesis, device=self._bound.device, **self.settings.oracle()
+            )
+            if mix.status[0] is not Status.DIVERGED and np.isfinite(mix.alpha).all():
+                return mix.alpha[0]
+            why = f"{mix.status[0]}: {mix.status[0].sentence}"
+        except (CuveeError, RuntimeError) as error:  # LAPACK's errors are RuntimeErrors
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+        self._failed += 1
+        self._notes.append(f"round {self._rounds}: no answer for {target.name!r}: {why}")
+        return None
+
+    def _begin(self, target: Domain) -> _Round:
+        seen = self._statistics([target])
+        self._round = _Round(_content(target), seen, self._learner.predict(seen))
+        self._rounds += 1
+        return self._round
+
+    def _current(self, target: Domain) -> _Round:
+        now = self._round
+        return (
+            now
+            if now is not None and isinstance(target, Domain) and now.key == _content(target)
+            else self._begin(target)
+        )
+
+    def _alpha(self, now: _Round) -> Floats:
+        known = self._keys.get(now.key)
+        return (now.forecast.alpha[0] if known is None else self._learner.of("alpha")[known]).copy()
+
+    # ---- many targets -----------------------------------------------------------------------------------------------
+
+    def predict(self, targets: Sequence[Domain]) -> Floats:
+        """α (M, N+1) for many targets, as `predict_one` would say now, without a round."""
+        alpha = self._learner.predict(self._statistics(targets)).alpha
+        for i, known in self._answered(targets):
+            alpha[i] = self._learner.of("alpha")[known]
+        return alpha
+
+    def uncertainty(self, targets: Sequence[Domain]) -> Floats:
+        """(M,), as `uncertainty_one` would say now, without a round."""
+        bound = self._learner.predict(self._statistics(targets)).bound
+        bound[[i for i, _ in self._answered(targets)]] = 0.0
+        return bound
+
+    def _answered(self, targets: Sequence[Domain]) -> list[tuple[int, int]]:
+        keys = enumerate(_content(t) for t in targets)
+        return [(i, self._keys[key]) for i, key in keys if key in self._keys]
+
+    def _statistics(self, targets: Sequence[Domain]) -> Statistics:
+        for position, target in enumerate(targets):
+            if not isinstance(target, Domain):
+                raise DomainError(f"target {position} is a {type(target).__name__}, not a cuvee.Domain(name, X, y)")
+        problem = Problem(self._bound.problem.sources, targets)
+        self._bound.hypothesis.bind(problem)  # every label is checked here
+        return statistics(problem.targets, self._bound.space, self._w, float(self._learner.sources.variance))
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a safetensors file, whole or not at all; `load` reads it."""
+        known = {f"sources.{name}": value for name, value in vars(self._learner.sources).items()}
+        answers = {f"answers.{name}": value for name, value in self._learner.state().items()}
+        tensors = {name: torch.as_tensor(value) for name, value in (known | answers).items()}
+        header = {
+            "what": WHAT,
+            "format": FORMAT,
+            "settings": asdict(self.settings),
+            "fingerprint": self._bound.fingerprint,
+            "rounds": self._rounds,
+            "paid": self._paid,
+            "failed": self._failed,
+            "notes": self._notes,
+            "keys": list(self._keys),
+        }
+        files.write(Path(path), {**tensors, "w": self._w}, header)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        data: Problem | Sequence[Domain],
+        hypothesis: Hypothesis,
+        *,
+        device: str = "cpu",
+    ) -> OnlineMixtures:
+        """A mixer that `save` wrote between two rounds, which goes on as if nothing had happened."""
+        tensors, header = files.read(Path(path), "cpu", WHAT, FORMAT)
+        arrays = {name: t.numpy() for name, t in tensors.items()}
+        try:
+            mixer = cls.__new__(cls)
+            mixer._bind(data, hypothesis, Settings(**header["settings"]), device)
+            if header["fingerprint"] != mixer._bound.fingerprint:
+                raise InputError(f"{path} was learnt from other sources or another hypothesis: give the same")
+            known = {name.removeprefix("sources."): a for name, a in arrays.items() if name.startswith("sources.")}
+            mixer._start(tensors["w"], Sources(**known))
+            answers = {name.removeprefix("answers."): a for name, a in arrays.items() if name.startswith("answers.")}
+            mixer._learner.restore(answers)
+            mixer._keys = {str(key): i for i, key in enumerate(header["keys"])}
+            mixer._rounds, mixer._paid, mixer._failed = (int(header[name]) for name in ("rounds", "paid", "failed"))
+            mixer._notes = [str(note) for note in header["notes"]]
+            if len(mixer._keys) != len(mixer._learner):
+                raise ValueError("answers and their targets do not match")
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path} cannot be read as {WHAT}: {error!r}") from None
+        return mixer
+
+
+def _content(target: Domain) -> str:
+    """The same for the same rows, whatever the target's name."""
+    digest = hashlib.sha256(repr(target.X.shape).encode())
+    for part in (target.X, target.y, target.weight):
+        digest.update(b"" if part is None else str(part.tolist()).encode() if part.dtype == object else part.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,245 @@
+"""α for a new target, from how the sources' models do on its sample: small QPs, shared out as the estimator would.
+
+**Atoms.** A panel of Q models that know nothing of the target (each source's own, the pooled, the uniform one) has mean
+loss f_T(q) on the target's k labelled rows and f_j(q) on source j. In the paper's objective the panel stands for all of
+W and the discrepancy is counted in standard errors of f_T, so that one C serves all targets:
+
+    atom(C, ρ) = argmin over α ∈ Δ^(N+1) of  mean_q (Σ_j α_j (f_j(q) − f_T(q)))² / se²  +  C (Σ_j α_j²/m_j + ρ α_T²/k)
+
+on a grid of C and ρ; the own sample, last, has discrepancy 0. The simple mixtures are atoms beside them.
+
+**Shares.** The α predicted is an average of the atoms. Its shares are on the simplex, fitted by least squares to the
+answers of the estimator so far, near ones first, and held at DEFAULT by a ridge: a dozen answers decide between a dozen
+atoms, however many sources there are, and before the first answer DEFAULT speaks.
+
+**Bound.** Every answer is predicted before it is learnt from. Its error, half of Σ_j |α̂_j − α_j|, is taken in units of
+what makes a target hard: atoms that disagree, and statistics unlike those answered for. The bound on the next error is
+the conformal quantile of these: it holds with probability `level` if answered and new targets are exchangeable. They are
+not quite: answers are asked for where the bound is large, and early ones were predicted from fewer answers, which as a
+rule makes it wider than it need be. A stream that drifts voids it until answers from behind the drift outweigh the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from math import ceil
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.online.rows import Rows
+from cuvee.problem import Array
+from cuvee.results import Floats
+from cuvee.simplex import project
+
+GRID_C, GRID_RHO = (1e3, 1e4, 1e5), (0.03, 0.1, 0.3)
+N_ATOMS = len(GRID_C) * len(GRID_RHO) + 4
+DEFAULT = np.zeros(N_ATOMS)  # before any answer: the two in the middle of C whose own sample counts for a few times k
+DEFAULT[[4, 5]] = 0.5
+HOLD = 1.0  # answers that DEFAULT counts for
+WIDTH, FLOOR = 4.0, 0.02  # of the kernel that calls answers near; what the farthest answer still counts
+PRIOR_ROWS = 2.0  # rows that the sources' loss variance counts for in a target's: one row has none of its own
+STEPS, SHARE_STEPS = 300, 400
+CHUNK = 2**22  # numbers held at a time
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is known of the sources before any target comes."""
+
+    loss: Floats  # (N, Q) f_j of panel model q
+    variance: Floats  # () of row losses, within a source under one model
+    rows: Floats  # (N,) m_j
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """All that is asked of M targets."""
+
+    loss: Floats  # (M, Q) f_T of panel model q
+    noise: Floats  # (M,) squared standard error of f_T, the panel's mean
+    rows: Floats  # (M,) k
+
+
+def summarise(row_losses: Array, weight: Array, variance: float) -> Statistics:
+    """Row losses (M, Q, k) with weights (M, k) that sum to 1, 0 for padding -> statistics."""
+    rows = (weight > 0).sum(1).astype(float)
+    loss = np.einsum("mqk,mk->mq", row_losses, weight)
+    spread = np.einsum("mqk,mk->mq", (row_losses - loss[..., None]) ** 2, weight).mean(1)
+    spread = (rows * spread + PRIOR_ROWS * variance) / (rows + PRIOR_ROWS)
+    tiny = 1e-9 * (loss**2).mean(1) + 1e-300  # where every model is right on every row
+    return Statistics(loss, spread * (weight**2).sum(1) + tiny, rows)
+
+
+def atoms(sources: Sources, targets: Statistics) -> Floats:
+    """(M, atoms, N+1), those of the grid first."""
+    N, M = len(sources.rows), len(targets.rows)
+    size = max(1, CHUNK // ((N + 1) * max(N + 1, len(targets.loss.T), N_ATOMS)))
+    parts = [_atoms(sources, _some(targets, slice(low, low + size))) for low in range(0, M, size)]
+    return np.concatenate(parts) if parts else np.zeros((0, N_ATOMS, N + 1))
+
+
+def _atoms(sources: Sources, targets: Statistics) -> Floats:
+    M, N = len(targets.rows), len(sources.rows)
+    gap = np.zeros((M, N + 1, targets.loss.shape[1]))
+    gap[:, :N] = (sources.loss - targets.loss[:, None]) / np.sqrt(targets.noise * targets.loss.shape[1])[:, None, None]
+    gaps = torch.as_tensor(gap)
+    H = gaps @ gaps.mT  # (M, N+1, N+1)
+    C, rho = (torch.as_tensor(g.ravel()) for g in np.meshgrid(GRID_C, GRID_RHO, indexing="ij"))
+    inverse = torch.as_tensor(1.0 / _counts(sources, targets))[:, None] * torch.ones(len(C), 1)
+    inverse[..., -1] *= rho
+    penalty = C[:, None] * inverse  # (M, grid, N+1)
+    start = (1.0 / inverse) / (1.0 / inverse).sum(-1, keepdim=True)
+    steepest = torch.linalg.eigvalsh(H)[:, -1, None, None].clamp(min=0.0) + penalty.amax(-1, keepdim=True)
+    found = _descend(lambda a: a @ H + penalty * a, start, steepest, STEPS)
+    simple = np.zeros((M, 4, N + 1))
+    simple[:, 0] = _counts(sources, targets)  # pooled + own
+    simple[:, 1, :N] = sources.rows  # pooled
+    simple[:, 2, :N] = 1.0  # uniform
+    simple[:, 3, N] = 1.0  # target only
+    return np.concatenate([found.numpy(), simple / simple.sum(-1, keepdims=True)], 1)
+
+
+def _counts(sources: Sources, targets: Statistics) -> Floats:
+    """m_j and, last, k: (M, N+1)."""
+    return np.column_stack([np.tile(sources.rows, (len(targets.rows), 1)), targets.rows])
+
+
+def _descend(gradient: Callable[[Tensor], Tensor], start: Tensor, steepest: Tensor, steps: int) -> Tensor:
+    """The minimiser of convex quadratics over the simplex, one per row, by accelerated projected gradient."""
+    a = y = start
+    t = 1.0
+    for _ in range(steps):
+        new = project(y - gradient(y) / steepest)
+        after = 0.5 * (1.0 + (1.0 + 4.0 * t * t) ** 0.5)
+        a, y, t = new, new + (t - 1.0) / after * (new - a), after
+    return a
+
+
+def distance(a: Array, b: Array) -> Floats:
+    """Half of Σ_j |a_j − b_j|: the share of weight that would have to move, in [0, 1]."""
+    return np.asarray(0.5 * np.abs(a - b).sum(-1))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Of M targets."""
+
+    alpha: Floats  # (M, N+1)
+    bound: Floats  # (M,) on the distance to the estimator's answer, with probability `level`; 1 says nothing
+    scale: Floats  # (M,) how hard the target is
+    atoms: Floats  # (M, atoms, N+1)
+
+
+class MixtureLearner:
+    """(statistics of a target) -> α, from the answers so far."""
+
+    def __init__(self, sources: Sources, level: float) -> None:
+        self.sources, self.level = sources, level
+        N, Q = sources.loss.shape
+        self._answers = {  # a row per answer
+            "loss": Rows(Q),
+            "noise": Rows(),
+            "rows": Rows(),
+            "atoms": Rows(N_ATOMS, N + 1),
+            "alpha": Rows(N + 1),
+            "error": Rows(),  # of the prediction made before it was learnt from
+            "bound": Rows(),
+            "scale": Rows(),
+        }
+
+    def __len__(self) -> int:
+        return len(self._answers["alpha"])
+
+    def of(self, name: str) -> Floats:
+        """alpha (answers, N+1), error, bound (answers,), … so far."""
+        return np.asarray(self._answers[name].values)
+
+    def predict(self, targets: Statistics) -> Forecast:
+        """α and its bound, one row per target; nothing is remembered."""
+        each = atoms(self.sources, targets)
+        far = self._far(targets)
+        alpha = np.einsum("mg,mgj->mj", self._shares(far), each)
+        disagreement = distance(each[:, : N_ATOMS - 4], alpha[:, None]).mean(1)
+        novelty = 1.0 + 0.25 * np.log1p(far.min(1, initial=1e6))
+        scale = (0.05 + disagreement) * novelty
+        return Forecast(alpha, np.minimum(1.0, self._quantile() * scale), scale, each)
+
+    def learn(self, target: Statistics, forecast: Forecast, answer: Floats) -> None:
+        """From one answer (N+1,) of the estimator and what had been predicted of it."""
+        row = {
+            **{f.name: getattr(target, f.name)[0] for f in fields(target)},
+            "atoms": forecast.atoms[0],
+            "alpha": answer,
+            "error": distance(forecast.alpha[0], answer),
+            "bound": forecast.bound[0],
+            "scale": forecast.scale[0],
+        }
+        for name, value in row.items():
+            self._answers[name].append(value)
+
+    def _far(self, targets: Statistics) -> Floats:
+        """(M, answers) squared distances of statistics, in their standard errors; the panel counts as one number."""
+        loss, noise, rows = (self.of(name) for name in ("loss", "noise", "rows"))
+        square = (targets.loss**2).mean(1)[:, None] + (loss**2).mean(1) - 2.0 * targets.loss @ loss.T / loss.shape[1]
+        unlike = np.maximum(square, 0.0) / (targets.noise[:, None] + noise)
+        return np.asarray(unlike + np.log(targets.rows[:, None] / rows) ** 2)
+
+    def _shares(self, far: Floats) -> Floats:
+        """(M, atoms) on the simplex: least squares over the answers, the near ones first, held at DEFAULT."""
+        if far.shape[1] == 0:
+            return np.tile(DEFAULT, (len(far), 1))
+        near = torch.as_tensor(np.exp(-0.5 * far / WIDTH) + FLOOR)  # (M, answers)
+        X, y = torch.as_tensor(self.of("atoms")), torch.as_tensor(self.of("alpha"))
+        H = torch.einsum("mn,ngh->mgh", near, X @ X.mT) + HOLD * torch.eye(N_ATOMS, dtype=X.dtype)
+        default = torch.as_tensor(DEFAULT).expand(len(far), -1)
+        b = near @ (X @ y[..., None])[..., 0] + HOLD * default
+        steepest = torch.linalg.eigvalsh(H)[:, -1:]
+        return np.asarray(_descend(lambda s: (H @ s[..., None])[..., 0] - b, default, steepest, SHARE_STEPS))
+
+    def _quantile(self) -> float:
+        """The conformal one of errors in units of their scale; ∞ while there are too few answers to say."""
+        ratio, n = np.sort(self.of("error") / self.of("scale")), len(self)
+        rank = ceil((n + 1) * self.level)
+        return float(ratio[rank - 1]) if rank <= n else np.inf
+
+    def state(self) -> dict[str, Floats]:
+        return {name: rows.values for name, rows in self._answers.items()}
+
+    def restore(self, state: dict[str, Floats]) -> None:
+        n = len(state["alpha"])
+        for name, rows in self._answers.items():
+            if state[name].shape != (n, *rows.shape[1:]) or not np.isfinite(state[name]).all():
+                raise ValueError(f"{name} has shape {state[name].shape}, or holds no numbers")
+        self._answers = {name: Rows.of(state[name]) for name in self._answers}
+
+
+def _some(targets: Statistics, which: slice) -> Statistics:
+    return Statistics(*(getattr(targets, f.name)[which] for f in fields(targets)))
+
+
+@dataclass(frozen=True)
+class MixtureLedger:
+    """Of the rounds so far."""
+
+    rounds: int
+    labels: int
+    """Answers of the oracle that were paid for, those that failed included."""
+    failed: int
+    errors: Floats = field(repr=False)  # (answers,) distance of what was predicted before each answer to it
+    bounds: Floats = field(repr=False)  # (answers,) what had been stated for it
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    """What went wrong, and in which round."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of answers within the bound stated for them, of those for which one below 1 was; NaN if none was."""
+        stated = self.bounds < 1.0
+        return float((self.errors <= self.bounds)[stated].mean()) if stated.any() else np.nan
+
+    def __str__(self) -> str:
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        error = f", mean error {self.errors.mean():.2f}" if len(self.errors) else ""
+        return f"{self.rounds:,} rounds, {self.labels:,} labels{failed}{error}"
