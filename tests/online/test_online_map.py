@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 import cuvee
 from cuvee import InputError, Logistic, MixtureError, Network, OnlineMap, OptionError, Ridge, Status, simplex
+from cuvee.online.regressor import Round
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learn_builders import HYPOTHESES, make_sources, mlp
@@ -42,7 +43,7 @@ def packed(online) -> None:
     variant=st.sampled_from(VARIANTS),
     prior=st.sampled_from(["zero", "centre"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_centres_are_a_packing(stream, radius, variant, prior):
     schedule = (lambda t: radius[t - 1]) if isinstance(radius, list) else radius
     online = make("ridge", variant=variant, radius=schedule, prior=prior, label_budget=0.3, policy="coin")
@@ -62,7 +63,7 @@ def test_centres_are_a_packing(stream, radius, variant, prior):
 @every_variant
 def test_a_long_stream_is_a_packing(variant):
     online = make("ridge", variant=variant, label_budget=0.05)
-    run(online, simplex.sample(1_000, N, 2))
+    run(online, simplex.sample(400, N, 2))
     packed(online)
     assert online.ledger.centres > 5
 
@@ -167,8 +168,8 @@ def test_curvature_is_fitted_anew_however_many_sources_there_are():
     """A degree that labels could tell but that is too large must not stand in the way of a smaller one."""
     data = make_sources(0, 20, d=1, rows=5)
     online = OnlineMap(data, Ridge(0.1), label_budget=1.0, policy="coin")
-    run(online, simplex.sample(260, 20))
-    assert online._regressor.balls.fitted > 220
+    run(online, simplex.sample(200, 20))
+    assert online._regressor.balls.fitted > 170
 
 
 def test_curvature_pays():
@@ -183,7 +184,7 @@ def test_curvature_pays():
 # ---- labels ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", ["0.07", "0.55", "0.14", "0.1", "1", "0.001"])
+@pytest.mark.parametrize("p", ["0.07", "0.55", "0.14", "0.001"])
 @pytest.mark.parametrize("policy", ["budget", "certificate"])
 @pytest.mark.parametrize("variant", ["paper_repaired", "first_order", "curved"])
 def test_the_budget_holds_in_every_round(variant, policy, p):
@@ -207,13 +208,11 @@ def test_the_coin_is_of_the_round_and_the_seed_alone():
 
 @pytest.mark.slow
 def test_the_coin_is_fair():
-    online = make("ridge", variant="paper", policy="coin", label_budget=0.3)
     for seed in range(5):
         coin = make("ridge", variant="paper", policy="coin", label_budget=0.3, seed=seed)._policy
-        online.predict_one(UNIFORM)
-        now = online._round
-        flips = np.array([coin.wants(cuvee.online.regressor.Round(t, *(None,) * 6), 0, None) for t in range(1, 20_001)])
-        assert now is not None and abs(flips.mean() - 0.3) < 4 * np.sqrt(0.21 / 20_000)
+        rounds = (Round(t, UNIFORM, UNIFORM, None, inf, 1.0, False) for t in range(1, 20_001))
+        flips = np.array([coin.wants(now, 0, lambda: inf) for now in rounds])
+        assert abs(flips.mean() - 0.3) < 4 * np.sqrt(0.21 / 20_000)
         assert abs(np.corrcoef(flips[1:], flips[:-1])[0, 1]) < 4 / np.sqrt(20_000)
 
 
@@ -276,6 +275,16 @@ def test_a_label_that_cannot_be_solved_is_noted(variant, tmp_path):
     assert len(online.ledger.losses) == 4 and np.isnan(online.ledger.losses[[0, 2]]).all()
     np.testing.assert_allclose(online.ledger.average_at[-1], online.ledger.average_loss)
     online.ledger.draw(tmp_path / "x.png")
+
+
+@pytest.mark.parametrize("policy", ["budget", "certificate"])
+@pytest.mark.parametrize("variant", ["paper_repaired", "first_order", "curved"])
+def test_no_budget_is_spent_where_there_is_no_minimiser(variant, policy):
+    online = OnlineMap(make_sources(2, N, only={0: 1}), Logistic(0.1), variant=variant, label_budget=1.0, policy=policy)
+    _, flips, _ = run(online, np.tile(np.eye(N)[0], (10, 1)))
+    assert not any(flips) and online.ledger.failed == 0
+    _, flips, _ = run(online, [ALPHAS[0], np.eye(N)[1]])
+    assert any(flips)
 
 
 ERRORS = [
@@ -460,11 +469,13 @@ def test_a_map_that_knows_nothing_is_one_too():
 # ---- hypotheses -----------------------------------------------------------------------------------------------------
 
 
-@every_variant
-@pytest.mark.parametrize("kind", ["logistic", "ridge"])
+@pytest.mark.parametrize(
+    ("kind", "variant"),
+    [*(("ridge", variant) for variant in VARIANTS), ("logistic", "first_order"), ("logistic", "curved")],
+)
 def test_models_stay_in_a_ball(kind, variant, tmp_path):
     classes, hypothesis = (2, Logistic(0.1, radius=0.3)) if kind == "logistic" else (0, Ridge(0.1, radius=0.3))
-    alphas = ALPHAS if classes == 0 else ALPHAS[:10]
+    alphas = ALPHAS if classes == 0 else ALPHAS[:6]
     data = make_sources(classes, N)
     online = OnlineMap(data, hypothesis, variant=variant, label_budget=0.5, policy="coin", evaluate=True)
     w, _, statuses = run(online, alphas)
@@ -494,13 +505,12 @@ def test_a_singular_problem_still_answers():
     assert np.isfinite(w).all()
 
 
-@pytest.mark.parametrize("K", [None, 3])
-@pytest.mark.parametrize("policy", ["auto", "budget"])
+@pytest.mark.parametrize(("policy", "K"), [("auto", None), ("budget", 3)])
 def test_networks(policy, K, tmp_path):
     online = make("net", label_budget=0.5, policy=policy, K=K)
     assert online.settings.variant == "paper_repaired"
     assert online.settings.policy == ("coin" if policy == "auto" else "budget")
-    w, flips, _ = run(online, ALPHAS[:5])
+    w, flips, _ = run(online, ALPHAS[:4])
     assert np.isfinite(w).all() and online.ledger.labels == sum(flips) > 0 and online.ledger.failed == 0
     sol = online(ALPHAS[:3], trust="predicted")
     assert sol.predict(np.ones((2, 3))).shape == (3, 2)
@@ -549,13 +559,14 @@ KEPT = [
 
 
 @pytest.mark.parametrize("options", KEPT, ids=lambda o: "-".join(map(str, o.values())))
-@pytest.mark.parametrize("cut", [0, 1, 25])
+@pytest.mark.parametrize("cut", [0, 25])
 def test_saved_and_loaded_it_goes_on_to_the_bit(options, cut, tmp_path):
-    online = make(**options)
+    name = "binary" if options["variant"] == "curved" else "ridge"
+    online = make(name, **options)
     run(online, ALPHAS[:cut])
     online.save(tmp_path / "x")
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
-    loaded, restored = load(tmp_path / "x"), make(**options)
+    loaded, restored = load(tmp_path / "x", name), make(name, **options)
     run(restored, ALPHAS[40:45])
     restored.restore(tmp_path / "x")
     whole = run(online, ALPHAS[cut:])
@@ -738,11 +749,11 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_files_that_were_tampered_with(change, tmp_path):
-    online = make(label_budget=1.0, policy="coin")
+    online = make("ridge", label_budget=1.0, policy="coin")
     run(online, ALPHAS[:20])
     online.save(tmp_path / "x")
     with pytest.raises(InputError):
-        load(rewritten(tmp_path / "x", CHANGES[change]))
+        load(rewritten(tmp_path / "x", CHANGES[change]), "ridge")
 
 
 def test_distances_before_there_is_a_centre():

@@ -192,7 +192,7 @@ class OnlineMap:
         try:
             return float(bound.oracle.certify(alpha, w, tol=self.settings.tol).gradient[0])
         except Exception as error:  # nothing is known of ŵ then, which is what a label is for
-            self._accounts.notes.append(f"round {now.t}: no certificate: {_in_short(error)}")
+            self._accounts.note(f"round {now.t}: no certificate: {_in_short(error)}")
             return inf
 
     # ---- accounts ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from cuvee.api.checks import check_device, check_hypothesis, check_memory, check
 from cuvee.api.mixtures import OWN, estimate
 from cuvee.api.model_map import Bound
 from cuvee.api.online_panel import solve_panel, statistics
-from cuvee.errors import CuveeError, CuveeWarning, DomainError, InputError, check_choice, check_number
+from cuvee.errors import CuveeWarning, InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
@@ -53,10 +53,11 @@ class Settings:
         check_choice("method", self.method, get_args(Oracle))
         check_choice("discrepancy", self.discrepancy, DISCREPANCIES)
         check_number("C", self.C, above=0.0)
-        check_whole("seed", self.seed, 0)
-        for name, least in (("adversaries", 1), ("steps", 1), ("folds", 2)):
-            if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), least)
+        for name, least in (("adversaries", 1), ("steps", 1), ("folds", 2), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None or name == "seed":
+                check_whole(name, value, least)
+                object.__setattr__(self, name, int(value))  # plain, whatever kind of integer came: JSON is to hold it
 
     def oracle(self) -> dict[str, Any]:
         """What `cuvee.estimate` is called with."""
@@ -132,6 +133,8 @@ class OnlineMixtures:
         check_hypothesis(hypothesis)
         check_device(device)
         problem = as_problem(data).without_targets()
+        if any(s.name == OWN for s in problem.sources):
+            raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
         space, memory = hypothesis.bind(problem), check_memory(None, device)
         training = {} if space.convex else {"seed": settings.seed}
         oracle = erm.family(problem, space, own=False, device=device, memory=memory, **training)
@@ -147,11 +150,6 @@ class OnlineMixtures:
 
     def __repr__(self) -> str:
         return f"OnlineMixtures of {self._bound.problem.n_sources} sources: {self.ledger}"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns of α: the sources', and the own sample's."""
-        return (*(s.name for s in self._bound.problem.sources), OWN)
 
     @property
     def ledger(self) -> MixtureLedger:
@@ -199,13 +197,12 @@ class OnlineMixtures:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CuveeWarning)  # said when the round began
                 problem = Problem(self._bound.problem.sources, [target])
-            mix: Mixtures = estimate(
-                problem, self._bound.hypothesis, device=self._bound.device, **self.settings.oracle()
-            )
+            options = self.settings.oracle()
+            mix: Mixtures = estimate(problem, self._bound.hypothesis, device=self._bound.device, **options)
             if mix.status[0] is not Status.DIVERGED and np.isfinite(mix.alpha).all():
                 return mix.alpha[0]
             why = f"{mix.status[0]}: {mix.status[0].sentence}"
-        except (CuveeError, RuntimeError) as error:  # LAPACK's errors are RuntimeErrors
+        except Exception as error:  # whatever it was, the round has its prediction
             why = next(iter(str(error).splitlines()), type(error).__name__)
         self._failed += 1
         self._notes.append(f"round {self._rounds}: no answer for {target.name!r}: {why}")
@@ -219,11 +216,8 @@ class OnlineMixtures:
 
     def _current(self, target: Domain) -> _Round:
         now = self._round
-        return (
-            now
-            if now is not None and isinstance(target, Domain) and now.key == _content(target)
-            else self._begin(target)
-        )
+        same = now is not None and isinstance(target, Domain) and now.key == _content(target)
+        return now if now is not None and same else self._begin(target)
 
     def _alpha(self, now: _Round) -> Floats:
         known = self._keys.get(now.key)
@@ -234,24 +228,12 @@ class OnlineMixtures:
     def predict(self, targets: Sequence[Domain]) -> Floats:
         """α (M, N+1) for many targets, as `predict_one` would say now, without a round."""
         alpha = self._learner.predict(self._statistics(targets)).alpha
-        for i, known in self._answered(targets):
-            alpha[i] = self._learner.of("alpha")[known]
+        for row, target in zip(alpha, targets if self._keys else (), strict=False):
+            if (known := self._keys.get(_content(target))) is not None:
+                row[:] = self._learner.of("alpha")[known]
         return alpha
 
-    def uncertainty(self, targets: Sequence[Domain]) -> Floats:
-        """(M,), as `uncertainty_one` would say now, without a round."""
-        bound = self._learner.predict(self._statistics(targets)).bound
-        bound[[i for i, _ in self._answered(targets)]] = 0.0
-        return bound
-
-    def _answered(self, targets: Sequence[Domain]) -> list[tuple[int, int]]:
-        keys = enumerate(_content(t) for t in targets)
-        return [(i, self._keys[key]) for i, key in keys if key in self._keys]
-
     def _statistics(self, targets: Sequence[Domain]) -> Statistics:
-        for position, target in enumerate(targets):
-            if not isinstance(target, Domain):
-                raise DomainError(f"target {position} is a {type(target).__name__}, not a cuvee.Domain(name, X, y)")
         problem = Problem(self._bound.problem.sources, targets)
         self._bound.hypothesis.bind(problem)  # every label is checked here
         return statistics(problem.targets, self._bound.space, self._w, float(self._learner.sources.variance))
@@ -260,9 +242,8 @@ class OnlineMixtures:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, whole or not at all; `load` reads it."""
-        known = {f"sources.{name}": value for name, value in vars(self._learner.sources).items()}
-        answers = {f"answers.{name}": value for name, value in self._learner.state().items()}
-        tensors = {name: torch.as_tensor(value) for name, value in (known | answers).items()}
+        arrays = {f"sources.{name}": value for name, value in vars(self._learner.sources).items()}
+        arrays |= {f"answers.{name}": value for name, value in self._learner.state().items()}
         header = {
             "what": WHAT,
             "format": FORMAT,
@@ -274,7 +255,7 @@ class OnlineMixtures:
             "notes": self._notes,
             "keys": list(self._keys),
         }
-        files.write(Path(path), {**tensors, "w": self._w}, header)
+        files.write(Path(path), {"w": self._w} | {name: torch.as_tensor(a) for name, a in arrays.items()}, header)
 
     @classmethod
     def load(
@@ -287,16 +268,14 @@ class OnlineMixtures:
     ) -> OnlineMixtures:
         """A mixer that `save` wrote between two rounds, which goes on as if nothing had happened."""
         tensors, header = files.read(Path(path), "cpu", WHAT, FORMAT)
-        arrays = {name: t.numpy() for name, t in tensors.items()}
+        arrays = {name: t.clone().numpy() for name, t in tensors.items()}  # a file's memory has its own alignment
         try:
             mixer = cls.__new__(cls)
             mixer._bind(data, hypothesis, Settings(**header["settings"]), device)
             if header["fingerprint"] != mixer._bound.fingerprint:
                 raise InputError(f"{path} was learnt from other sources or another hypothesis: give the same")
-            known = {name.removeprefix("sources."): a for name, a in arrays.items() if name.startswith("sources.")}
-            mixer._start(tensors["w"], Sources(**known))
-            answers = {name.removeprefix("answers."): a for name, a in arrays.items() if name.startswith("answers.")}
-            mixer._learner.restore(answers)
+            mixer._start(torch.tensor(arrays["w"]), Sources(**_part(arrays, "sources.")))
+            mixer._learner.restore(_part(arrays, "answers."))
             mixer._keys = {str(key): i for i, key in enumerate(header["keys"])}
             mixer._rounds, mixer._paid, mixer._failed = (int(header[name]) for name in ("rounds", "paid", "failed"))
             mixer._notes = [str(note) for note in header["notes"]]
@@ -307,6 +286,10 @@ class OnlineMixtures:
                 raise
             raise InputError(f"{path} cannot be read as {WHAT}: {error!r}") from None
         return mixer
+
+
+def _part(arrays: dict[str, Floats], prefix: str) -> dict[str, Floats]:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
 def _content(target: Domain) -> str:

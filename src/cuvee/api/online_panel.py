@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cuvee.api.model_map import Bound
 from cuvee.components import LocalComponents, own_blocks
-from cuvee.errors import InputError
+from cuvee.errors import DomainError, InputError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.online.mixtures import Sources, Statistics, summarise
 from cuvee.problem import Domain
@@ -55,7 +55,12 @@ def statistics(targets: Sequence[Domain], space: Space, w: Tensor, variance: flo
             scores = space.own_scores(w.expand(len(rows.own_X), -1, -1), rows.own_X)
             losses = space.loss(_kind(space), scores, rows.own_y).double()
         parts.append(summarise(losses.numpy(), rows.own_weight[:, 0].double().numpy(), variance))
-    return Statistics(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Statistics)))
+    found = Statistics(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Statistics)))
+    good = np.isfinite(found.loss).all(1) & np.isfinite(found.noise)
+    if not good.all():
+        name = targets[int(np.argmin(good))].name
+        raise DomainError(f"domain {name!r}: its losses under the sources' models overflow; rescale its columns")
+    return found
 
 
 def _kind(space: Space) -> LossKind:

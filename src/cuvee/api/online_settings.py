@@ -57,7 +57,7 @@ def settled(
     check_whole("seed", seed, 0)
     if K is not None:
         check_whole("K", K, 1)
-    if not isinstance(evaluate, bool):
+    if not isinstance(evaluate, bool | np.bool_):
         raise OptionError(f"evaluate must be True or False; got {evaluate!r}")
     if isinstance(prior, str):
         check_choice("prior", prior, get_args(Prior))

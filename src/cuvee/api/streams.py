@@ -17,6 +17,7 @@ from torch import Tensor
 from cuvee import files
 from cuvee.api.checks import check_whole
 from cuvee.errors import CuveeWarning, DomainError, InputError, MixtureError, OptionError
+from cuvee.online.accounts import NOTES
 from cuvee.online.ledger import Ledger
 from cuvee.problem import Domain
 from cuvee.results import Floats
@@ -95,7 +96,9 @@ def run_online(
             try:
                 prediction = online.predict_one(item)
             except (MixtureError, DomainError) as error:
-                refused.append(f"item {position} was passed over: {error}")
+                if len(refused) < NOTES:
+                    last = "; others after it are not noted" if len(refused) == NOTES - 1 else ""
+                    refused.append(f"item {position} was passed over: {error}{last}")
             else:
                 if each is not None:
                     each(position, prediction)
@@ -106,9 +109,10 @@ def run_online(
             show("rounds", position, total)
     if position % every or position == 0:
         keep()
-    if position and len(refused) == position:
+    ledger = online.ledger
+    if refused and ledger.rounds == 0:
         warnings.warn(f"not one item of the stream could be used: {refused[0]}", CuveeWarning, stacklevel=2)
-    ledger = _with_notes(online.ledger, refused)
+    ledger = replace(ledger, notes=(*ledger.notes, *refused))
     if picture is not None:
         ledger.draw(picture)
     return ledger
@@ -156,10 +160,6 @@ def _chained(digest: bytes, item: Any) -> bytes:
             array = np.asarray(repr(part))
         link.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
     return link.digest()
-
-
-def _with_notes(ledger: Ledger, refused: list[str]) -> Ledger:
-    return replace(ledger, notes=(*ledger.notes, *refused))
 
 
 def _shown(

@@ -11,6 +11,8 @@ from cuvee.online.rows import Rows
 from cuvee.problem import Array
 from cuvee.results import Floats
 
+NOTES = 1_000  # kept
+
 
 class Accounts:
     """Labels and centres after every round, losses of those evaluated, and what went wrong."""
@@ -44,14 +46,19 @@ class Accounts:
     def fail(self, why: str) -> None:
         """What was paid for was not."""
         self.failed += 1
-        self.notes.append(f"round {self.rounds}: {why}")
+        self.note(f"round {self.rounds}: {why}")
+
+    def note(self, text: str) -> None:
+        """What a reader should know; a stream that goes wrong for ever does not fill the memory."""
+        if len(self.notes) < NOTES:
+            self.notes.append(text if len(self.notes) < NOTES - 1 else f"{text}; what went wrong after it is not noted")
 
     def evaluate(self, losses: Floats) -> None:
         """Losses of the next rounds; NaN where there is no w* to compare with."""
         for loss in losses:
             self.losses.append(loss)
         if np.isnan(losses).any():
-            self.notes.append(f"{np.isnan(losses).sum()} rounds up to {len(self.losses)} could not be evaluated")
+            self.note(f"{np.isnan(losses).sum()} rounds up to {len(self.losses)} could not be evaluated")
 
     def ledger(self, n_sources: int, more: Floats) -> Ledger:
         """With `more` losses, of rounds that were evaluated but not entered."""

@@ -13,7 +13,7 @@ from cuvee.results import Floats
 Counts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ledger:
     """Of the T rounds so far."""
 

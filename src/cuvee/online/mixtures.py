@@ -14,9 +14,9 @@ atoms, however many sources there are, and before the first answer DEFAULT speak
 
 **Bound.** Every answer is predicted before it is learnt from. Its error, half of Σ_j |α̂_j − α_j|, is taken in units of
 what makes a target hard: atoms that disagree, and statistics unlike those answered for. The bound on the next error is
-the conformal quantile of these: it holds with probability `level` if answered and new targets are exchangeable. They are
-not quite: answers are asked for where the bound is large, and early ones were predicted from fewer answers, which as a
-rule makes it wider than it need be. A stream that drifts voids it until answers from behind the drift outweigh the others.
+the conformal quantile of these: it holds with probability `level` if answered and new targets are exchangeable. They
+are not quite: answers are asked for where the bound is large, and early ones were predicted from fewer answers, which
+as a rule makes it wider than it need be. A stream that drifts voids it until most answers are from behind the drift.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEFAULT[[4, 5]] = 0.5
 HOLD = 1.0  # answers that DEFAULT counts for
 WIDTH, FLOOR = 4.0, 0.02  # of the kernel that calls answers near; what the farthest answer still counts
 PRIOR_ROWS = 2.0  # rows that the sources' loss variance counts for in a target's: one row has none of its own
-STEPS, SHARE_STEPS = 300, 400
+STEPS, SHARE_STEPS = 200, 100
 CHUNK = 2**22  # numbers held at a time
 
 
@@ -110,11 +110,14 @@ def _counts(sources: Sources, targets: Statistics) -> Floats:
 def _descend(gradient: Callable[[Tensor], Tensor], start: Tensor, steepest: Tensor, steps: int) -> Tensor:
     """The minimiser of convex quadratics over the simplex, one per row, by accelerated projected gradient."""
     a = y = start
-    t = 1.0
+    t = torch.ones_like(steepest)
     for _ in range(steps):
         new = project(y - gradient(y) / steepest)
-        after = 0.5 * (1.0 + (1.0 + 4.0 * t * t) ** 0.5)
-        a, y, t = new, new + (t - 1.0) / after * (new - a), after
+        moved = new - a
+        uphill = ((y - new) * moved).sum(-1, keepdim=True) > 0.0  # momentum that no longer helps starts anew
+        t = torch.where(uphill, 1.0, t)
+        after = 0.5 * (1.0 + (1.0 + 4.0 * t * t).sqrt())
+        a, y, t = new, new + (t - 1.0) / after * moved, after
     return a
 
 
@@ -192,7 +195,7 @@ class MixtureLearner:
         if far.shape[1] == 0:
             return np.tile(DEFAULT, (len(far), 1))
         near = torch.as_tensor(np.exp(-0.5 * far / WIDTH) + FLOOR)  # (M, answers)
-        X, y = torch.as_tensor(self.of("atoms")), torch.as_tensor(self.of("alpha"))
+        X, y = torch.tensor(self.of("atoms")), torch.tensor(self.of("alpha"))
         H = torch.einsum("mn,ngh->mgh", near, X @ X.mT) + HOLD * torch.eye(N_ATOMS, dtype=X.dtype)
         default = torch.as_tensor(DEFAULT).expand(len(far), -1)
         b = near @ (X @ y[..., None])[..., 0] + HOLD * default

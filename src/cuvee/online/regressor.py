@@ -26,6 +26,7 @@ from cuvee.results import Floats
 
 Radius = Callable[[int], float]
 CHUNK = 2**22  # numbers that are held at a time
+ROUNDING = 1e-12  # more than products of numbers up to 1 are off by
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ class Regressor:
     def predict(self, alpha: Floats) -> Floats:
         """What would be said of mixtures (M, N), without a round: (M, P)."""
         w = np.tile(self.prior, (len(alpha), 1))
-        size = max(1, CHUNK // max(self.S.points.size, self.balls.total.values[:1].size, 1))
+        size = max(1, CHUNK // max(len(self.S), self.balls.total.values[:1].size, 1))
         for low in range(0, len(alpha) if len(self.S) else 0, size):
             some = alpha[low : low + size]
             w[low : low + size] = self._answer(some, _nearest(some, self.S.points))
@@ -136,5 +137,11 @@ class Regressor:
 
 
 def _nearest(alpha: Floats, points: Floats) -> Array:
-    """(M, N), (n, N) -> (M,); `Centres` is for one at a time."""
-    return np.asarray(((alpha[:, None] - points) ** 2).sum(-1).argmin(1))
+    """(M, N), (n, N) -> (M,), as `Centres` has it for one at a time: exact, and the first among ties."""
+    score = (points**2).sum(1) / 2 - alpha @ points.T  # (d² − |α|²)/2, but for rounding
+    found = score.argmin(1)
+    tied = np.flatnonzero((score <= score.min(1, keepdims=True) + ROUNDING).sum(1) > 1)
+    for i in tied:
+        near = np.flatnonzero(score[i] <= score[i, found[i]] + ROUNDING)
+        found[i] = near[((points[near] - alpha[i]) ** 2).sum(1).argmin()]
+    return np.asarray(found)
