@@ -33,9 +33,9 @@ from cuvee.problem import Array
 from cuvee.results import Floats
 from cuvee.simplex import sample
 
-SHARE, TOL = 0.019, 1e-3  # a fifth of what a coin of 0.1 pays, less 5 % for its luck; asked for where ‖∇‖∞ > TOL
+BUDGET, TOL = 0.1, 3e-3  # what `OnlineMap` comes with: label_budget and tol
 MEMORY = 0.999  # of the drifting walk, from round to round
-DEFAULT = f"curved, certificate {SHARE} (default)"
+DEFAULT = "curved, certificate (default)"
 
 
 class Surface(Curved):
@@ -51,13 +51,13 @@ RUNS: dict[str, tuple[type[Averages], Policy]] = {
     **{f"paper, coin {p}": (VARIANTS["paper"], Coin(p, 0)) for p in (0.1, 0.5, 1.0)},
     **{f"paper_repaired, coin {p}": (VARIANTS["paper_repaired"], Coin(p, 0)) for p in (0.1, 0.5, 1.0)},
     "first_order, coin 0.1": (VARIANTS["first_order"], Coin(0.1, 0)),
-    "first_order, budget 0.1": (VARIANTS["first_order"], Budget(0.1)),
-    f"curved, coin {SHARE}": (VARIANTS["curved"], Coin(SHARE, 0)),
-    f"curved, budget {SHARE}": (VARIANTS["curved"], Budget(SHARE)),
-    DEFAULT: (VARIANTS["curved"], Certified(SHARE, TOL)),
-    "curved, certificate 0.1": (VARIANTS["curved"], Certified(0.1, TOL)),
-    f"surface, coin {SHARE}": (Surface, Coin(SHARE, 0)),
-    f"surface, certificate {SHARE}": (Surface, Certified(SHARE, TOL)),
+    "first_order, budget": (VARIANTS["first_order"], Budget(BUDGET)),
+    "surface, coin 0.015": (Surface, Coin(0.015, 0)),
+    "surface, certificate": (Surface, Certified(BUDGET, TOL)),
+    "curved, coin 0.015": (VARIANTS["curved"], Coin(0.015, 0)),
+    "curved, budget": (VARIANTS["curved"], Budget(BUDGET)),
+    DEFAULT: (VARIANTS["curved"], Certified(BUDGET, TOL)),
+    "curved, certificate, tol 1e-3": (VARIANTS["curved"], Certified(BUDGET, 1e-3)),
 }
 
 
@@ -133,7 +133,7 @@ def played(stream: Stream, kind: type[Averages], policy: Policy) -> dict[str, An
     printed = kind in (VARIANTS["paper"], VARIANTS["paper_repaired"])
     prior = np.full(P, 1.0 / P if printed else 0.0)
     regressor = Regressor(kind(N, P), N, paper_radius(N), prior, nearest=not printed)
-    paid, losses, began = 0, np.empty(T), time.perf_counter()
+    paid, looks, losses, began = 0, 0, np.empty(T), time.perf_counter()
     if not printed:  # as `prior="centre"` has it
         uniform = torch.full((1, N), 1.0 / N, dtype=torch.float64)
         w = stream.oracle.solve(uniform, tol=1e-9).w
@@ -141,6 +141,8 @@ def played(stream: Stream, kind: type[Averages], policy: Policy) -> dict[str, An
         paid = 1
 
     def look(alpha: Floats, w: Floats) -> float:
+        nonlocal looks
+        looks += 1
         found = stream.oracle.certify(torch.as_tensor(alpha[None]), torch.as_tensor(w[None]), tol=TOL)
         return float(found.gradient[0])
 
@@ -154,6 +156,7 @@ def played(stream: Stream, kind: type[Averages], policy: Policy) -> dict[str, An
         "average_loss": float(losses.mean()),
         "second_half": float(losses[T // 2 :].mean()),
         "labels": paid,
+        "looks": looks,
         "centres": len(regressor.S),
         "seconds_without_labels": round(time.perf_counter() - began, 2),
     }

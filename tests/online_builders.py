@@ -35,7 +35,7 @@ def run(online: OnlineMap, alphas: Any) -> tuple[Any, list[bool], list[Status | 
     for alpha in alphas:
         predictions.append(online.predict_one(alpha))
         flips.append(online.wants_label(alpha))
-        statuses.append(online.learn_one(alpha) if flips[-1] else None)
+        statuses.append(online.learn_one(alpha).status if flips[-1] else None)
     return np.array(predictions), flips, statuses
 
 

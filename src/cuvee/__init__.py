@@ -4,10 +4,13 @@ How much should each target learn from each source? `cuvee.estimate` answers for
 `cuvee.solve` delivers their models, certified.
 """
 
+from typing import Any
+
 from cuvee.api import (
     OWN,
     ModelMap,
     OnlineMap,
+    OnlineMixtures,
     certify,
     estimate,
     learn,
@@ -36,12 +39,26 @@ from cuvee.solution import Certificate, Model, Solution
 
 __version__ = "0.1.0"
 
+_ESTIMATORS = ("CuveeClassifier", "CuveeRegressor")
+
+
+def __getattr__(name: str) -> Any:
+    """scikit-learn is loaded by those who ask for its estimators."""
+    if name in _ESTIMATORS:
+        from cuvee import sklearn
+
+        return getattr(sklearn, name)
+    raise AttributeError(f"module 'cuvee' has no attribute {name!r}")
+
+
 __all__ = [
     "OWN",
     "Candidate",
     "Certificate",
     "Constants",
+    "CuveeClassifier",
     "CuveeError",
+    "CuveeRegressor",
     "CuveeWarning",
     "Domain",
     "DomainError",
@@ -54,6 +71,7 @@ __all__ = [
     "ModelMap",
     "Network",
     "OnlineMap",
+    "OnlineMixtures",
     "OptionError",
     "Plan",
     "Problem",

@@ -235,5 +235,5 @@ def test_mixtures_that_differ_by_rounding_are_other_rounds():
     online = make("ridge", label_budget=1.0, policy="coin", prior="zero")
     online.predict_one(ALPHA)
     near = np.nextafter(ALPHA, 1)
-    assert online.learn_one(near).ok
+    assert online.learn_one(near).status.ok
     assert online.ledger.rounds == 2

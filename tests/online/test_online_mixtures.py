@@ -295,7 +295,7 @@ def test_targets_that_cannot_be_weighed_are_named(stream, mixer):
 def test_losses_that_overflow_are_told():
     problem = squared_loss_instance(0)
     mixer = OnlineMixtures(problem, cuvee.Ridge(1e-2))
-    with pytest.raises(cuvee.DomainError, match="'huge': its losses .* overflow"):
+    with pytest.raises(cuvee.DomainError, match="'huge': its losses under"):
         mixer.predict_one(cuvee.Domain("huge", 1e200 * problem.targets[0].X, problem.targets[0].y))
 
 
@@ -383,3 +383,39 @@ def test_files_that_are_none_or_broken_are_told(stream, mixer, tmp_path):
     del arrays["answers.alpha"]
     with pytest.raises(cuvee.InputError, match="cannot be read"):
         OnlineMixtures.load(spoilt(), sources, LOGISTIC)
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_of_targets_that_is_cut_ends_as_if_it_had_not_been(stream, tmp_path):
+    problem, _ = stream
+    options = {"label_budget": 0.5, "steps": 20, "folds": 2, "adversaries": 2}
+    targets = list(problem.targets[:8])
+    other = cuvee.Domain("other columns", np.ones((6, 1)), [0, 1, 0, 1, 0, 1])
+
+    def mixer():
+        return OnlineMixtures(problem.sources, LOGISTIC, **options)
+
+    undisturbed = mixer()
+    whole = cuvee.run_online([*targets, other], undisturbed, progress=False, picture=tmp_path / "picture")
+    assert (tmp_path / "picture").read_bytes().startswith(b"\x89PNG")
+    assert whole.rounds == 8 and 1 <= whole.labels <= 4 and "other columns" in whole.notes[-1]
+
+    def cut(position, alpha):
+        if position == 5:
+            raise KeyboardInterrupt
+
+    cut_off = mixer()
+    with pytest.raises(KeyboardInterrupt):
+        cuvee.run_online([*targets, other], cut_off, checkpoint=tmp_path / "c", every=2, each=cut, progress=False)
+    again = mixer()
+    ledger = cuvee.run_online([*targets, other], again, checkpoint=tmp_path / "c", every=2, progress=False)
+    assert (ledger.rounds, ledger.labels, ledger.notes) == (whole.rounds, whole.labels, whole.notes)
+    for one in (undisturbed, again):
+        one.save(tmp_path / f"{id(one)}")
+    assert (tmp_path / f"{id(undisturbed)}").read_bytes() == (tmp_path / f"{id(again)}").read_bytes()
+    with pytest.raises(cuvee.InputError, match="another stream"):
+        cuvee.run_online(targets[::-1], mixer(), checkpoint=tmp_path / "c", progress=False)
+    with pytest.raises(cuvee.InputError, match="was made with"):
+        OnlineMixtures(problem.sources, LOGISTIC, label_budget=0.1).restore(tmp_path / "c")

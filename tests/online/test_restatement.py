@@ -170,7 +170,7 @@ def run(online, alphas):
         predictions.append(online.predict_one(alpha))
         flips.append(online.wants_label(alpha))
         if flips[-1]:
-            assert online.learn_one(alpha) is not cuvee.Status.DIVERGED
+            assert online.learn_one(alpha).status is not cuvee.Status.DIVERGED
     return np.array(predictions), flips
 
 

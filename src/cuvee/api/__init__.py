@@ -5,6 +5,7 @@ from cuvee.api.mixtures import OWN, estimate
 from cuvee.api.model_map import ModelMap
 from cuvee.api.models import certify, sensitivity, solve
 from cuvee.api.online import OnlineMap
+from cuvee.api.online_mixtures import OnlineMixtures
 from cuvee.api.planning import plan
 from cuvee.api.streams import run_online
 
@@ -12,6 +13,7 @@ __all__ = [
     "OWN",
     "ModelMap",
     "OnlineMap",
+    "OnlineMixtures",
     "certify",
     "estimate",
     "learn",

@@ -81,6 +81,11 @@ class Bound:
         space = self.hypothesis.bind(problem)
         return erm.family(problem, space, own=True, device=self.device, memory=self.memory, **self.training)
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns, where the sources had some."""
+        return next((d.features for d in self.problem.sources if d.features), ())
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """Of everything that w*(α) depends on."""
@@ -312,7 +317,7 @@ def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str
         certificate=certificate,
         passes=joined("passes"),
         space=bound.space,
-        features=next((d.features for d in bound.problem.sources if d.features), ()),
+        features=bound.features,
     )
 
 

@@ -21,14 +21,14 @@ from cuvee.errors import CuveeWarning, InputError, MixtureError, OptionError, ch
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import correct
 from cuvee.learn.correct import Trust
-from cuvee.online.accounts import Accounts
+from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.balls import VARIANTS
 from cuvee.online.ledger import Ledger
 from cuvee.online.regressor import Radius, Regressor, Round
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
-from cuvee.solution import Solution
+from cuvee.solution import Model, Solution, check_w
 
 TOGETHER = 256  # rounds that are evaluated at a time
 WHAT, FORMAT = "a cuvee online map", 1
@@ -47,7 +47,7 @@ class OnlineMap:
         policy: "coin" asks with probability p, as the paper does; "budget" where no label is within the radius;
             "certificate" where one pass over the data shows ‖∇‖∞ > tol. The last two keep labels ≤ ⌈p · rounds⌉ at
             every round. "auto" is the certificate for "curved", the budget for "first_order", else the coin.
-        tol: on ‖∇‖∞, of the certificate.
+        tol: on ‖∇‖∞, of the certificate; in the units of the loss, so y of a regression is best near unit scale.
         radius: ε_t: "paper" is t^(−1/(1+N)), a number is constant, a function takes t = 1, 2, …
         prior: what is said while the nearest ball has no label: "paper" is (1/P)·1, "zero" is 0, or a model (P,);
             "centre" pays for one label, of the uniform mixture, before the first round, and lets the nearest ball that
@@ -78,7 +78,7 @@ class OnlineMap:
         variant: Variant = "auto",
         label_budget: float = 0.1,
         policy: PolicyName = "auto",
-        tol: float = 1e-3,
+        tol: float = 3e-3,
         radius: float | Literal["paper"] | Radius = "paper",
         prior: Prior | Any = "auto",
         K: int | None = None,
@@ -134,27 +134,33 @@ class OnlineMap:
             wanted = not bool(self._bound.oracle.without_minimiser(alpha)[0])
         return wanted
 
-    def learn_one(self, alpha: Any) -> Status:
-        """Pay for w*(α_t) and learn from it; a solve that fails is noted in the ledger, and its status returned."""
+    def learn_one(self, alpha: Any) -> Model:
+        """Pay for w*(α_t), learn from it and return it; a solve that fails is noted in the ledger, ŵ_t is returned."""
         bound = self._data("learning")
         now = self._current(alpha)
+        w, status = self._learn(bound, now)
         self._round = None
-        return self._learn(bound, now)
+        return self.model(now.w if w is None else w, status)
 
-    def _learn(self, bound: Bound, now: Round) -> Status:
-        self._accounts.pay()
+    def model(self, w: Floats, status: Status = Status.OFF_TOLERANCE) -> Model:
+        """w (P,), as `predict_one` gives it, as something that predicts rows."""
+        bound = self._data("a model")
+        return Model(bound.space, check_w([w], 1, bound.space.n_params)[0], status, bound.features)
+
+    def _learn(self, bound: Bound, now: Round) -> tuple[Floats | None, Status]:
+        """Nothing is entered before there is a result: what interrupts a solve leaves the round as it was."""
         try:
             w, slopes, status = self._label(bound, now)
-        except Exception as error:  # whatever it was, the round has its answer and the stream goes on
-            w, slopes, status, why = None, None, Status.DIVERGED, _in_short(error)
-        else:
             why = status.sentence
+        except Exception as error:  # whatever it was, the round has its answer and the stream goes on
+            w, slopes, status, why = None, None, Status.DIVERGED, in_short(error)
+        self._accounts.pay()
         if w is None:
             self._accounts.fail(f"the label failed, {status}: {why}")
         else:
             self._regressor.learn(now, w, slopes)
             self._accounts.learnt(len(self._regressor.S))
-        return status
+        return w, status
 
     def _begin(self, alpha: Floats) -> Round:
         now = self._regressor.observe(alpha)
@@ -189,10 +195,11 @@ class OnlineMap:
     def _gradient(self, now: Round) -> float:
         bound = self._data("a certificate")
         alpha, w = (torch.as_tensor(x[None], device=bound.device) for x in (now.alpha, now.w))
+        self._accounts.looks += 1
         try:
             return float(bound.oracle.certify(alpha, w, tol=self.settings.tol).gradient[0])
         except Exception as error:  # nothing is known of ŵ then, which is what a label is for
-            self._accounts.note(f"round {now.t}: no certificate: {_in_short(error)}")
+            self._accounts.note(f"round {now.t}: no certificate: {in_short(error)}")
             return inf
 
     # ---- accounts ---------------------------------------------------------------------------------------------------
@@ -216,6 +223,10 @@ class OnlineMap:
         there = np.array([_usable(found.w[i : i + 1], status) for i, status in enumerate(found.status)])
         return np.where(there, ((w - exact) ** 2).sum(1), np.nan)
 
+    def predict(self, alpha: Any) -> Floats:
+        """What the map says now of mixtures (M, N), without a round and without the data: (M, P)."""
+        return self._projected(self._regressor.predict(check_alpha(alpha, self._N)))
+
     # ---- as a model map ---------------------------------------------------------------------------------------------
 
     def __call__(self, alpha: Any, *, trust: Trust = "certified", tol: float | None = None) -> Solution:
@@ -235,7 +246,7 @@ class OnlineMap:
             raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
         a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, self._N)
         mixtures = torch.as_tensor(a, device=bound.device)
-        answer = correct.nothing(torch.as_tensor(self._projected(self._regressor.predict(a)), device=bound.device))
+        answer = correct.nothing(torch.as_tensor(self.predict(a), device=bound.device))
         rows = torch.arange(len(a), device=bound.device)
         if trust == "certified" and len(a):
             correct.look(answer, rows, bound.oracle, mixtures, tol)
@@ -262,8 +273,8 @@ class OnlineMap:
     ) -> OnlineMap:
         """A map that `save` wrote, which goes on as if nothing had happened.
 
-        Without the data it predicts; labels, certificates and evaluation need them. A `radius` that was a function has
-        to be given again.
+        Without the data it predicts; labels and certificates need them, and evaluation ends. A `radius` that was a
+        function has to be given again.
         """
         if (data is None) != (hypothesis is None):
             raise OptionError("give both the data and the hypothesis, or neither to predict only")
@@ -315,10 +326,10 @@ class OnlineMap:
             self._fingerprint = str(header["fingerprint"])
             if bound is not None and bound.fingerprint != self._fingerprint:
                 raise InputError(f"{path} was learnt from other data or another hypothesis")
-            if bound is None and (header["in_ball"] or settings.evaluate):
-                raise InputError(
-                    f"{path} needs its data, for W is a ball or rounds are evaluated: load(path, data, hypothesis)"
-                )
+            if bound is None and header["in_ball"]:
+                raise InputError(f"{path} needs its data, for W is a ball: load(path, data, hypothesis)")
+            if bound is None:
+                settings = replace(settings, evaluate=False)
             N = int(header["n_sources"])
             if settings.radius == "given" and not callable(radius):
                 raise InputError(f"{path} was made with a radius that is a function: give it again")
@@ -329,7 +340,7 @@ class OnlineMap:
             self._accounts = Accounts.restored(arrays, header["accounts"])
             balls = {name.removeprefix("balls."): value for name, value in arrays.items() if name.startswith("balls.")}
             self._regressor.restore(self._accounts.rounds, balls)
-            if "waiting.alpha" in arrays:
+            if "waiting.alpha" in arrays and settings.evaluate:
                 self._waiting = list(zip(arrays["waiting.alpha"], arrays["waiting.w"], strict=True))
             self._regressor.predict(np.full((1, N), 1.0 / N))  # what does not fit together shows here
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -363,10 +374,6 @@ class OnlineMap:
         if shape != (self._N,):
             raise MixtureError(f"alpha must be one mixture of {self._N} weights; got shape {shape}")
         return check_alpha(alpha[None] if isinstance(alpha, torch.Tensor) else [alpha], self._N)[0].copy()
-
-
-def _in_short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or repr(error)
 
 
 def _usable(w: torch.Tensor, status: Status) -> bool:

@@ -21,6 +21,7 @@ from cuvee.api.online_panel import solve_panel, statistics
 from cuvee.errors import CuveeWarning, InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
+from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
 from cuvee.online.policy import affordable
 from cuvee.problem import Domain, Problem, as_problem
@@ -94,10 +95,9 @@ class OnlineMixtures:
 
     Example:
         >>> import cuvee
-        >>> from cuvee.api.online_mixtures import OnlineMixtures
         >>> from cuvee.data.synthetic import grouped_classes
         >>> problem = grouped_classes(0, n_targets=10)
-        >>> mixer = OnlineMixtures(problem.sources, cuvee.Logistic(1e-2), label_budget=0.2)
+        >>> mixer = cuvee.OnlineMixtures(problem.sources, cuvee.Logistic(1e-2), label_budget=0.2)
         >>> for target in problem.targets:
         ...     alpha = mixer.predict_one(target)
         ...     if mixer.wants_label(target):
@@ -124,29 +124,17 @@ class OnlineMixtures:
         device: str = "cpu",
     ) -> None:
         settings = Settings(label_budget, tol, level, method, discrepancy, C, adversaries, steps, folds, seed)
-        self._bind(data, hypothesis, settings, device)
+        self.settings, self._bound = settings, _bound(data, hypothesis, device, settings.seed)
         if label_budget == 0.0:
             warnings.warn("label_budget=0 never learns: every α is the default's", CuveeWarning, stacklevel=2)
         self._start(*solve_panel(self._bound))
-
-    def _bind(self, data: Any, hypothesis: Hypothesis, settings: Settings, device: str) -> None:
-        check_hypothesis(hypothesis)
-        check_device(device)
-        problem = as_problem(data).without_targets()
-        if any(s.name == OWN for s in problem.sources):
-            raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
-        space, memory = hypothesis.bind(problem), check_memory(None, device)
-        training = {} if space.convex else {"seed": settings.seed}
-        oracle = erm.family(problem, space, own=False, device=device, memory=memory, **training)
-        self.settings, self._bound = settings, Bound(problem, hypothesis, space, oracle, device, memory, training)
 
     def _start(self, w: Tensor, sources: Sources) -> None:
         """Before the first round."""
         self._w, self._learner = w, MixtureLearner(sources, self.settings.level)
         self._keys: dict[str, int] = {}  # of targets answered for -> which answer
         self._round: _Round | None = None
-        self._rounds = self._paid = self._failed = 0
-        self._notes: list[str] = []
+        self._accounts = Accounts()
 
     def __repr__(self) -> str:
         return f"OnlineMixtures of {self._bound.problem.n_sources} sources: {self.ledger}"
@@ -155,7 +143,9 @@ class OnlineMixtures:
     def ledger(self) -> MixtureLedger:
         """Rounds, labels paid, and how well each answer had been predicted."""
         errors, bounds = (self._learner.of(name).copy() for name in ("error", "bound"))
-        return MixtureLedger(self._rounds, self._paid, self._failed, errors, bounds, tuple(self._notes))
+        books = self._accounts
+        labels_at = books.labels_at.values.copy()
+        return MixtureLedger(books.rounds, books.paid, books.failed, errors, bounds, labels_at, tuple(books.notes))
 
     # ---- a round ----------------------------------------------------------------------------------------------------
 
@@ -170,9 +160,8 @@ class OnlineMixtures:
 
     def wants_label(self, target: Domain) -> bool:
         """Whether the round's target is uncertain by more than the tolerance, and the budget allows to ask."""
-        return self.uncertainty_one(target) > self.settings.tol and affordable(
-            self.settings.label_budget, self._rounds, self._paid
-        )
+        uncertain = self.uncertainty_one(target) > self.settings.tol
+        return uncertain and affordable(self.settings.label_budget, self._accounts.rounds, self._accounts.paid)
 
     def learn_one(self, target: Domain, alpha: Any = None) -> Floats:
         """Ask the oracle for the round's target, learn from its answer and return it: α (N+1,).
@@ -184,15 +173,17 @@ class OnlineMixtures:
         if now.key in self._keys:
             return self._alpha(now)
         given = None if alpha is None else check_alpha(np.asarray(alpha)[None], self._bound.problem.n_sources + 1)[0]
-        self._paid += 1
-        answer = self._ask(target) if given is None else given
-        if answer is not None:
+        answer, why = self._ask(target) if given is None else (given, "")
+        self._accounts.pay()
+        if answer is None:
+            self._accounts.fail(f"no answer for {target.name!r}: {why}")
+        else:
             self._keys[now.key] = len(self._learner)
             self._learner.learn(now.statistics, now.forecast, answer)
         return self._alpha(now)
 
-    def _ask(self, target: Domain) -> Floats | None:
-        """The oracle's answer (N+1,), or None with a note that says why there is none."""
+    def _ask(self, target: Domain) -> tuple[Floats | None, str]:
+        """The oracle's answer (N+1,), or None and why there is none."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CuveeWarning)  # said when the round began
@@ -200,18 +191,15 @@ class OnlineMixtures:
             options = self.settings.oracle()
             mix: Mixtures = estimate(problem, self._bound.hypothesis, device=self._bound.device, **options)
             if mix.status[0] is not Status.DIVERGED and np.isfinite(mix.alpha).all():
-                return mix.alpha[0]
-            why = f"{mix.status[0]}: {mix.status[0].sentence}"
+                return mix.alpha[0], ""
+            return None, f"{mix.status[0]}: {mix.status[0].sentence}"
         except Exception as error:  # whatever it was, the round has its prediction
-            why = next(iter(str(error).splitlines()), type(error).__name__)
-        self._failed += 1
-        self._notes.append(f"round {self._rounds}: no answer for {target.name!r}: {why}")
-        return None
+            return None, in_short(error)
 
     def _begin(self, target: Domain) -> _Round:
         seen = self._statistics([target])
         self._round = _Round(_content(target), seen, self._learner.predict(seen))
-        self._rounds += 1
+        self._accounts.begin(len(self._learner))
         return self._round
 
     def _current(self, target: Domain) -> _Round:
@@ -241,21 +229,8 @@ class OnlineMixtures:
     # ---- files ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a safetensors file, whole or not at all; `load` reads it."""
-        arrays = {f"sources.{name}": value for name, value in vars(self._learner.sources).items()}
-        arrays |= {f"answers.{name}": value for name, value in self._learner.state().items()}
-        header = {
-            "what": WHAT,
-            "format": FORMAT,
-            "settings": asdict(self.settings),
-            "fingerprint": self._bound.fingerprint,
-            "rounds": self._rounds,
-            "paid": self._paid,
-            "failed": self._failed,
-            "notes": self._notes,
-            "keys": list(self._keys),
-        }
-        files.write(Path(path), {"w": self._w} | {name: torch.as_tensor(a) for name, a in arrays.items()}, header)
+        """Write the state between two rounds to a safetensors file, whole or not at all; `load` reads it."""
+        self.checkpoint(path, {})
 
     @classmethod
     def load(
@@ -266,26 +241,66 @@ class OnlineMixtures:
         *,
         device: str = "cpu",
     ) -> OnlineMixtures:
-        """A mixer that `save` wrote between two rounds, which goes on as if nothing had happened."""
-        tensors, header = files.read(Path(path), "cpu", WHAT, FORMAT)
+        """A mixer that `save` wrote, which goes on as if nothing had happened."""
+        bound = _bound(data, hypothesis, device, seed=0)
+        mixer = cls.__new__(cls)
+        mixer._read(Path(path), bound)
+        return mixer
+
+    def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None:
+        """`save`, with notes on the stream that it stands in."""
+        arrays = {f"sources.{name}": value for name, value in vars(self._learner.sources).items()}
+        arrays |= {f"answers.{name}": value for name, value in self._learner.state().items()}
+        counted, said = self._accounts.state()
+        arrays |= {f"accounts.{name}": value for name, value in counted.items()}
+        header = {
+            "what": WHAT,
+            "format": FORMAT,
+            "settings": asdict(self.settings),
+            "fingerprint": self._bound.fingerprint,
+            "accounts": said,
+            "keys": list(self._keys),
+            "stream": stream,
+        }
+        files.write(Path(path), {"w": self._w} | {name: torch.as_tensor(a) for name, a in arrays.items()}, header)
+
+    def restore(self, path: str | Path) -> None:
+        """Go back to a state that `save` or `checkpoint` wrote, of a mixer made like this one."""
+        other = OnlineMixtures.__new__(OnlineMixtures)
+        other._read(Path(path), self._bound)
+        if other.settings != self.settings:
+            raise InputError(f"{path} was made with {other.settings}, this mixer with {self.settings}")
+        vars(self).update(vars(other))
+
+    def _read(self, path: Path, bound: Bound) -> None:
+        tensors, header = files.read(path, "cpu", WHAT, FORMAT)
         arrays = {name: t.clone().numpy() for name, t in tensors.items()}  # a file's memory has its own alignment
         try:
-            mixer = cls.__new__(cls)
-            mixer._bind(data, hypothesis, Settings(**header["settings"]), device)
-            if header["fingerprint"] != mixer._bound.fingerprint:
+            self.settings, self._bound = Settings(**header["settings"]), bound
+            if header["fingerprint"] != bound.fingerprint:
                 raise InputError(f"{path} was learnt from other sources or another hypothesis: give the same")
-            mixer._start(torch.tensor(arrays["w"]), Sources(**_part(arrays, "sources.")))
-            mixer._learner.restore(_part(arrays, "answers."))
-            mixer._keys = {str(key): i for i, key in enumerate(header["keys"])}
-            mixer._rounds, mixer._paid, mixer._failed = (int(header[name]) for name in ("rounds", "paid", "failed"))
-            mixer._notes = [str(note) for note in header["notes"]]
-            if len(mixer._keys) != len(mixer._learner):
+            self._start(torch.tensor(arrays["w"]), Sources(**_part(arrays, "sources.")))
+            self._learner.restore(_part(arrays, "answers."))
+            self._accounts = Accounts.restored(_part(arrays, "accounts."), header["accounts"])
+            self._keys = {str(key): i for i, key in enumerate(header["keys"])}
+            if len(self._keys) != len(self._learner):
                 raise ValueError("answers and their targets do not match")
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path} cannot be read as {WHAT}: {error!r}") from None
-        return mixer
+
+
+def _bound(data: Any, hypothesis: Hypothesis, device: str, seed: int) -> Bound:
+    check_hypothesis(hypothesis)
+    check_device(device)
+    problem = as_problem(data).without_targets()
+    if any(s.name == OWN for s in problem.sources):
+        raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
+    space, memory = hypothesis.bind(problem), check_memory(None, device)
+    training = {} if space.convex else {"seed": seed}
+    oracle = erm.family(problem, space, own=False, device=device, memory=memory, **training)
+    return Bound(problem, hypothesis, space, oracle, device, memory, training)
 
 
 def _part(arrays: dict[str, Floats], prefix: str) -> dict[str, Floats]:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from torch import Tensor
@@ -18,42 +18,44 @@ from cuvee import files
 from cuvee.api.checks import check_whole
 from cuvee.errors import CuveeWarning, DomainError, InputError, MixtureError, OptionError
 from cuvee.online.accounts import NOTES
-from cuvee.online.ledger import Ledger
 from cuvee.problem import Domain
 from cuvee.results import Floats
 
+L_co = TypeVar("L_co", covariant=True)  # Ledger or MixtureLedger
 
-class Learner(Protocol):
+
+class Learner(Protocol[L_co]):
     """`OnlineMap`, whose stream is of mixtures, or `OnlineMixtures`, whose stream is of targets."""
 
     def predict_one(self, item: Any, /) -> Floats: ...
     def wants_label(self, item: Any, /) -> bool: ...
     def learn_one(self, item: Any, /) -> Any: ...
     @property
-    def ledger(self) -> Ledger: ...
+    def ledger(self) -> L_co: ...
     def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None: ...
     def restore(self, path: str | Path) -> None: ...
 
 
 def run_online(
     stream: Iterable[Any],
-    online: Learner,
+    online: Learner[L_co],
     *,
     checkpoint: str | Path | None = None,
     every: int = 1_000,
     each: Callable[[int, Floats], None] | None = None,
     picture: str | Path | None = None,
     progress: bool | Callable[[str, int, int], None] = True,
-) -> Ledger:
-    """Predict, ask, learn, for every item of a stream; what the stream cost and lost is returned, and drawn.
+) -> L_co:
+    """Predict, ask, learn, for every item of a stream; returns the learner's ledger: what it cost, and what it lost.
 
     Args:
         stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will do. An item that is
             no mixture is noted in the ledger and passed over.
         online: the learner.
-        checkpoint: a file that its state is written to every so often, at the end, and when the stream breaks off. If
-            it is there already, the run goes on from it: the stream is to start from its beginning again, and what was
-            done is passed over. The end is the very same as that of a run that was never cut.
+        checkpoint: a file that its state is written to before the first item, every so often, at the end, and when the
+            stream breaks off. If it is there already, the run goes on from it: the stream is to start from its
+            beginning again, and what was done is passed over. The end is the very same as that of a run that was never
+            cut. Without a checkpoint, a run that is cut leaves the learner where it was.
         every: items between two checkpoints.
         each: called with (position, prediction) for every item; after a resume, again for those since the checkpoint.
         picture: a PNG of loss, labels and centres over time.
@@ -75,6 +77,7 @@ def run_online(
     total = len(stream) if isinstance(stream, Sized) else 0
     items, position, digest = iter(stream), 0, b""
     refused: list[str] = []
+    used = 0  # items of this call
     if checkpoint is not None and Path(checkpoint).is_file():
         position, digest, refused = _resumed(items, online, Path(checkpoint))
 
@@ -82,6 +85,8 @@ def run_online(
         if checkpoint is not None:
             online.checkpoint(checkpoint, {"position": position, "digest": digest.hex(), "refused": refused})
 
+    if position == 0:  # so that a run that is cut before the first checkpoint starts where this one did
+        keep()
     with _shown(progress, total) as show:
         show("rounds", position, total)
         while True:
@@ -100,6 +105,7 @@ def run_online(
                     last = "; others after it are not noted" if len(refused) == NOTES - 1 else ""
                     refused.append(f"item {position} was passed over: {error}{last}")
             else:
+                used += 1
                 if each is not None:
                     each(position, prediction)
                 if online.wants_label(item):
@@ -107,15 +113,15 @@ def run_online(
             if position % every == 0:
                 keep()
             show("rounds", position, total)
-    if position % every or position == 0:
+    if position % every:
         keep()
-    ledger = online.ledger
-    if refused and ledger.rounds == 0:
+    if refused and not used:
         warnings.warn(f"not one item of the stream could be used: {refused[0]}", CuveeWarning, stacklevel=2)
+    ledger: Any = online.ledger
     ledger = replace(ledger, notes=(*ledger.notes, *refused))
     if picture is not None:
         ledger.draw(picture)
-    return ledger
+    return cast(L_co, ledger)
 
 
 def _checked(stream: Any, online: Any) -> Iterable[Any]:
@@ -129,7 +135,7 @@ def _checked(stream: Any, online: Any) -> Iterable[Any]:
     return stream
 
 
-def _resumed(items: Iterator[Any], online: Learner, path: Path) -> tuple[int, bytes, list[str]]:
+def _resumed(items: Iterator[Any], online: Learner[Any], path: Path) -> tuple[int, bytes, list[str]]:
     """The learner put back to a checkpoint, and the stream moved on to where that was written."""
     try:
         said = files.header_of(path)["stream"]

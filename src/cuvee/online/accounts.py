@@ -18,7 +18,7 @@ class Accounts:
     """Labels and centres after every round, losses of those evaluated, and what went wrong."""
 
     def __init__(self) -> None:
-        self.paid = self.failed = self.centres = 0
+        self.paid = self.failed = self.centres = self.looks = 0
         self.labels_at, self.centres_at = Rows(dtype=np.int64), Rows(dtype=np.int64)
         self.losses = Rows()
         self.notes: list[str] = []
@@ -69,6 +69,7 @@ class Accounts:
             labels=self.paid,
             failed=self.failed,
             centres=self.centres,
+            looks=self.looks,
             loss=float(losses[seen].sum()) if seen.any() else np.nan,
             evaluated=int(seen.sum()),
             notes=tuple(self.notes),
@@ -81,13 +82,14 @@ class Accounts:
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays, and what JSON can hold."""
         arrays = {name: getattr(self, name).values for name in ("losses", "labels_at", "centres_at")}
-        plain = {name: getattr(self, name) for name in ("paid", "failed", "centres", "notes")}
+        plain = {name: getattr(self, name) for name in ("paid", "failed", "centres", "looks", "notes")}
         return arrays, plain
 
     @classmethod
     def restored(cls, arrays: dict[str, Array], said: dict[str, Any]) -> Accounts:
         books = cls()
-        books.paid, books.failed, books.centres = (int(said[name]) for name in ("paid", "failed", "centres"))
+        for name in ("paid", "failed", "centres", "looks"):
+            setattr(books, name, int(said[name]))
         books.notes = [str(note) for note in said["notes"]]
         books.losses, books.labels_at, books.centres_at = (
             Rows.of(arrays[name]) for name in ("losses", "labels_at", "centres_at")
@@ -95,3 +97,8 @@ class Accounts:
         if len(books.labels_at) != len(books.centres_at):
             raise ValueError("labels and centres are of different rounds")
         return books
+
+
+def in_short(error: Exception) -> str:
+    """For a note."""
+    return " ".join(str(error).split())[:200] or repr(error)

@@ -22,6 +22,8 @@ class Ledger:
     """Solves that were paid for, those that failed included."""
     failed: int
     centres: int
+    looks: int
+    """Passes over the data that certificates took."""
     loss: float
     """Σ_t ‖ŵ_t − w*(α_t)‖² over the rounds evaluated; NaN where none was."""
     evaluated: int

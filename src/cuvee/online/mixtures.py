@@ -17,6 +17,7 @@ what makes a target hard: atoms that disagree, and statistics unlike those answe
 the conformal quantile of these: it holds with probability `level` if answered and new targets are exchangeable. They
 are not quite: answers are asked for where the bound is large, and early ones were predicted from fewer answers, which
 as a rule makes it wider than it need be. A stream that drifts voids it until most answers are from behind the drift.
+The probability is over streams: n answers leave the share covered within one of them uncertain by √(level(1−level)/n).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from math import ceil
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -66,8 +68,9 @@ class Statistics:
 def summarise(row_losses: Array, weight: Array, variance: float) -> Statistics:
     """Row losses (M, Q, k) with weights (M, k) that sum to 1, 0 for padding -> statistics."""
     rows = (weight > 0).sum(1).astype(float)
-    loss = np.einsum("mqk,mk->mq", row_losses, weight)
-    spread = np.einsum("mqk,mk->mq", (row_losses - loss[..., None]) ** 2, weight).mean(1)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told by whoever knows the target's name
+        loss = np.einsum("mqk,mk->mq", row_losses, weight)
+        spread = np.einsum("mqk,mk->mq", (row_losses - loss[..., None]) ** 2, weight).mean(1)
     spread = (rows * spread + PRIOR_ROWS * variance) / (rows + PRIOR_ROWS)
     tiny = 1e-9 * (loss**2).mean(1) + 1e-300  # where every model is right on every row
     return Statistics(loss, spread * (weight**2).sum(1) + tiny, rows)
@@ -126,13 +129,18 @@ def distance(a: Array, b: Array) -> Floats:
     return np.asarray(0.5 * np.abs(a - b).sum(-1))
 
 
+def hardness(disagreement: Floats, far: Floats) -> Floats:
+    """(M,) what errors are measured in: atoms that disagree, and the nearest answer being far (M, answers)."""
+    return np.asarray((0.05 + disagreement) * (1.0 + 0.25 * np.log1p(far.min(1, initial=1e6))))
+
+
 @dataclass(frozen=True)
 class Forecast:
     """Of M targets."""
 
     alpha: Floats  # (M, N+1)
     bound: Floats  # (M,) on the distance to the estimator's answer, with probability `level`; 1 says nothing
-    scale: Floats  # (M,) how hard the target is
+    disagreement: Floats  # (M,) of the grid's atoms with α, their mean distance
     atoms: Floats  # (M, atoms, N+1)
 
 
@@ -150,7 +158,7 @@ class MixtureLearner:
             "alpha": Rows(N + 1),
             "error": Rows(),  # of the prediction made before it was learnt from
             "bound": Rows(),
-            "scale": Rows(),
+            "disagreement": Rows(),
         }
 
     def __len__(self) -> int:
@@ -166,9 +174,8 @@ class MixtureLearner:
         far = self._far(targets)
         alpha = np.einsum("mg,mgj->mj", self._shares(far), each)
         disagreement = distance(each[:, : N_ATOMS - 4], alpha[:, None]).mean(1)
-        novelty = 1.0 + 0.25 * np.log1p(far.min(1, initial=1e6))
-        scale = (0.05 + disagreement) * novelty
-        return Forecast(alpha, np.minimum(1.0, self._quantile() * scale), scale, each)
+        bound = np.minimum(1.0, self._quantile() * hardness(disagreement, far))
+        return Forecast(alpha, bound, disagreement, each)
 
     def learn(self, target: Statistics, forecast: Forecast, answer: Floats) -> None:
         """From one answer (N+1,) of the estimator and what had been predicted of it."""
@@ -178,7 +185,7 @@ class MixtureLearner:
             "alpha": answer,
             "error": distance(forecast.alpha[0], answer),
             "bound": forecast.bound[0],
-            "scale": forecast.scale[0],
+            "disagreement": forecast.disagreement[0],
         }
         for name, value in row.items():
             self._answers[name].append(value)
@@ -203,10 +210,15 @@ class MixtureLearner:
         return np.asarray(_descend(lambda s: (H @ s[..., None])[..., 0] - b, default, steepest, SHARE_STEPS))
 
     def _quantile(self) -> float:
-        """The conformal one of errors in units of their scale; ∞ while there are too few answers to say."""
-        ratio, n = np.sort(self.of("error") / self.of("scale")), len(self)
-        rank = ceil((n + 1) * self.level)
-        return float(ratio[rank - 1]) if rank <= n else np.inf
+        """The conformal one of errors in units of hardness; ∞ while there are too few answers to say."""
+        n = len(self)
+        rank = ceil((n + 1) * self.level - 1e-9)
+        if rank > n:
+            return np.inf
+        # As hard as each would be now, with the others answered: what was far from everything once need not be now.
+        far = self._far(Statistics(*(self.of(f.name) for f in fields(Statistics))))
+        np.fill_diagonal(far, np.inf)
+        return float(np.sort(self.of("error") / hardness(self.of("disagreement"), far))[rank - 1])
 
     def state(self) -> dict[str, Floats]:
         return {name: rows.values for name, rows in self._answers.items()}
@@ -223,7 +235,7 @@ def _some(targets: Statistics, which: slice) -> Statistics:
     return Statistics(*(getattr(targets, f.name)[which] for f in fields(targets)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MixtureLedger:
     """Of the rounds so far."""
 
@@ -233,6 +245,7 @@ class MixtureLedger:
     failed: int
     errors: Floats = field(repr=False)  # (answers,) distance of what was predicted before each answer to it
     bounds: Floats = field(repr=False)  # (answers,) what had been stated for it
+    labels_at: Array = field(repr=False)  # (rounds,) paid up to and with each round
     notes: tuple[str, ...] = field(default=(), repr=False)
     """What went wrong, and in which round."""
 
@@ -246,3 +259,21 @@ class MixtureLedger:
         failed = f" ({self.failed} failed)" if self.failed else ""
         error = f", mean error {self.errors.mean():.2f}" if len(self.errors) else ""
         return f"{self.rounds:,} rounds, {self.labels:,} labels{failed}{error}"
+
+    def draw(self, path: str | Path) -> None:
+        """Labels over time, and how far each answer was from what had been predicted, as a PNG."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.2, 4.8), layout="constrained")
+        upper, lower = figure.subplots(2)
+        upper.plot(np.arange(1, self.rounds + 1), self.labels_at, color="#2a6fb3", drawstyle="steps-post")
+        upper.set(xlabel="round", ylabel="labels paid", ylim=(0, None))
+        upper.set_title(str(self), loc="left", fontsize=10)
+        answer = np.arange(1, len(self.errors) + 1)
+        lower.vlines(answer, 0.0, self.bounds, color="0.8", linewidth=4, label="stated bound")
+        lower.plot(answer, self.errors, "o", color="#b3402a", label="distance to the answer")
+        lower.set(xlabel="answer", ylabel="½ Σ |α̂ − α|", ylim=(0, 1))
+        lower.legend(frameon=False, fontsize=9)
+        for axes in (upper, lower):
+            axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(path, dpi=150, format="png")
