@@ -1,1 +1,1 @@
-"""Data sets to try things on."""
+"""Tables in: readers, encoders, what the labels are; and data sets to try things on."""

@@ -1,0 +1,220 @@
+"""Raw columns -> numbers, fitted on training rows with scikit-learn and kept as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.columns import as_written, at, count, is_number, pick, short, tidy
+from cuvee.errors import DomainError, InputError
+from cuvee.results import Floats
+
+FORMAT = 1
+MOST_CATEGORIES = 200
+MANY, NEARLY_ALL = 20, 0.9  # this many different values, in this share of the rows, make an id
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column that is standardised; scale 0 marks one that never varies, and encodes to 0."""
+
+    name: str
+    mean: float
+    scale: float
+    fill: float | None = None  # what missing values become; None: they are an error
+
+    @classmethod
+    def fitted(cls, name: str, scaler: Any, low: float, high: float, fill: float | None, where: str = "") -> Number:
+        """From a `StandardScaler` fitted on this column alone, and the range of the column."""
+        mean, spread, scale = float(scaler.mean_[0]), float(np.sqrt(scaler.var_[0])), float(scaler.scale_[0])
+        if not np.isfinite([mean, spread]).all():
+            raise DomainError(
+                f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it"
+            )
+        never_varies = low == high or spread != scale  # scikit-learn takes 1 where the spread is only rounding
+        return cls(name, mean, 0.0 if never_varies else scale, fill)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def encode(self, column: Any, where: str) -> Floats:
+        """A tidy column (rows,) -> (rows, 1)."""
+        if not is_number(column):
+            row, value = next((row, value) for row, value in column.items() if isinstance(value, str))
+            raise DomainError(
+                f"{at(where)}column {self.name!r} holds text, {short(value)} at row {row}, where the training rows "
+                "hold numbers; correct it"
+            )
+        values = column.to_numpy(dtype=np.float64)[:, None]
+        if self.scale == 0.0:
+            return np.zeros_like(values)
+        if self.fill is not None:
+            values = np.where(np.isnan(values), self.fill, values)
+        with np.errstate(over="ignore"):  # told by the encoder, with the row
+            return (values - self.mean) / self.scale
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column that becomes one 0/1 column per category; a single category never varies, and encodes to 0."""
+
+    name: str
+    categories: tuple[str, ...]
+    fill: str | None = None  # what missing values become; None: they are an error
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+    def encode(self, column: Any, where: str) -> Floats:
+        """A tidy column (rows,) -> (rows, categories)."""
+        import pandas as pd
+
+        values = column.astype(object).map(as_written, na_action="ignore") if is_number(column) else column
+        values = values.to_numpy(dtype=object, na_value=self.fill)
+        position = pd.Index(self.categories, dtype=object).get_indexer(values)
+        unseen = position < 0
+        if unseen.any():
+            first = int(np.argmax(unseen))
+            known = ", ".join(map(repr, self.categories[:10])) + (", …" if len(self.categories) > 10 else "")
+            raise DomainError(
+                f"{at(where)}column {self.name!r} is {short(values[first])} at row {column.index[first]}, which it is "
+                f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: {known})"
+            )
+        return (position[:, None] == np.arange(len(self.categories))) * float(len(self.categories) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """Raw columns -> numbers, fitted on training rows: numeric columns standardised, others one-hot.
+
+    >>> import pandas as pd
+    >>> encoder = Encoder.fit(pd.DataFrame({"age": [20, 40], "sex": ["f", "m"]}), ["age", "sex"])
+    >>> encoder.names, encoder(pd.DataFrame({"sex": ["m"], "age": [30]})).tolist()
+    (('age', 'sex=f', 'sex=m'), [[0.0, 0.0, 1.0]])
+    """
+
+    columns: tuple[Number | Category, ...]
+
+    @classmethod
+    def fit(cls, frame: Any, features: Sequence[str], *, impute: bool = False, where: str = "") -> Encoder:
+        """From training rows; with `impute`, missing numbers become the median and others the most frequent value."""
+        columns = [tidy(pick(frame, name, where), where) for name in features]
+        if not columns or not len(frame):
+            raise DomainError(f"{at(where)}there are no {'rows' if columns else 'columns'} to learn from")
+        if not impute:
+            check_missing(columns, where)
+        return cls(tuple(_fit(column, impute, where) for column in columns))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The raw columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """The raw columns that are categories: a file is read with these as text, so that '007' stays what it is."""
+        return tuple(column.name for column in self.columns if isinstance(column, Category))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """(d,) of the encoded columns, such as "age" or "sex=f"."""
+        return tuple(name for column in self.columns for name in column.names)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth saying: columns that never vary."""
+        return tuple(
+            f"column {column.name!r} has the same value in every training row: it says nothing and is encoded as 0"
+            for column in self.columns
+            if (column.scale == 0.0 if isinstance(column, Number) else len(column.categories) == 1)
+        )
+
+    def __call__(self, frame: Any, *, where: str = "") -> Floats:
+        """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row and column."""
+        columns = [tidy(pick(frame, name, where), where) for name in self.features]
+        check_missing([c for c, rule in zip(columns, self.columns, strict=True) if rule.fill is None], where)
+        # Written out, because that is shorter than rebuilding transformers; the tests hold it bit-identical to them.
+        parts = [rule.encode(column, where) for rule, column in zip(self.columns, columns, strict=True)]
+        encoded = np.concatenate(parts, axis=1)
+        if not np.isfinite(encoded).all():
+            row, column = np.argwhere(~np.isfinite(encoded))[0]
+            raise DomainError(
+                f"{at(where)}column {self.names[column]!r} is too far from the training rows at row "
+                f"{frame.index[row]}; correct it, or drop the column"
+            )
+        return encoded
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON that `from_dict` turns into the same encoder, bit by bit."""
+        kinds = {Number: "number", Category: "category"}
+        return {"format": FORMAT, "columns": [{"kind": kinds[type(c)], **asdict(c)} for c in self.columns]}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Encoder:
+        """What `as_dict` gave, as it comes back from JSON."""
+        try:
+            if stored["format"] != FORMAT:
+                raise KeyError(f"format {stored['format']!r}; this version of cuvee reads {FORMAT}")
+            return cls(tuple(_restored(**column) for column in stored["columns"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"this is no stored encoder: {error}") from None
+
+
+def _restored(kind: str, name: str, **rest: Any) -> Number | Category:
+    if kind == "category":
+        return Category(name, tuple(map(str, rest["categories"])), rest["fill"])
+    return Number(
+        name, float(rest["mean"]), float(rest["scale"]), rest["fill"] if rest["fill"] is None else float(rest["fill"])
+    )
+
+
+def _fit(column: Any, impute: bool, where: str) -> Number | Category:
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    name, numeric = str(column.name), is_number(column)
+    if column.isna().all():
+        raise DomainError(f"{at(where)}column {name!r} is missing in every row; drop it")
+    cells = column.to_numpy(np.float64 if numeric else object, na_value=np.nan)[:, None]
+    fill = None
+    if impute:
+        imputer = SimpleImputer(strategy="median" if numeric else "most_frequent").fit(cells)
+        fill, cells = imputer.statistics_[0], imputer.transform(cells)
+    if numeric:
+        with np.errstate(over="ignore", invalid="ignore"):  # told by `fitted`
+            scaler = StandardScaler().fit(cells)
+        return Number.fitted(name, scaler, cells.min(), cells.max(), None if fill is None else float(fill), where)
+    check_categories(name, column.nunique(), column.count(), column.dropna().iloc[0], where)
+    return Category(name, tuple(OneHotEncoder().fit(cells).categories_[0].tolist()), fill)
+
+
+def check_categories(name: str, different: int, rows: int, example: str, where: str) -> None:
+    """More categories than a model can learn from: most likely an id, a free text or a date."""
+    if different > MOST_CATEGORIES or (different >= MANY and different >= NEARLY_ALL * rows):
+        raise DomainError(
+            f"{at(where)}column {name!r} has {different} different values in {count(rows, 'row')}, like "
+            f"{short(example)}; an id, a free text or a date cannot be one-hot encoded: drop it, or make numbers of it"
+        )
+
+
+def check_missing(columns: Sequence[Any], where: str) -> None:
+    """Missing values are an error that counts rows and columns."""
+    gaps = {str(column.name): column.isna().to_numpy() for column in columns}
+    gaps = {name: gap for name, gap in gaps.items() if gap.any()}
+    if gaps:
+        rows = np.any(list(gaps.values()), axis=0)
+        say_missing({name: int(gap.sum()) for name, gap in gaps.items()}, int(rows.sum()), len(rows), where)
+
+
+def say_missing(cells: Mapping[str, int], rows: int, of: int, where: str) -> None:
+    """Raise: `rows` of the `of` rows have missing values, so many in each column of `cells`."""
+    named = ", ".join(f"{name!r} ({n:,})" for name, n in list(cells.items())[:5]) + (", …" if len(cells) > 5 else "")
+    raise DomainError(
+        f"{at(where)}{rows:,} of {count(of, 'row')} have missing values, in {count(len(cells), 'column')}: {named}; "
+        "fill them in, drop the columns, or use impute (--impute)"
+    )

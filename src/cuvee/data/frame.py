@@ -1,0 +1,288 @@
+"""One table in: files, folders, frames and arrays become a `Table`, and what is wrong with them one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.columns import as_written, at, count, is_number, tidy
+from cuvee.data.files import File, files, to_frame
+from cuvee.data.spool import Spec
+from cuvee.data.targets import domain_names, suggest
+from cuvee.data.task import whole_labels
+from cuvee.errors import DomainError, InputError
+from cuvee.problem import Array
+
+__all__ = ["Table", "read", "read_rows", "spec", "suggest"]
+
+DOMAIN, LABEL = "domain", "label"  # the columns, where the user names none
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One table: a domain and a label per row, and the columns to learn from; a missing label is an unlabelled row."""
+
+    frame: Any  # pandas.DataFrame of the features, the label and the domain (as text); index 0…n−1
+    domain: str
+    label: str
+    features: tuple[str, ...]
+
+    @cached_property
+    def _places(self) -> dict[str, Array]:
+        return dict(self.frame.groupby(self.domain, sort=False).indices)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The domains, in order of first appearance."""
+        return tuple(self.frame[self.domain].unique().tolist())
+
+    def rows(self, name: str) -> Any:
+        """The frame's rows of one domain; the index says where they stand in the table."""
+        if name not in self._places:
+            raise DomainError(f"there is no domain {name!r}{suggest(name, self.names)}")
+        return self.frame.iloc[self._places[name]]
+
+    def labelled(self, name: str) -> Any:
+        """The rows of one domain that have a label."""
+        rows = self.rows(name)
+        rows = rows[rows[self.label].notna()]
+        gappy = str(rows[self.label].dtype) == "Int64"  # whole numbers beside gaps; here are none any more
+        return rows.astype({self.label: np.int64}) if gappy else rows
+
+    def __repr__(self) -> str:
+        sizes = (len(self.frame), "row"), (len(self.features), "feature"), (len(self.names), "domain")
+        return f"Table({', '.join(count(n, what) for n, what in sizes)})"
+
+
+def read(
+    source: Any,
+    *,
+    domain: str | None = None,
+    label: str = LABEL,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    text: Sequence[str] = (),
+) -> Table:
+    """A table from a file, a folder with a file per domain, a frame, name -> (X, y) or Dataset, or (X, y, domain).
+
+    `features` are all columns but `drop` where none are named; those of `text` are categories, whatever they look like.
+    """
+    domain = domain or DOMAIN
+    parts = _parts(source, domain, label)
+    chosen = _choose(parts, domain, label, features, drop)
+    frame = _gather(parts, [*chosen, label], (), domain, text)
+    frame[label] = whole_labels(frame[label])
+    return Table(frame, domain, label, chosen)
+
+
+def read_rows(
+    source: Any,
+    features: Sequence[str],
+    also: Sequence[str] = (),
+    *,
+    domain: str | None = None,
+    text: Sequence[str] = (),
+) -> Any:
+    """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are ignored."""
+    return _gather(_parts(source, domain or DOMAIN, LABEL), features, also, domain, text)
+
+
+def spec(
+    path: str | PathLike[str],
+    *,
+    domain: str | None = None,
+    label: str = LABEL,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    text: Sequence[str] = (),
+) -> Spec:
+    """What `spool` needs to know of a file or folder that is too large to `read`."""
+    domain = domain or DOMAIN
+    found = files(Path(path))
+    parts = [_of_file(file, name) for file, name in found]
+    chosen = _choose(parts, domain, label, features, drop)
+    for part in parts:
+        part.check([*chosen, label, *([domain] if part.domain is None else [])])
+    return Spec(tuple(found), domain, label, chosen, tuple(text))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a source: its columns, and how to load some (which, those taken as text, those nobody checks)."""
+
+    where: str
+    columns: tuple[str, ...]
+    load: Callable[[Sequence[str], Collection[str], Collection[str]], Any]
+    domain: str | None = None  # when all of it is one domain
+
+    def check(self, names: Sequence[str]) -> None:
+        """Each of these columns is there, once."""
+        for name in names:
+            if name not in self.columns:
+                raise DomainError(f"{at(self.where)}there is no column {name!r}{suggest(name, self.columns)}")
+            if self.columns.count(name) > 1:
+                raise DomainError(f"{at(self.where)}{self.columns.count(name)} columns are named {name!r}; rename them")
+
+
+def _choose(
+    parts: Sequence[Part], domain: str, label: str, features: Sequence[str] | None, drop: Sequence[str]
+) -> tuple[str, ...]:
+    """The features, the same in every part."""
+    if label == domain:
+        raise DomainError(f"column {label!r} is named as domain and as label; name two different columns")
+    if isinstance(features, str) or isinstance(drop, str):
+        raise DomainError("features and drop are lists of column names; got a single text")
+    for name in (*(features or ()), *drop):
+        if name in (domain, label):
+            raise DomainError(f"column {name!r} is the {'domain' if name == domain else 'label'}; it is no feature")
+    first = parts[0]
+    first.check(drop)
+    if features is not None:
+        if not features or len(set(features)) < len(features):
+            raise DomainError("name each feature once, and at least one; or none at all, to take every column")
+        return tuple(features)
+    given = {domain, label, *drop}
+    for part in parts:
+        part.check([label, *([domain] if part.domain is None else [])])
+        if "" in part.columns and "" not in given:
+            raise DomainError(f"{at(part.where)}column {part.columns.index('')} has no name; name it, or remove it")
+        more = next((c for c in part.columns if c not in first.columns and c not in given), None)
+        if more is not None:
+            raise DomainError(f"{at(part.where)}column {more!r} is not in {first.where}; give all the same columns")
+    # pandas writes an index without a name like this; it numbers the rows and says nothing of them.
+    chosen = tuple(c for c in first.columns if c not in given and not c.startswith("__index_level_"))
+    if not chosen:
+        raise DomainError(f"{at(first.where)}no column is left to learn from beside the domain and the label")
+    return chosen
+
+
+def _gather(
+    parts: Sequence[Part], names: Sequence[str], raw: Sequence[str], domain: str | None, text: Sequence[str]
+) -> Any:
+    """All parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text."""
+    import pandas as pd
+
+    raw = [name for name in raw if name not in names and name != domain]
+    frames = []
+    for part in parts:
+        own = domain not in part.columns and part.domain is not None
+        asked = [] if own or domain is None else [domain]
+        part.check([*names, *raw, *asked])
+        frame = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
+        if not len(frame):
+            raise DomainError(f"{at(part.where)}there are no rows")
+        columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
+        if domain is not None:
+            columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
+        frames.append(pd.DataFrame(columns, frame.index))
+    if len(frames) == 1:
+        return frames[0]
+    for name in names:
+        _agree(name, frames, parts)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
+    """The parts of a column as one type; text in one and numbers in another is an error."""
+    there = [i for i, frame in enumerate(frames) if frame[name].notna().any()]
+    kinds = {is_number(frames[i][name]): parts[i].where for i in reversed(there)}
+    if len(kinds) > 1:
+        raise DomainError(f"column {name!r} holds numbers in {kinds[True]} but text in {kinds[False]}; use one type")
+    if False in kinds or any(frame[name].dtype != np.bool_ for frame in frames):
+        for frame in frames:
+            frame[name] = frame[name].astype(object if False in kinds else np.float64)
+
+
+def _parts(source: Any, domain: str, label: str) -> list[Part]:
+    import pandas as pd
+
+    if isinstance(source, str | PathLike):
+        return [_of_file(file, name) for file, name in files(Path(source))]
+    if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
+        return [_of_frame(_as_frame(source, ""), "")]
+    if isinstance(source, tuple) and len(source) == 3:
+        frame = _labelled(source[0], source[1], label, "")
+        frame[domain] = _as_list(source[2], len(frame), "domain", "")
+        return [_of_frame(frame, "")]
+    if not isinstance(source, Mapping):
+        raise InputError(
+            f"a {type(source).__name__} is no table; give a path, a frame, a mapping name -> (X, y), or (X, y, domain)"
+        )
+    if not source:
+        raise DomainError("the mapping is empty; give at least one domain")
+    parts = []
+    for name, value in source.items():
+        where = f"domain {str(name)!r}"
+        if isinstance(value, pd.DataFrame) or hasattr(value, "__arrow_c_stream__"):
+            frame = _as_frame(value, where)
+        else:
+            X, y = value if isinstance(value, tuple | list) and len(value) == 2 else _items(value, where)
+            frame = _labelled(X, y, label, where)
+        parts.append(_of_frame(frame, where, str(name)))
+    return parts
+
+
+def _items(data: Any, where: str) -> tuple[Any, Any]:
+    """X and y of a torch `Dataset` of (x, y) items."""
+    try:
+        items = [data[i] for i in range(len(data))] if hasattr(data, "__len__") else list(data)
+        return np.stack([np.asarray(x) for x, _ in items]), [y.item() if hasattr(y, "item") else y for _, y in items]
+    except (TypeError, ValueError, KeyError, IndexError, RuntimeError) as error:
+        raise DomainError(
+            f"{where}: a {type(data).__name__} is neither (X, y) nor a Dataset of (x, y) items of one shape ({error})"
+        ) from None
+
+
+def _labelled(X: Any, y: Any, label: str, where: str) -> Any:
+    """A frame of X (rows, …) and its labels y (rows,); None: all missing."""
+    frame = _as_frame(X, where)
+    if label in frame.columns:
+        raise DomainError(f"{at(where)}X has a column {label!r} beside the labels; name the label otherwise")
+    frame[label] = np.full(len(frame), np.nan) if y is None else _as_list(y, len(frame), "y", where)
+    return frame
+
+
+def _as_list(values: Any, rows: int, what: str, where: str) -> list[Any]:
+    values = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if values.shape not in ((rows,), (rows, 1)):
+        raise DomainError(f"{at(where)}X has {count(rows, 'row')}, but {what} has shape {values.shape}")
+    return list(values.reshape(rows).tolist())
+
+
+def _as_frame(data: Any, where: str) -> Any:
+    """A frame of a frame, of anything that Arrow can take, or of an array (rows, …), its columns x0, x1, …."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(data, pd.DataFrame):
+        return data.set_axis(list(map(str, data.columns)), axis=1).reset_index(drop=True)
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return to_frame(pa.table(data), {})
+        array = np.asarray(data.detach().cpu() if hasattr(data, "detach") else data)
+        if array.ndim < 2:
+            raise ValueError(f"shape {array.shape}")
+        flat = array.reshape(len(array), int(np.prod(array.shape[1:])))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DomainError(f"{at(where)}a {type(data).__name__} is no table, rows × columns ({error})") from None
+    return pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
+
+
+def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
+    def load(names: Sequence[str], text: Collection[str], unchecked: Collection[str]) -> Any:
+        chosen = frame[list(names)].copy()
+        for name in {*names} & {*text} - {*unchecked}:
+            chosen[name] = chosen[name].map(as_written, na_action="ignore")
+        return chosen
+
+    return Part(where, tuple(frame.columns), load, domain)
+
+
+def _of_file(file: File, domain: str | None) -> Part:
+    return Part(str(file.path), file.columns, file.load, domain)

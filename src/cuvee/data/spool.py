@@ -1,0 +1,252 @@
+"""Files larger than memory, encoded batch by batch into memory maps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.columns import at, is_number, tidy
+from cuvee.data.encode import MOST_CATEGORIES, Category, Encoder, Number, check_categories, say_missing
+from cuvee.data.files import ROWS, File, survey, to_frame
+from cuvee.data.targets import domain_names, suggest
+from cuvee.data.task import label_kind
+from cuvee.errors import DomainError, InputError, check_number
+from cuvee.problem import Array, Domain
+from cuvee.results import Floats
+
+DIGITS = 13, 13, 13, 13, 12  # bits of a float64, by which medians are found
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Which columns of which files play which role; a file with a name beside it is one domain."""
+
+    files: tuple[tuple[File, str | None], ...]
+    domain: str
+    label: str
+    features: tuple[str, ...]
+    text: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        return str(self.files[0][0].path if len(self.files) == 1 else self.files[0][0].path.parent)
+
+
+@dataclass(frozen=True, eq=False)
+class Spooled:
+    """Domains over memory-mapped rows, and what encoded them."""
+
+    domains: tuple[Domain, ...]
+    encoder: Encoder
+
+
+def spool(
+    spec: Spec,
+    folder: Path | str,
+    *,
+    encoder: Encoder | None = None,
+    impute: bool = False,
+    fit_on: Collection[str] | None = None,
+    batch_rows: int = ROWS,
+) -> Spooled:
+    """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,), domain after domain.
+
+    Rows without a label are left out. Where no encoder is given, one is fitted on the domains `fit_on` (None: all).
+    Text is read three times (types, fit, write), other files twice; `impute` takes five more for exact medians.
+    """
+    check_number("batch_rows", batch_rows, least=1)
+    scan = _Scan(spec, batch_rows, spec.text if encoder is None else (*spec.text, *encoder.text))
+    rows, labels = Counter[str](), _Labels()
+    fit = {name: _Column(name) for name in spec.features} if encoder is None else {}
+    for frame, where in scan.frames(spec.features):
+        rows.update(frame[spec.domain])
+        labels.add(frame[spec.label], where)
+        chosen = frame if fit_on is None else frame[frame[spec.domain].isin(fit_on)]
+        for column in fit.values():
+            column.add(chosen[column.name], where)
+    if not rows:
+        raise DomainError(f"{spec.where}: no row has a label in column {spec.label!r}")
+    for name in fit_on or ():
+        if name not in rows:
+            raise DomainError(f"no labelled row belongs to domain {name!r}{suggest(name, list(rows))}")
+    if encoder is None:
+        encoder = _encoder(list(fit.values()), scan, impute, fit_on)
+    X, y = _write(Path(folder), scan, rows, encoder, labels.dtype)
+    ends = np.cumsum(list(rows.values())).tolist()
+    pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
+    return Spooled(tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces), encoder)
+
+
+class _Scan:
+    """The labelled rows of a spec, as often as one likes; types of text files are found once."""
+
+    def __init__(self, spec: Spec, rows: int, text: Collection[str]) -> None:
+        self.spec, self._rows = spec, rows
+        names = [*spec.features, spec.label]
+        self._kinds = [survey(file, file.batches(names, rows), text) for file, _ in spec.files]
+
+    def frames(self, names: Sequence[str]) -> Iterator[tuple[Any, str]]:
+        """Tidy frames with these features, domain and label; beside each the file it is from."""
+        import pandas as pd
+
+        domain, label = self.spec.domain, self.spec.label
+        for (file, name), kinds in zip(self.spec.files, self._kinds, strict=True):
+            own = name is not None and domain not in file.columns
+            first, where = 0, str(file.path)
+            for table in file.batches([*names, label, *([] if own else [domain])], self._rows):
+                raw = to_frame(table, kinds, first)
+                columns = {c: tidy(raw[c], where) for c in (*names, label)}
+                columns[domain] = name if own else domain_names(raw[domain], where)
+                first += len(raw)
+                yield pd.DataFrame(columns, raw.index)[columns[label].notna()], where
+
+
+@dataclass
+class _Labels:
+    """Which type holds all labels."""
+
+    kinds: set[str] = field(default_factory=set)
+    longest: int = 1
+
+    def add(self, labels: Any, where: str) -> None:
+        if len(labels):
+            self.kinds.add(kind := label_kind(labels))
+            self.longest = max(self.longest, int(labels.str.len().max())) if kind == "text" else self.longest
+        if "text" in self.kinds and len(self.kinds) > 1:
+            raise DomainError(f"{at(where)}column {labels.name!r} mixes types: labels are text or numbers throughout")
+
+    @property
+    def dtype(self) -> str:
+        if "text" in self.kinds:
+            return f"<U{self.longest}"
+        return "<f8" if "quantity" in self.kinds else "|b1" if self.kinds == {"truth"} else "<i8"
+
+
+@dataclass
+class _Column:
+    """What a pass learns of a feature."""
+
+    name: str
+    rows: int = 0
+    gaps: int = 0
+    low: float = np.inf
+    high: float = -np.inf
+    scaler: Any = None
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def add(self, column: Any, where: str) -> None:
+        from sklearn.preprocessing import StandardScaler
+
+        cells = column.dropna()
+        self.rows, self.gaps = self.rows + len(column), self.gaps + len(column) - len(cells)
+        if len(cells) and is_number(column):
+            values = cells.to_numpy(np.float64)[:, None]
+            self.low, self.high = min(self.low, values.min()), max(self.high, values.max())
+            with np.errstate(over="ignore", invalid="ignore"):  # told by `Number.fitted`
+                self.scaler = (self.scaler or StandardScaler()).partial_fit(values)
+        elif len(cells):
+            self.seen.update(cells)
+            if len(self.seen) > MOST_CATEGORIES:
+                check_categories(self.name, len(self.seen), self.rows, cells.iloc[0], where)
+        if self.seen and self.scaler is not None:
+            raise DomainError(f"{at(where)}column {self.name!r} holds text in one file and numbers in another; use one")
+
+    def rule(self, fill: float | None, impute: bool, where: str) -> Number | Category:
+        """As `Encoder.fit` makes it; `fill` is the median."""
+        if self.scaler is None:
+            check_categories(self.name, len(self.seen), self.rows - self.gaps, next(iter(self.seen)), where)
+            often = max(self.seen.values())
+            frequent = min(value for value, n in self.seen.items() if n == often)
+            return Category(self.name, tuple(sorted(self.seen)), frequent if impute else None)
+        for low in range(0, self.gaps if fill is not None else 0, ROWS):
+            self.scaler.partial_fit(np.full((min(ROWS, self.gaps - low), 1), fill))
+        return Number.fitted(self.name, self.scaler, self.low, self.high, fill, where)
+
+
+def _encoder(columns: Sequence[_Column], scan: _Scan, impute: bool, fit_on: Collection[str] | None) -> Encoder:
+    empty = next((column.name for column in columns if column.gaps == column.rows), None)
+    if empty is not None:
+        raise DomainError(f"{scan.spec.where}: column {empty!r} is missing in every row; drop it")
+    gaps = {column.name: column.gaps for column in columns if column.gaps}
+    numbers = {column.name: column.rows - column.gaps for column in columns if column.scaler is not None}
+    fills = _medians(scan, numbers, fit_on) if impute else {}
+    if gaps and not impute:
+        chosen = (f if fit_on is None else f[f[scan.spec.domain].isin(fit_on)] for f, _ in scan.frames(list(gaps)))
+        rows = sum(int(frame.isna().any(axis=1).sum()) for frame in chosen)
+        say_missing(gaps, rows, columns[0].rows, scan.spec.where)
+    return Encoder(tuple(column.rule(fills.get(column.name), impute, scan.spec.where) for column in columns))
+
+
+def _medians(scan: _Scan, sizes: Mapping[str, int], fit_on: Collection[str] | None) -> dict[str, float]:
+    """Exact, without a column in memory: a pass for each digit of the two middle values, from the highest."""
+    names = list(sizes)
+    rank = np.array([[(n - 1) // 2, n // 2] for n in sizes.values()]).reshape(-1, 2)  # (columns, 2) among those left
+    found = np.zeros(rank.shape, np.uint64)  # the digits so far
+    left = 64
+    for bits in DIGITS:
+        left -= bits
+        seen = np.zeros((*rank.shape, 1 << bits), np.int64)
+        for frame, _ in scan.frames(names):
+            rows = frame if fit_on is None else frame[frame[scan.spec.domain].isin(fit_on)]
+            for i, name in enumerate(names):
+                digits = _sortable(rows[name].dropna().to_numpy(np.float64)) >> np.uint64(left)
+                for side in (0, 1):
+                    here = digits[digits >> np.uint64(bits) == found[i, side]]
+                    seen[i, side] += np.bincount(
+                        (here & np.uint64((1 << bits) - 1)).astype(np.int64), minlength=1 << bits
+                    )
+        upto = seen.cumsum(-1)
+        digit = (upto <= rank[..., None]).sum(-1)
+        rank -= np.where(digit > 0, np.take_along_axis(upto, np.maximum(digit - 1, 0)[..., None], -1)[..., 0], 0)
+        found = (found << np.uint64(bits)) | digit.astype(np.uint64)
+    top = np.uint64(1 << 63)
+    middle = np.where(found & top, found ^ top, ~found).view(np.float64)
+    return dict(zip(names, np.mean(middle, axis=1).tolist(), strict=True))
+
+
+def _sortable(values: Floats) -> Array:
+    """Whole numbers in the order of the floats."""
+    bits, top = values.view(np.uint64), np.uint64(1 << 63)
+    return np.where(bits & top, ~bits, bits | top)
+
+
+def _write(folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str) -> tuple[Array, Array]:
+    """X and y, mapped from the files written; what is unfinished is removed."""
+    spec, n = scan.spec, sum(rows.values())
+    paths = folder / "X.npy", folder / "y.npy"
+    shapes = {paths[0]: (n, len(encoder.names)), paths[1]: (n,)}
+    start = dict(zip(rows, np.cumsum([0, *rows.values()]).tolist(), strict=False))
+    end = {name: start[name] + size for name, size in rows.items()}
+    try:
+        # Written as files, not through the maps: a full disk is then an error, and not the end of the process.
+        with paths[0].open("wb") as X, paths[1].open("wb") as y:
+            heads = [_head(X, "<f8", shapes[paths[0]]), _head(y, dtype, shapes[paths[1]])]
+            for frame, where in scan.frames(spec.features):
+                parts = [encoder(frame, where=where), frame[spec.label].to_numpy(object).astype(dtype)]
+                for name, places in frame.groupby(spec.domain, sort=False).indices.items():
+                    for file, head, part in zip((X, y), heads, parts, strict=True):
+                        file.seek(head + start[name] * part[:1].nbytes)
+                        file.write(part[places].tobytes())
+                    start[name] += len(places)
+        if start != end:
+            raise InputError(f"{spec.where} changed while it was read; try again")
+        return np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r")
+    except BaseException as error:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise InputError(
+                f"{folder} cannot be written ({error.strerror or error}); make room, or name another"
+            ) from None
+        raise
+
+
+def _head(file: Any, dtype: str, shape: tuple[int, ...]) -> int:
+    """Write the head of a .npy file, and say where its numbers begin."""
+    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return int(file.tell())

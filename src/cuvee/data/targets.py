@@ -1,0 +1,78 @@
+"""The names of domains: which of them are targets, and what was probably meant by a name that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.columns import as_written, at, count, short
+from cuvee.errors import DomainError
+
+EACH = "each"  # every domain in turn, the others being its sources
+
+
+def choose(names: Sequence[str], wanted: str | Sequence[str]) -> list[str]:
+    """Targets among the domains by name, comma list, pattern ("north*") or "each"; in the order of `names`.
+
+    >>> choose(["north 1", "north 2", "south", "west"], "north*,west")
+    ['north 1', 'north 2', 'west']
+    """
+    asked = [wanted] if isinstance(wanted, str) else [str(one) for one in wanted]
+    if asked == [EACH] and EACH not in names:
+        if len(names) < 2:
+            raise DomainError(
+                f"there is one domain ({', '.join(names)}); 'each' needs at least 2, to learn from others"
+            )
+        return list(names)
+    parts: list[str] = []
+    for one in asked:  # a name may hold a comma itself
+        parts += [one] if one in names else [part.strip() for part in one.split(",") if part.strip()]
+    if not parts:
+        raise DomainError(f"no target is named; name a domain, a pattern such as 'north*', or '{EACH}'")
+    chosen: set[str] = set()
+    for part in parts:
+        found = {part} if part in names else {name for name in names if fnmatchcase(name, part)}
+        if not found:
+            raise DomainError(f"no domain matches {part!r}{suggest(part, names)}")
+        chosen |= found
+    if len(chosen) == len(set(names)):
+        raise DomainError(
+            f"no source is left: {'the only domain is' if len(chosen) == 1 else f'all {len(chosen)} domains are'} "
+            f"named as target; name fewer, or '{EACH}' for every domain in turn"
+        )
+    return [name for name in names if name in chosen]
+
+
+def suggest(wrong: str, known: Sequence[str]) -> str:
+    """The end of a sentence about a name that is not there.
+
+    >>> suggest("readmited", ["age", "readmitted"])
+    "; did you mean 'readmitted'?"
+    """
+    lower = {name.lower(): name for name in reversed(known)}
+    near = [lower[name] for name in get_close_matches(wrong.lower(), lower, n=3)]
+    if near:
+        return f"; did you mean {' or '.join(map(repr, near))}?"
+    return f"; there are {', '.join(map(short, known[:8]))}{', …' if len(known) > 8 else ''}" if known else ""
+
+
+def domain_names(column: Any, where: str) -> Any:
+    """A column (rows,) of names, numbers or dates as names of domains; a missing one is an error."""
+    import pandas as pd
+
+    try:
+        codes, values = pd.factorize(column)
+        missing = (codes < 0) | (column.astype(object) == "").to_numpy(bool)
+    except (TypeError, ArithmeticError):  # what cannot be hashed or compared cannot be told apart
+        raise DomainError(f"{at(where)}column {str(column.name)!r} does not hold names of domains; use text") from None
+    if missing.any():
+        raise DomainError(
+            f"{at(where)}column {str(column.name)!r} names no domain at row {column.index[int(np.argmax(missing))]} "
+            f"({count(int(missing.sum()), 'such row')}); fill it in, or remove the row"
+        )
+    names = np.array([as_written(value) for value in values.tolist()], dtype=object)
+    return pd.Series(names[codes], column.index, name=column.name)

@@ -1,0 +1,112 @@
+"""What the labels are, and so what there is to learn: a quantity or classes. Said aloud, with the reason."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cuvee.data.columns import as_written, count, is_number, short, tidy
+from cuvee.errors import DomainError
+
+MOST_CLASSES = 20  # whole numbers with more values than this are taken for a quantity
+MOST_FORCED = 1000  # classes that a user may ask for; the same limit as `cuvee.hypothesis.labels`
+
+
+class Task(StrEnum):
+    """What is learnt."""
+
+    regression = "regression"
+    classification = "classification"
+
+
+class Inferred(NamedTuple):
+    """The task, and in one sentence why."""
+
+    task: Task
+    why: str
+
+
+def infer(labels: Any, name: str = "label") -> Inferred:
+    """The task of labels (rows,), those missing aside.
+
+    Text and truth values are classes. Whole numbers are classes when there are at most 20 of them and each is there
+    twice on average; so digits 0…9 are classes and exam scores 1…70 a quantity. Two whole numbers are always classes.
+
+    >>> infer([0, 1, 1, 0], "readmitted").why
+    "label 'readmitted' has 2 values: classification"
+    """
+    column = _tidy(labels, name)
+    kind, values, rows = label_kind(column), column.nunique(), len(column)
+    said = f"label {name!r} has"
+    if kind in ("text", "truth") or (kind == "whole" and values == 2):
+        what = f"{values} values" if kind != "text" else f"{values} values, like {short(column.iloc[0])}"
+        return Inferred(Task.classification, f"{said} {what}: classification")
+    if kind == "quantity":
+        broken = column[column != np.round(column)]
+        what = as_written(broken.iloc[0]) if len(broken) else as_written(column.abs().max())
+        return Inferred(Task.regression, f"{said} numbers like {what}: regression")
+    if values > MOST_CLASSES:
+        why = f"{said} {values} different whole numbers, more than {MOST_CLASSES}: regression"
+        return Inferred(Task.regression, why)
+    if rows < 2 * values:
+        why = f"{said} {values} different whole numbers in only {count(rows, 'row')}: regression"
+        return Inferred(Task.regression, why)
+    return Inferred(
+        Task.classification, f"{said} {values} different whole numbers, not more than {MOST_CLASSES}: classification"
+    )
+
+
+def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
+    """The task that the user chose, or why labels (rows,) do not allow it."""
+    try:
+        task = Task(task)
+    except ValueError:
+        raise DomainError(f"the task is 'regression' or 'classification'; got {task!r}") from None
+    column = _tidy(labels, name)
+    kind, values = label_kind(column), column.nunique()
+    if task is Task.regression and kind == "text":
+        raise DomainError(f"label {name!r} holds text, like {short(column.iloc[0])}; a regression needs numbers")
+    if task is Task.classification and kind == "quantity":
+        row = int(np.argmax((column != np.round(column)).to_numpy()))
+        raise DomainError(
+            f"label {name!r} is {short(float(column.iloc[row]))} at row {column.index[row]}; classes are text or whole "
+            "numbers: choose regression, or round the labels"
+        )
+    if task is Task.classification and values > MOST_FORCED:
+        raise DomainError(f"label {name!r} has {values} different values; more than {MOST_FORCED} classes are too many")
+    return Inferred(task, f"{task} was chosen; label {name!r} has {count(values, 'value')}")
+
+
+def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:
+    """Of tidy labels (rows,), those missing aside; whole numbers are those that a float holds exactly."""
+    if not is_number(labels):
+        return "text"
+    values = labels.dropna().to_numpy(np.float64)
+    whole = bool(np.all((values == np.round(values)) & (np.abs(values) < 2**53)))
+    return "truth" if labels.dtype == np.bool_ else "whole" if whole else "quantity"
+
+
+def whole_labels(labels: Any) -> Any:
+    """Tidy labels (rows,), whole numbers as such: int64, or Int64 where some are missing."""
+    if label_kind(labels) != "whole":
+        return labels
+    return labels.astype("Int64" if labels.isna().any() else np.int64)
+
+
+def _tidy(labels: Any, name: str) -> Any:
+    import pandas as pd
+
+    try:
+        column = tidy(pd.Series(labels).rename(name)).dropna()
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DomainError):
+            raise
+        raise DomainError(f"label {name!r} is no list of labels; give one number or text per row") from None
+    if not len(column):
+        raise DomainError(f"label {name!r} is missing in every row; there is nothing to learn from")
+    if column.nunique() < 2:
+        value = short(column.iloc[0]) if label_kind(column) == "text" else as_written(column.iloc[0])
+        raise DomainError(f"label {name!r} is {value} in every row; there is nothing to learn")
+    return column

@@ -1,0 +1,129 @@
+"""The adapter inside `skada.make_da_pipeline`: its weights are the mixture, and a weighted estimator its minimiser."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+
+import cuvee
+from cuvee.errors import MissingExtra
+from cuvee.sklearn import CuveeClassifier
+
+needs_skada = pytest.mark.skipif(importlib.util.find_spec("skada") is None, reason="skada is not installed: [skada]")
+SIZES = {1: 60, 2: 50, 3: 70, -4: 20, -5: 15}
+EFFECT = {1: 2.0, 2: 0.0, 3: -3.0, -4: 1.8, -5: -2.5}
+L2 = 1e-2
+
+
+@pytest.fixture
+def skada():
+    """skada turns metadata routing on for the whole process; here it is off again afterwards."""
+    with sklearn.config_context(enable_metadata_routing=True):
+        import skada
+
+        import cuvee.skada  # noqa: F401
+
+        yield skada
+
+
+def table(kind: str = "classes"):
+    rng = np.random.default_rng(0)
+    domain = rng.permutation(np.repeat(list(SIZES), list(SIZES.values())))
+    X = rng.normal(size=(len(domain), 3))
+    y = X @ [1.0, -1.0, 0.0] + X[:, 2] * [EFFECT[d] for d in domain] + 0.3 * rng.normal(size=len(domain))
+    return X, (y > 0).astype(int) if kind == "classes" else y, domain
+
+
+def weighted(kind: str, rows: int):
+    """The scikit-learn estimator whose weighted risk is cuvee's with l2=L2, weights being 1 in the mean over `rows`."""
+    if kind == "numbers":
+        return Ridge(alpha=L2 * rows).set_fit_request(sample_weight=True)
+    return LogisticRegression(C=1 / (L2 * rows), tol=1e-9, max_iter=5000).set_fit_request(sample_weight=True)
+
+
+def problem_of(X, y, domain, targets) -> cuvee.Problem:
+    def part(d):
+        return cuvee.Domain(str(d), X[domain == d], y[domain == d])
+
+    return cuvee.Problem([part(d) for d in (1, 2, 3)], [part(d) for d in targets])
+
+
+@needs_skada
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_the_pipeline_ends_at_the_minimiser_of_the_targets_mixture(skada, kind):
+    X, y, domain = table(kind)
+    rows = int(np.sum(domain != -5))
+    adapter = cuvee.skada.CuveeReweightAdapter(target=-4, l2=L2)
+    pipe = skada.make_da_pipeline(adapter, weighted(kind, rows), mask_target_labels=False)
+    pipe.fit(X, y.copy(), sample_domain=domain)
+    problem = problem_of(X, y, domain, [-4])
+    hypothesis = cuvee.Logistic(l2=L2) if kind == "classes" else cuvee.Ridge(l2=L2)
+    mix = cuvee.estimate(problem, hypothesis)
+    model = cuvee.solve(problem, hypothesis, mix)
+    found = pipe[-1].get_estimator()
+    np.testing.assert_allclose(np.append(found.coef_, found.intercept_), model.w[0], atol=1e-5)
+    own = domain == -4
+    np.testing.assert_array_equal(pipe.predict(X[own], sample_domain=domain[own]) > 0, model.predict(X[own])[0] > 0)
+    weight = pipe[0].get_estimator().sample_weight_
+    for d, alpha in zip((1, 2, 3, -4), mix.alpha[0], strict=True):
+        np.testing.assert_allclose(weight[domain == d], rows * alpha / SIZES[d])
+    assert not weight[domain == -5].any()
+
+
+@needs_skada
+def test_several_targets_are_averaged_and_unlabelled_rows_weigh_nothing(skada):
+    X, y, domain = table("numbers")
+    hidden = (domain < 0) & (np.arange(len(y)) % 3 == 0)
+    y[hidden] = np.nan
+    adapter = cuvee.skada.CuveeReweightAdapter()
+    pipe = skada.make_da_pipeline(StandardScaler(), adapter, weighted("numbers", 1), mask_target_labels=False)
+    pipe.fit(X, y, sample_domain=domain)
+    fitted = pipe[1].get_estimator()
+    alpha, weight = fitted.mixtures_.alpha, fitted.sample_weight_
+    assert fitted.mixtures_.targets == ("-5", "-4") and not weight[hidden].any()
+    n = np.sum(~hidden)
+    assert weight.sum() == pytest.approx(n)
+    assert weight[domain == 3].sum() == pytest.approx(n * alpha[:, 2].mean())
+    assert weight[domain == -4].sum() == pytest.approx(n * alpha[1, -1] / 2)
+
+
+@needs_skada
+def test_the_classifier_itself_ends_a_pipeline(skada):
+    X, y, domain = table()
+    clf = CuveeClassifier(method="uniform").set_fit_request(sample_domain=True).set_predict_request(sample_domain=True)
+    pipe = skada.make_da_pipeline(StandardScaler(), clf, mask_target_labels=False).fit(X, y, sample_domain=domain)
+    direct = CuveeClassifier(method="uniform").fit(StandardScaler().fit_transform(X), y, sample_domain=domain)
+    rows = domain < 0
+    expected = direct.predict(StandardScaler().fit(X).transform(X[rows]), sample_domain=domain[rows])
+    np.testing.assert_array_equal(pipe.predict(X[rows], sample_domain=domain[rows]), expected)
+
+
+@needs_skada
+def test_bad_input(skada):
+    X, y, domain = table()
+    adapter = cuvee.skada.CuveeReweightAdapter
+    masking = skada.make_da_pipeline(adapter(), weighted("classes", 1))
+    with pytest.raises(cuvee.DomainError, match="pass mask_target_labels=False to make_da_pipeline"):
+        masking.fit(X, y.copy(), sample_domain=domain)
+    with pytest.raises(cuvee.OptionError, match="target -7 is not among the targets"):
+        adapter(target=-7).fit(X, y, sample_domain=domain)
+    with pytest.raises(cuvee.OptionError, match="pass y and sample_domain"):
+        adapter().fit(X, y)
+    with pytest.raises(cuvee.OptionError, match="task must be one of"):
+        adapter(task="both").fit(X, y, sample_domain=domain)
+    few = np.where((domain == -5) & (np.cumsum(domain == -5) > 3), -1, y)
+    with pytest.raises(cuvee.DomainError, match="target '-5' has 3 labelled rows, but needs 5"):
+        adapter().fit(X, few, sample_domain=domain)
+
+
+def test_without_skada_the_extra_is_named():
+    code = "import sys; sys.modules['skada'] = None\nimport cuvee.skada"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"{MissingExtra.__name__}: cuvee.skada needs skada: pip install 'cuvee[skada]'" in ended.stderr

@@ -1,0 +1,332 @@
+"""The estimators: scikit-learn's own checks, the direct calls they stand for, the tools around them, bad input."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, PredefinedSplit, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import cuvee
+from cuvee.sklearn import CuveeClassifier, CuveeRegressor
+
+SIZES = {"east": 60, "mid": 50, "west": 60, "north": 16, "south": 14}
+EFFECT = {"east": 2.0, "mid": 0.0, "west": -3.0, "north": 1.8, "south": -2.5}
+SIGN = {"east": 1, "mid": 2, "west": 3, "north": -5, "south": -4}
+NEW = ["north", "south"]
+
+
+@pytest.fixture(autouse=True)
+def _routing_off():
+    """What other tests import (skada does) may have turned it on for the whole process."""
+    with sklearn.config_context(enable_metadata_routing=False):
+        yield
+
+
+def table(kind: str = "classes", seed: int = 0):
+    """X (rows, 3), y, the site of each row; rows shuffled."""
+    rng = np.random.default_rng(seed)
+    site = rng.permutation(np.repeat(list(SIZES), list(SIZES.values())))
+    X = rng.normal(size=(len(site), 3))
+    signal = X @ [1.0, -1.0, 0.0] + X[:, 2] * [EFFECT[s] for s in site] + 0.3 * rng.normal(size=len(site))
+    return X, (signal > 0).astype(int) if kind == "classes" else signal, site
+
+
+def problem_of(X, y, site) -> cuvee.Problem:
+    def domain(name):
+        return cuvee.Domain(name, X[site == name], y[site == name])
+
+    return cuvee.Problem([domain(s) for s in ("east", "mid", "west")], [domain(t) for t in NEW])
+
+
+CASES = [
+    pytest.param(CuveeClassifier, cuvee.Logistic(l2=1e-2), "classes", id="classifier"),
+    pytest.param(CuveeRegressor, cuvee.Ridge(l2=1e-2), "numbers", id="regressor"),
+]
+
+
+@parametrize_with_checks([CuveeClassifier(), CuveeRegressor()])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+# ---- one domain is plain empirical risk minimisation
+
+
+@pytest.mark.parametrize(("make", "hypothesis", "kind"), CASES)
+def test_one_domain_is_solve(make, hypothesis, kind):
+    X, y, _ = table(kind)
+    model = make().fit(X, y)
+    sol = cuvee.solve([cuvee.Domain("all", X, y)], hypothesis, [[1.0]])
+    np.testing.assert_array_equal(model.solution_.w, sol.w)
+    np.testing.assert_array_equal(model.predict(X), sol.models[0].predict(X))
+    assert model.alpha_.tolist() == [[1.0]] and model.mixtures_ is None and len(model.targets_) == 0
+    assert model.certificate_.distance[0] < 1e-2
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_one_domain_is_scikit_learns_logistic_regression(classes, intercept, weighted):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(80, 3))
+    y = np.array(["a", "b", "c"])[rng.permutation(np.arange(80) % classes)]
+    weight = rng.integers(0, 4, 80) if weighted else np.ones(80)
+    mine = CuveeClassifier(l2=0.05, fit_intercept=intercept, tol=1e-9).fit(X, y, weight if weighted else None)
+    theirs = LogisticRegression(C=1 / (0.05 * weight.sum()), fit_intercept=intercept, tol=1e-10, max_iter=10_000)
+    theirs.fit(X, y, weight)
+    np.testing.assert_allclose(mine.coef_[0], theirs.coef_, atol=1e-5)
+    np.testing.assert_allclose(mine.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(mine.decision_function(X), theirs.decision_function(X), atol=1e-4)
+    np.testing.assert_array_equal(mine.classes_, theirs.classes_)
+    assert mine.score(X, y, weight) == pytest.approx(theirs.score(X, y, weight))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_one_domain_is_scikit_learns_ridge(intercept):
+    X, y, _ = table("numbers")
+    mine = CuveeRegressor(l2=0.1, fit_intercept=intercept).fit(X, y)
+    theirs = Ridge(alpha=0.1 * len(X), fit_intercept=intercept).fit(X, y)
+    np.testing.assert_allclose(mine.coef_[0], theirs.coef_, atol=1e-10)
+    np.testing.assert_allclose(mine.intercept_[0], theirs.intercept_, atol=1e-10)
+    assert mine.score(X, y) == pytest.approx(theirs.score(X, y))
+
+
+# ---- many domains are estimate and solve
+
+
+@pytest.mark.parametrize(("make", "hypothesis", "kind"), CASES)
+def test_many_domains_are_estimate_and_solve(make, hypothesis, kind):
+    X, y, site = table(kind)
+    model = make(random_state=3).fit(X, y, sample_domain=site, target_domains=NEW)
+    problem = problem_of(X, y, site)
+    mix = cuvee.estimate(problem, hypothesis, seed=3)
+    sol = cuvee.solve(problem, hypothesis, mix)
+    np.testing.assert_array_equal(model.alpha_, mix.alpha)
+    np.testing.assert_array_equal(model.solution_.w, sol.w)
+    assert model.alpha_columns_ == ("east", "mid", "west", cuvee.OWN)
+    assert model.targets_.tolist() == NEW and model.sources_.tolist() == ["east", "mid", "west"]
+    assert sorted(model.domains_) == sorted(SIZES)
+    assert model.coef_.shape == ((2, 1, 3) if kind == "classes" else (2, 3))
+    assert model.alpha_[0, 0] > model.alpha_[0, 2] and model.alpha_[1, 2] > model.alpha_[1, 0]
+    assert model.score(X, y, sample_domain=site) > 0.8
+
+
+@pytest.mark.parametrize(("make", "hypothesis", "kind"), CASES)
+def test_every_row_is_answered_by_the_model_of_its_domain(make, hypothesis, kind):
+    X, y, site = table(kind)
+    model = make(method="uniform").fit(X, y, sample_domain=site, target_domains=NEW)
+    alone = cuvee.solve(problem_of(X, y, site).sources, hypothesis, np.eye(3))
+    expected = np.empty_like(y)
+    for i, name in enumerate(NEW):
+        expected[site == name] = model.solution_.models[i].predict(X[site == name])
+    for j, name in enumerate(("east", "mid", "west")):
+        expected[site == name] = alone.models[j].predict(X[site == name])
+    np.testing.assert_allclose(model.predict(X, sample_domain=site), expected, rtol=1e-12)
+    np.testing.assert_array_equal(
+        model.predict(X, sample_domain="south"), model.predict(X, sample_domain=["south"] * len(X))
+    )
+
+
+def test_probabilities_and_scores_follow_the_domain():
+    X, y, site = table()
+    model = CuveeClassifier(method="uniform", l2=1e-3).fit(X, y, sample_domain=site, target_domains=NEW)
+    chances, scores = model.predict_proba(X, sample_domain=site), model.decision_function(X, sample_domain=site)
+    np.testing.assert_allclose(chances[:, 1], 1 / (1 + np.exp(-scores)))
+    np.testing.assert_array_equal(model.predict(X, sample_domain=site), (scores > 0).astype(int))
+
+
+def test_numbers_follow_skadas_signs():
+    X, y, site = table("numbers")
+    named = CuveeRegressor().fit(X, y, sample_domain=site, target_domains=["south", "north"])
+    number = np.array([SIGN[s] for s in site])
+    for given in (number, number.astype(float), number.astype(object), number.tolist(), pd.Series(number)):
+        signed = CuveeRegressor().fit(X, y, sample_domain=given)
+        assert signed.targets_.tolist() == [-5, -4] and signed.sources_.tolist() == [1, 2, 3]
+        np.testing.assert_allclose(signed.alpha_, named.alpha_[::-1], atol=1e-12)
+    np.testing.assert_allclose(signed.predict(X, sample_domain=number), named.predict(X, sample_domain=site))
+
+
+def test_numbers_may_be_plain_names_too():
+    X, y, site = table("numbers")
+    number = np.array([abs(SIGN[s]) for s in site])
+    model = CuveeRegressor(method="uniform").fit(X, y, sample_domain=number, target_domains=4)
+    assert model.targets_.tolist() == [4] and model.sources_.tolist() == [1, 2, 3, 5]
+
+
+def test_one_target_needs_no_domain_to_predict():
+    X, y, site = table("numbers")
+    kept = site != "south"
+    X, y, site = X[kept], y[kept], site[kept]
+    model = CuveeRegressor(method="uniform").fit(X, y, sample_domain=site, target_domains="north")
+    np.testing.assert_array_equal(model.predict(X), model.predict(X, sample_domain="north"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "mask"), [("classes", -1), ("classes", np.nan), ("text", None), ("text", np.nan), ("numbers", np.nan)]
+)
+def test_rows_of_a_target_without_label_are_left_out(kind, mask):
+    X, y, site = table("numbers" if kind == "numbers" else "classes")
+    y = np.array(["no", "yes"], dtype=object)[y] if kind == "text" else y
+    make = CuveeRegressor if kind == "numbers" else CuveeClassifier
+    gone = np.isin(site, NEW) & (np.arange(len(y)) % 4 == 0)
+    hidden = y.copy() if y.dtype.kind in "fO" or mask == -1 else y.astype(float)
+    hidden[gone] = mask
+    model = make(method="proportional").fit(X, hidden, sample_domain=site, target_domains=NEW)
+    fewer = make(method="proportional").fit(X[~gone], y[~gone], sample_domain=site[~gone], target_domains=NEW)
+    np.testing.assert_array_equal(model.solution_.w, fewer.solution_.w)
+    assert model.score(X, hidden, sample_domain=site) == fewer.score(X[~gone], y[~gone], sample_domain=site[~gone])
+
+
+def test_minus_one_is_a_class_where_a_source_has_it():
+    X, y, site = table()
+    model = CuveeClassifier(method="target_only").fit(X, 2 * y - 1, sample_domain=site, target_domains=NEW)
+    other = CuveeClassifier(method="target_only").fit(X, y, sample_domain=site, target_domains=NEW)
+    assert model.classes_.tolist() == [-1, 1]
+    np.testing.assert_array_equal(model.solution_.w, other.solution_.w)
+
+
+def test_a_weight_of_zero_is_a_row_less():
+    X, y, site = table("numbers")
+    weight = np.random.default_rng(2).integers(0, 3, len(y))
+    weight[site == "south"] = 1
+    kept = weight > 0
+    every = CuveeRegressor().fit(X, y, weight, sample_domain=site, target_domains=NEW)
+    fewer = CuveeRegressor().fit(X[kept], y[kept], weight[kept], sample_domain=site[kept], target_domains=NEW)
+    plain = CuveeRegressor().fit(X, y, sample_domain=site, target_domains=NEW)
+    np.testing.assert_array_equal(every.solution_.w, fewer.solution_.w)
+    assert not np.allclose(every.solution_.w, plain.solution_.w)
+
+
+def test_frames_and_random_states():
+    X, y, site = table("numbers")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    place = pd.Series(site).astype("category")
+    model = CuveeRegressor(random_state=np.random.RandomState(0)).fit(
+        frame, pd.Series(y), sample_domain=place, target_domains=pd.Index(NEW)
+    )
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"] and model.solution_.features == ("a", "b", "c")
+    again = clone(model).set_params(random_state=np.random.RandomState(0))
+    again.fit(frame, y, sample_domain=site, target_domains=NEW)
+    np.testing.assert_array_equal(model.alpha_, again.alpha_)
+    assert model.predict(frame, sample_domain=place).shape == y.shape
+
+
+def test_a_model_that_did_not_end_well_is_named():
+    X, y, site = table()
+    with pytest.warns(ConvergenceWarning, match="north: "):
+        CuveeClassifier(method="uniform", tol=1e-300).fit(X, y, sample_domain=site, target_domains=NEW)
+
+
+# ---- inside scikit-learn
+
+
+def test_pipeline_clone_and_cross_validation():
+    X, y, site = table("numbers")
+    pipe = clone(make_pipeline(StandardScaler(), CuveeRegressor(method="proportional")))
+    pipe.fit(X, y, cuveeregressor__sample_domain=site, cuveeregressor__target_domains=NEW)
+    direct = CuveeRegressor(method="proportional")
+    direct.fit(StandardScaler().fit_transform(X), y, sample_domain=site, target_domains=NEW)
+    np.testing.assert_allclose(pipe[-1].solution_.w, direct.solution_.w)
+    assert pipe.predict(X, sample_domain=site).shape == y.shape
+    assert cross_val_score(CuveeClassifier(), X, y > 0, cv=3).shape == (3,)  # one domain
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = CuveeRegressor(method="proportional").set_fit_request(sample_domain=True, target_domains=True)
+        model.set_score_request(sample_domain=True)
+        folds = PredefinedSplit(np.where(np.isin(site, NEW), np.arange(len(site)) % 2, -1))
+        params = {"sample_domain": site, "target_domains": NEW}
+        scores = cross_val_score(make_pipeline(StandardScaler(), model), X, y, cv=folds, params=params)
+    assert np.isfinite(scores).all() and scores.shape == (2,)
+
+
+def test_grid_search_with_routing():
+    X, y, site = table()
+    folds = PredefinedSplit(np.where(np.isin(site, NEW), np.arange(len(site)) % 2, -1))
+    grid = {"method": ["uniform", "proportional"], "l2": [1e-2, 1e3]}
+    with sklearn.config_context(enable_metadata_routing=True):
+        clf = CuveeClassifier().set_fit_request(sample_domain=True, target_domains=True)
+        clf.set_score_request(sample_domain=True)
+        search = GridSearchCV(clf, grid, cv=folds, error_score="raise")
+        search.fit(X, y, sample_domain=site, target_domains=NEW)
+    assert search.best_estimator_.targets_.tolist() == NEW
+    by_hand = []
+    for train, test in folds.split():
+        model = CuveeClassifier(method="proportional", l2=1e-2)
+        model.fit(X[train], y[train], sample_domain=site[train], target_domains=NEW)
+        by_hand.append(model.score(X[test], y[test], sample_domain=site[test]))
+    found = search.cv_results_["params"].index({"l2": 1e-2, "method": "proportional"})
+    assert search.cv_results_["mean_test_score"][found] == pytest.approx(np.mean(by_hand))
+
+
+# ---- bad input: one sentence that says what to do
+
+X, Y, SITE = table()
+NUMBER = np.array([SIGN[s] for s in SITE])
+FEW = np.where((SITE == "south") & (np.cumsum(SITE == "south") > 3), -1, Y)
+THIRD = np.where((SITE == "north") & (np.cumsum(SITE == "north") == 2), 7, Y)
+GAP = np.where(np.arange(len(SITE)) == 6, None, SITE)
+named = {"sample_domain": SITE, "target_domains": NEW}
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "says"),
+    [
+        (Y, {"sample_domain": SITE[:-1], "target_domains": NEW}, "sample_domain has shape (199,), but X has 200 rows"),
+        (Y, {"sample_domain": GAP, "target_domains": NEW}, "sample_domain is missing at row 6 (1 such rows)"),
+        (Y, {"sample_domain": [*SITE[:-1], np.nan], "target_domains": NEW}, "missing at row 199"),
+        (Y, {"sample_domain": SITE}, "say with target_domains=[...] which of them are targets"),
+        (Y, {"target_domains": NEW}, "target_domains needs sample_domain"),
+        (Y, {"sample_domain": SITE, "target_domains": ["nort"]}, "'nort' is in no row of sample_domain; did"),
+        (Y, {"sample_domain": SITE, "target_domains": ["nor"]}, "did you mean 'north'?"),
+        (Y, {"sample_domain": SITE, "target_domains": ["zzz"]}, "there is east, mid, north, south, west"),
+        (Y, {"sample_domain": SITE, "target_domains": []}, "there is no target: name it in target_domains"),
+        (Y, {"sample_domain": abs(NUMBER)}, "make its sample_domain negative"),
+        (Y, {"sample_domain": NUMBER, "target_domains": [-4]}, "domain -5 is a target by its sign"),
+        (Y, {"sample_domain": SITE, "target_domains": list(SIZES)}, "no source is left to learn from"),
+        (FEW, named, "target 'south' has 3 labelled rows, but needs 5"),
+        (THIRD, named, f"target 'north' has the class 7 at row {int(np.argmax(THIRD == 7))}, which no source has"),
+        (np.where(np.arange(len(Y)) == np.argmax(SITE == "mid"), np.nan, Y), named, "source 'mid' has no label at row"),
+        (Y, {**named, "sample_weight": np.zeros(len(Y))}, "one per row and not all zero"),
+        (Y, {**named, "sample_weight": np.where(SITE == "mid", 0, 1)}, "source 'mid' has 0 labelled rows, but needs 2"),
+        (Y + 0.5 * np.arange(len(Y)), named, "Unknown label type: continuous"),
+        (np.zeros(len(Y), int), named, "a classifier needs two classes"),
+        (None, named, "requires y to be passed"),
+    ],
+)  # fmt: skip
+def test_bad_input_to_fit(y, options, says):
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        CuveeClassifier().fit(X, y, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"l2": -1.0}, "l2 must be"), ({"tol": 0.0}, "tol must be"), ({"method": "best"}, "method must be one of"),
+     ({"C": 0.0, "method": "agp"}, "C must be"), ({"random_state": -1}, "seed must be")],
+)  # fmt: skip
+def test_bad_settings_are_said_in_fit(options, says):
+    with pytest.raises(cuvee.OptionError, match=says):
+        CuveeClassifier(**options).fit(X, Y, **named)
+
+
+def test_bad_input_to_predict():
+    model = CuveeClassifier(method="uniform").fit(X, Y, **named)
+    with pytest.raises(cuvee.OptionError, match=re.escape("each target has a model (north, south)")):
+        model.predict(X)
+    with pytest.raises(
+        cuvee.DomainError, match="'sout' was not there in fit, so it has no model; did you mean 'south'"
+    ):
+        model.predict(X, sample_domain="sout")
+    with pytest.raises(cuvee.DomainError, match="give one label per row"):
+        model.predict_proba(X, sample_domain=SITE[1:])
+    with pytest.raises(cuvee.OptionError, match="fit had no sample_domain"):
+        CuveeClassifier().fit(X, Y).predict(X, sample_domain=SITE)
