@@ -34,6 +34,7 @@ from cuvee.results import Floats
 from cuvee.simplex import sample
 
 BUDGET, TOL = 0.1, 3e-3  # what `OnlineMap` comes with: label_budget and tol
+SEEDS = 3  # of sources and mixtures; nothing was chosen on the second and the third
 MEMORY = 0.999  # of the drifting walk, from round to round
 DEFAULT = "curved, certificate (default)"
 
@@ -52,7 +53,7 @@ RUNS: dict[str, tuple[type[Averages], Policy]] = {
     **{f"paper_repaired, coin {p}": (VARIANTS["paper_repaired"], Coin(p, 0)) for p in (0.1, 0.5, 1.0)},
     "first_order, coin 0.1": (VARIANTS["first_order"], Coin(0.1, 0)),
     "first_order, budget": (VARIANTS["first_order"], Budget(BUDGET)),
-    "surface, coin 0.015": (Surface, Coin(0.015, 0)),
+    "surface, coin 0.015": (Surface, Coin(0.015, 0)),  # about as many labels as the default pays for at N = 10
     "surface, certificate": (Surface, Certified(BUDGET, TOL)),
     "curved, coin 0.015": (VARIANTS["curved"], Coin(0.015, 0)),
     "curved, budget": (VARIANTS["curved"], Budget(BUDGET)),
@@ -75,26 +76,33 @@ def run(quick: bool = False) -> dict[str, Any]:
     T = 500 if quick else 10_000
     result: dict[str, Any] = {"benchmark": "online", "rounds": T, "threads": torch.get_num_threads()}
     verdicts = []
-    for N in (3, 10):
-        sources = shifted_sources(N, 1_000, 32)
-        for order in ("iid", "drifting", "adversarial"):
-            stream = solved(sources, mixtures(order, T, N, seed=N))
-            table = {name: played(stream, kind, policy) for name, (kind, policy) in RUNS.items()}
-            ours = table[DEFAULT]
-            papers = {name: row for name, row in table.items() if name.startswith("paper, ")}
-            versus = {
-                name: {
-                    "loss_ratio": round(row["average_loss"] / ours["average_loss"], 1),
-                    "label_ratio": round(row["labels"] / ours["labels"], 2),
-                }
-                for name, row in papers.items()
-            }
-            met = all(v["loss_ratio"] >= 20.0 and v["label_ratio"] >= 5.0 for v in versus.values())
-            best = min(table, key=lambda name: table[name]["average_loss"])
-            result[f"N={N}, {order}"] = {"table": table, "default_against": versus, "lowest_loss": best, "met": met}
-            verdicts.append(met)
-            print(f"N={N}, {order}: {result[f'N={N}, {order}']}", file=sys.stderr)
+    for seed in range(1 if quick else SEEDS):
+        for N in (3, 10):
+            for order in ("iid", "drifting", "adversarial"):
+                found = compared(T, N, order, seed)
+                result[f"N={N}, {order}" + (f", seed {seed}" if seed else "")] = found
+                verdicts.append(found["met"])
+                print(f"N={N}, {order}, seed {seed}: {found}", file=sys.stderr)
     return {**result, "wanted": {"loss_ratio": 20.0, "label_ratio": 5.0}, "met": all(verdicts)}
+
+
+def compared(T: int, N: int, order: str, seed: int) -> dict[str, Any]:
+    """Every variant on one stream; on those of later seeds, the printed box and the default alone."""
+    stream = solved(shifted_sources(N, 1_000, 32, seed=seed), mixtures(order, T, N, seed=10 * seed + N))
+    wanted = {name: run for name, run in RUNS.items() if seed == 0 or name == DEFAULT or name.startswith("paper, ")}
+    table = {name: played(stream, kind, policy) for name, (kind, policy) in wanted.items()}
+    ours = table[DEFAULT]
+    versus = {
+        name: {
+            "loss_ratio": round(row["average_loss"] / ours["average_loss"], 1),
+            "label_ratio": round(row["labels"] / ours["labels"], 2),
+        }
+        for name, row in table.items()
+        if name.startswith("paper, ")
+    }
+    met = all(v["loss_ratio"] >= 20.0 and v["label_ratio"] >= 5.0 for v in versus.values())
+    best = min(table, key=lambda name: table[name]["average_loss"])
+    return {"table": table, "default_against": versus, "lowest_loss": best, "met": met}
 
 
 def mixtures(order: str, T: int, N: int, seed: int) -> Floats:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ def read(path: Path, device: str, what: str, version: int) -> tuple[dict[str, Te
     try:
         with safe_open(path, framework="pt", device=device) as file:
             header = json.loads((file.metadata() or {})[KEY])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            # Copies, whose memory is aligned as that of other tensors: sums round the same as before they were written.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - it is no dict
         found = header["format"], header.get("what", what)
     except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read as {what}: {error}") from None
@@ -63,3 +65,14 @@ def read(path: Path, device: str, what: str, version: int) -> tuple[dict[str, Te
     if found[0] != version:
         raise InputError(f"{path} has format {found[0]}; this version of cuvee reads {version}")
     return tensors, header
+
+
+@contextmanager
+def understood(path: Path, what: str) -> Iterator[None]:
+    """Whatever does not fit together in a file that was read is the file's fault, in one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path} cannot be read as {what}: {error!r}") from None

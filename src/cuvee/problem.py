@@ -5,6 +5,7 @@ Everything behind this file may assume finite features, matching feature counts 
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -145,6 +146,16 @@ class Problem:
             "its discrepancy is 0, so its weight says nothing about other rows"
             for source, target in pairs
         )
+
+
+def digest(domain: Domain) -> str:
+    """The same for the same rows, labels and weights, whatever the domain's name."""
+    found = hashlib.sha256(repr((domain.X.shape, domain.X.dtype.str)).encode())
+    for part in (domain.X, domain.y, domain.weight):
+        if part is not None:
+            found.update(str(part.tolist()).encode() if part.dtype == object else part.tobytes())
+        found.update(b"|")
+    return found.hexdigest()
 
 
 def as_problem(data: Problem | Sequence[Domain]) -> Problem:

@@ -46,7 +46,7 @@ class OnlineMap:
         label_budget: p in [0, 1], the share of rounds that may be paid for.
         policy: "coin" asks with probability p, as the paper does; "budget" where no label is within the radius;
             "certificate" where one pass over the data shows ‖∇‖∞ > tol. The last two keep labels ≤ ⌈p · rounds⌉ at
-            every round. "auto" is the certificate for "curved", the budget for "first_order", else the coin.
+            every round from the first on. "auto" is the certificate for "curved", the budget for "first_order", else the coin.
         tol: on ‖∇‖∞, of the certificate; in the units of the loss, so y of a regression is best near unit scale.
         radius: ε_t: "paper" is t^(−1/(1+N)), a number is constant, a function takes t = 1, 2, …
         prior: what is said while the nearest ball has no label: "paper" is (1/P)·1, "zero" is 0, or a model (P,);
@@ -89,7 +89,18 @@ class OnlineMap:
     ) -> None:
         bound = _bound(data, hypothesis, device, memory)
         schedule = radius_of(radius, bound.problem.n_sources)
-        settings = settled(bound.space, variant, label_budget, policy, tol, radius, prior, K, evaluate, seed)
+        settings = settled(
+            bound.space,
+            variant=variant,
+            label_budget=label_budget,
+            policy=policy,
+            tol=tol,
+            radius=radius,
+            prior=prior,
+            K=K,
+            evaluate=evaluate,
+            seed=seed,
+        )
         P = bound.space.n_params
         if settings.label_budget == 0.0:
             warnings.warn("label_budget=0 never learns: every answer is the prior", CuveeWarning, stacklevel=2)
@@ -206,7 +217,10 @@ class OnlineMap:
 
     @property
     def ledger(self) -> Ledger:
-        """Rounds, labels paid, centres, and, with `evaluate`, the loss of every round and the regret against w*."""
+        """Rounds, labels paid, centres, and, with `evaluate`, the loss of every round and the regret against w*.
+
+        Reading it then solves the rounds since they were last evaluated, 255 at most.
+        """
         return self._accounts.ledger(self._N, self._evaluated())
 
     def _evaluated(self) -> Floats:
@@ -321,7 +335,7 @@ class OnlineMap:
     def _read(self, path: Path, bound: Bound | None, radius: Radius | None) -> None:
         tensors, header = files.read(path, "cpu", WHAT, FORMAT)
         arrays = {name: t.numpy() for name, t in tensors.items()}
-        try:
+        with files.understood(path, WHAT):
             settings = Settings(**header["settings"])
             self._fingerprint = str(header["fingerprint"])
             if bound is not None and bound.fingerprint != self._fingerprint:
@@ -343,10 +357,6 @@ class OnlineMap:
             if "waiting.alpha" in arrays and settings.evaluate:
                 self._waiting = list(zip(arrays["waiting.alpha"], arrays["waiting.w"], strict=True))
             self._regressor.predict(np.full((1, N), 1.0 / N))  # what does not fit together shows here
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{path} cannot be read as {WHAT}: {error!r}") from None
 
     # ---- small things -----------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
 from cuvee.online.policy import affordable
-from cuvee.problem import Domain, Problem, as_problem
+from cuvee.problem import Domain, Problem, as_problem, digest
 from cuvee.results import Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 
@@ -169,10 +168,10 @@ class OnlineMixtures:
         A target that was answered for is not paid for again. An oracle that fails is paid for and noted in the ledger;
         the prediction is returned. `alpha` is an answer had elsewhere: a row of `cuvee.estimate` for many targets.
         """
+        given = None if alpha is None else check_alpha(np.asarray(alpha)[None], self._bound.problem.n_sources + 1)[0]
         now = self._current(target)
         if now.key in self._keys:
             return self._alpha(now)
-        given = None if alpha is None else check_alpha(np.asarray(alpha)[None], self._bound.problem.n_sources + 1)[0]
         answer, why = self._ask(target) if given is None else (given, "")
         self._accounts.pay()
         if answer is None:
@@ -198,13 +197,13 @@ class OnlineMixtures:
 
     def _begin(self, target: Domain) -> _Round:
         seen = self._statistics([target])
-        self._round = _Round(_content(target), seen, self._learner.predict(seen))
+        self._round = _Round(digest(target), seen, self._learner.predict(seen))
         self._accounts.begin(len(self._learner))
         return self._round
 
     def _current(self, target: Domain) -> _Round:
         now = self._round
-        same = now is not None and isinstance(target, Domain) and now.key == _content(target)
+        same = now is not None and isinstance(target, Domain) and now.key == digest(target)
         return now if now is not None and same else self._begin(target)
 
     def _alpha(self, now: _Round) -> Floats:
@@ -217,7 +216,7 @@ class OnlineMixtures:
         """α (M, N+1) for many targets, as `predict_one` would say now, without a round."""
         alpha = self._learner.predict(self._statistics(targets)).alpha
         for row, target in zip(alpha, targets if self._keys else (), strict=False):
-            if (known := self._keys.get(_content(target))) is not None:
+            if (known := self._keys.get(digest(target))) is not None:
                 row[:] = self._learner.of("alpha")[known]
         return alpha
 
@@ -274,8 +273,8 @@ class OnlineMixtures:
 
     def _read(self, path: Path, bound: Bound) -> None:
         tensors, header = files.read(path, "cpu", WHAT, FORMAT)
-        arrays = {name: t.clone().numpy() for name, t in tensors.items()}  # a file's memory has its own alignment
-        try:
+        arrays = {name: t.numpy() for name, t in tensors.items()}
+        with files.understood(path, WHAT):
             self.settings, self._bound = Settings(**header["settings"]), bound
             if header["fingerprint"] != bound.fingerprint:
                 raise InputError(f"{path} was learnt from other sources or another hypothesis: give the same")
@@ -285,10 +284,6 @@ class OnlineMixtures:
             self._keys = {str(key): i for i, key in enumerate(header["keys"])}
             if len(self._keys) != len(self._learner):
                 raise ValueError("answers and their targets do not match")
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{path} cannot be read as {WHAT}: {error!r}") from None
 
 
 def _bound(data: Any, hypothesis: Hypothesis, device: str, seed: int) -> Bound:
@@ -305,11 +300,3 @@ def _bound(data: Any, hypothesis: Hypothesis, device: str, seed: int) -> Bound:
 
 def _part(arrays: dict[str, Floats], prefix: str) -> dict[str, Floats]:
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-
-
-def _content(target: Domain) -> str:
-    """The same for the same rows, whatever the target's name."""
-    digest = hashlib.sha256(repr(target.X.shape).encode())
-    for part in (target.X, target.y, target.weight):
-        digest.update(b"" if part is None else str(part.tolist()).encode() if part.dtype == object else part.tobytes())
-    return digest.hexdigest()

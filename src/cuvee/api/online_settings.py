@@ -36,9 +36,23 @@ class Settings:
     evaluate: bool
     seed: int
 
+    def __post_init__(self) -> None:
+        """A file is checked like a user."""
+        check_choice("variant", self.variant, get_args(Variant)[1:])
+        check_choice("policy", self.policy, get_args(PolicyName)[1:])
+        check_number("label_budget", self.label_budget, least=0.0, most=1.0)
+        check_number("tol", self.tol, above=0.0)
+        check_whole("seed", self.seed, 0)
+        if self.K is not None:
+            check_whole("K", self.K, 1)
+        for name in ("centre", "evaluate"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
+
 
 def settled(
     space: Space,
+    *,
     variant: str,
     label_budget: float,
     policy: str,
@@ -49,16 +63,9 @@ def settled(
     evaluate: bool,
     seed: int,
 ) -> Settings:
-    """Everything checked, and "auto" decided."""
+    """What was asked for, with "auto" decided."""
     check_choice("variant", variant, get_args(Variant))
     check_choice("policy", policy, get_args(PolicyName))
-    check_number("label_budget", label_budget, least=0.0, most=1.0)
-    check_number("tol", tol, above=0.0)
-    check_whole("seed", seed, 0)
-    if K is not None:
-        check_whole("K", K, 1)
-    if not isinstance(evaluate, bool | np.bool_):
-        raise OptionError(f"evaluate must be True or False; got {evaluate!r}")
     if isinstance(prior, str):
         check_choice("prior", prior, get_args(Prior))
     convex = space.convex
@@ -77,14 +84,19 @@ def settled(
     return Settings(
         variant=variant,
         policy=policy,
-        label_budget=float(label_budget),
-        tol=float(tol),
+        label_budget=_plain(label_budget),
+        tol=_plain(tol),
         radius=radius if isinstance(radius, str) else "given" if callable(radius) else float(radius),
         centre=isinstance(prior, str) and prior == "centre",
-        K=None if K is None else int(K),
-        evaluate=bool(evaluate),
-        seed=int(seed),
+        K=_plain(K),
+        evaluate=_plain(evaluate),
+        seed=_plain(seed),
     )
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as one that JSON holds."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def policy_of(settings: Settings) -> Policy:

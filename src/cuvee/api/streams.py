@@ -18,7 +18,7 @@ from cuvee import files
 from cuvee.api.checks import check_whole
 from cuvee.errors import CuveeWarning, DomainError, InputError, MixtureError, OptionError
 from cuvee.online.accounts import NOTES
-from cuvee.problem import Domain
+from cuvee.problem import Domain, digest
 from cuvee.results import Floats
 
 L_co = TypeVar("L_co", covariant=True)  # Ledger or MixtureLedger
@@ -75,15 +75,15 @@ def run_online(
             raise OptionError(f"{name}={str(path)!r} must be the name of a file in a folder that exists")
     stream = _checked(stream, online)
     total = len(stream) if isinstance(stream, Sized) else 0
-    items, position, digest = iter(stream), 0, b""
+    items, position, chain = iter(stream), 0, b""
     refused: list[str] = []
     used = 0  # items of this call
     if checkpoint is not None and Path(checkpoint).is_file():
-        position, digest, refused = _resumed(items, online, Path(checkpoint))
+        position, chain, refused = _resumed(items, online, Path(checkpoint))
 
     def keep() -> None:
         if checkpoint is not None:
-            online.checkpoint(checkpoint, {"position": position, "digest": digest.hex(), "refused": refused})
+            online.checkpoint(checkpoint, {"position": position, "digest": chain.hex(), "refused": refused})
 
     if position == 0:  # so that a run that is cut before the first checkpoint starts where this one did
         keep()
@@ -97,7 +97,7 @@ def run_online(
             except BaseException:  # the stream broke off between two rounds: nothing is lost
                 keep()
                 raise
-            position, digest = position + 1, _chained(digest, item)
+            position, chain = position + 1, _chained(chain, item)
             try:
                 prediction = online.predict_one(item)
             except (MixtureError, DomainError) as error:
@@ -144,27 +144,29 @@ def _resumed(items: Iterator[Any], online: Learner[Any], path: Path) -> tuple[in
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} was written by save, not by run_online: give the checkpoint another name") from None
-    digest, passed = b"", 0
+    chain, passed = b"", 0
     for item in islice(items, position):
-        digest, passed = _chained(digest, item), passed + 1
-    if passed < position or digest.hex() != wanted:
+        chain, passed = _chained(chain, item), passed + 1
+    if passed < position or chain.hex() != wanted:
         raise InputError(
             f"{path} is a checkpoint after {position} items of another stream: give this one from its beginning, or "
             "another name for the checkpoint"
         )
     online.restore(path)
-    return position, digest, refused
+    return position, chain, refused
 
 
-def _chained(digest: bytes, item: Any) -> bytes:
+def _chained(before: bytes, item: Any) -> bytes:
     """Of the stream so far and its next item: what tells one stream from another."""
-    link = hashlib.blake2b(digest, digest_size=16)
-    for part in (item.X, item.y) if isinstance(item, Domain) else (item,):
-        try:
-            array = np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part)
-        except ValueError:  # ragged, and so no mixture
-            array = np.asarray(repr(part))
-        link.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
+    link = hashlib.blake2b(before, digest_size=16)
+    if isinstance(item, Domain):
+        link.update(digest(item).encode())
+        return link.digest()
+    try:
+        array = np.asarray(item.detach().cpu() if isinstance(item, Tensor) else item)
+    except ValueError:  # ragged, and so no mixture
+        array = np.asarray(repr(item))
+    link.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
     return link.digest()
 
 

@@ -18,7 +18,7 @@ MOST_BEND = 0.5  # of a step to first order: where g would bend it more, it spea
 PER_FEATURE = 2.0  # equations that each of its monomials wants; a label makes N of them
 MOST_FEATURES = 1_000
 GROWTH = 1.1  # labels, since it was last fitted, that are worth fitting it again
-ROOM = 2**26  # numbers in the equations
+ROOM = 2**26  # numbers in the equations; beyond it g stays as it is, and labels still speak for themselves
 
 
 class Averages:
