@@ -12,10 +12,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from cuvee import erm, files
-from cuvee.api.checks import check_device, check_hypothesis, check_memory
+from cuvee import files
+from cuvee.api import online_labels
 from cuvee.api.learning import LABEL_TOL, LABEL_TOLS, check_sources, descent
 from cuvee.api.model_map import Bound, as_solution
+from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_settings import PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of, settled
 from cuvee.errors import CuveeWarning, InputError, MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
@@ -25,7 +26,7 @@ from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.balls import VARIANTS
 from cuvee.online.ledger import Ledger
 from cuvee.online.regressor import Radius, Regressor, Round
-from cuvee.problem import Domain, Problem, as_problem
+from cuvee.problem import Domain, Problem
 from cuvee.results import Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Model, Solution, check_w
@@ -46,7 +47,8 @@ class OnlineMap:
         label_budget: p in [0, 1], the share of rounds that may be paid for.
         policy: "coin" asks with probability p, as the paper does; "budget" where no label is within the radius;
             "certificate" where one pass over the data shows ‖∇‖∞ > tol. The last two keep labels ≤ ⌈p · rounds⌉ at
-            every round from the first on. "auto" is the certificate for "curved", the budget for "first_order", else the coin.
+            every round from the first on. "auto" is the certificate for "curved", the budget for "first_order", else
+            the coin.
         tol: on ‖∇‖∞, of the certificate; in the units of the loss, so y of a regression is best near unit scale.
         radius: ε_t: "paper" is t^(−1/(1+N)), a number is constant, a function takes t = 1, 2, …
         prior: what is said while the nearest ball has no label: "paper" is (1/P)·1, "zero" is 0, or a model (P,);
@@ -87,7 +89,8 @@ class OnlineMap:
         device: str = "cpu",
         memory: int | None = None,
     ) -> None:
-        bound = _bound(data, hypothesis, device, memory)
+        bound = bind_sources(data, hypothesis, device, memory)
+        check_sources(bound.problem)
         schedule = radius_of(radius, bound.problem.n_sources)
         settings = settled(
             bound.space,
@@ -141,8 +144,7 @@ class OnlineMap:
         now = self._current(alpha)
         wanted = self._policy.wants(now, self._accounts.paid, lambda: self._gradient(now))
         if wanted and self._bound is not None and self.settings.policy != "coin":  # a coin knows nothing
-            alpha = torch.as_tensor(now.alpha[None], device=self._bound.device)
-            wanted = not bool(self._bound.oracle.without_minimiser(alpha)[0])
+            wanted = online_labels.has_minimiser(self._bound, now.alpha)
         return wanted
 
     def learn_one(self, alpha: Any) -> Model:
@@ -161,7 +163,14 @@ class OnlineMap:
     def _learn(self, bound: Bound, now: Round) -> tuple[Floats | None, Status]:
         """Nothing is entered before there is a result: what interrupts a solve leaves the round as it was."""
         try:
-            w, slopes, status = self._label(bound, now)
+            w, slopes, status = online_labels.label(
+                bound,
+                now.alpha,
+                now.w,
+                tol=self._label_tol,
+                slopes=self._regressor.balls.slopes,
+                descend=self._descend,
+            )
             why = status.sentence
         except Exception as error:  # whatever it was, the round has its answer and the stream goes on
             w, slopes, status, why = None, None, Status.DIVERGED, in_short(error)
@@ -189,26 +198,10 @@ class OnlineMap:
         given, now = self._mixture(alpha), self._round
         return now if now is not None and np.array_equal(now.alpha, given) else self._begin(given)
 
-    def _label(self, bound: Bound, now: Round) -> tuple[Floats | None, Floats | None, Status]:
-        """w_t with its slopes where the variant wants them; None with the status that says why there is none."""
-        alpha = torch.as_tensor(now.alpha[None], device=bound.device)
-        if self._descend is not None:
-            w, status = self._descend(torch.zeros(1, bound.space.n_params).to(alpha), alpha), Status.STEP_LIMIT
-        else:
-            start = torch.as_tensor(now.w[None], device=bound.device) if bound.space.convex else None
-            found = bound.oracle.solve(alpha, tol=self._label_tol, start=start)
-            w, status = found.w.double(), found.status[0]
-        slopes = bound.oracle.sensitivity(alpha, w) if self._regressor.balls.slopes else None
-        if not _usable(w, status) or (slopes is not None and not bool(slopes.isfinite().all())):
-            return None, None, Status.DIVERGED if status.ok else status
-        return np.asarray(w[0].cpu()), None if slopes is None else np.asarray(slopes[0].double().cpu()), status
-
     def _gradient(self, now: Round) -> float:
-        bound = self._data("a certificate")
-        alpha, w = (torch.as_tensor(x[None], device=bound.device) for x in (now.alpha, now.w))
         self._accounts.looks += 1
         try:
-            return float(bound.oracle.certify(alpha, w, tol=self.settings.tol).gradient[0])
+            return online_labels.gradient(self._data("a certificate"), now.alpha, now.w, self.settings.tol)
         except Exception as error:  # nothing is known of ŵ then, which is what a label is for
             self._accounts.note(f"round {now.t}: no certificate: {in_short(error)}")
             return inf
@@ -224,18 +217,11 @@ class OnlineMap:
         return self._accounts.ledger(self._N, self._evaluated())
 
     def _evaluated(self) -> Floats:
-        """‖ŵ_t − w*(α_t)‖² of the rounds that wait for it, solved together; NaN where there is no w*."""
+        """The losses of the rounds that wait for it."""
         if not self._waiting:
             return np.zeros(0)
-        bound = self._data("evaluation")
         alpha, w = (np.stack(part) for part in zip(*self._waiting, strict=True))
-        try:
-            found = bound.oracle.solve(torch.as_tensor(alpha, device=bound.device), tol=self._label_tol)
-        except Exception:  # the answers stand; what they lost is not known
-            return np.full(len(alpha), np.nan)
-        exact = np.asarray(found.w.double().cpu())
-        there = np.array([_usable(found.w[i : i + 1], status) for i, status in enumerate(found.status)])
-        return np.where(there, ((w - exact) ** 2).sum(1), np.nan)
+        return online_labels.losses(self._data("evaluation"), alpha, w, self._label_tol)
 
     def predict(self, alpha: Any) -> Floats:
         """What the map says now of mixtures (M, N), without a round and without the data: (M, P)."""
@@ -294,7 +280,7 @@ class OnlineMap:
             raise OptionError("give both the data and the hypothesis, or neither to predict only")
         bound = None
         if data is not None and hypothesis is not None:
-            bound = _bound(data, hypothesis, device, memory)
+            bound = bind_sources(data, hypothesis, device, memory)
         online = cls.__new__(cls)
         online._read(Path(path), bound, radius)
         return online
@@ -384,19 +370,3 @@ class OnlineMap:
         if shape != (self._N,):
             raise MixtureError(f"alpha must be one mixture of {self._N} weights; got shape {shape}")
         return check_alpha(alpha[None] if isinstance(alpha, torch.Tensor) else [alpha], self._N)[0].copy()
-
-
-def _usable(w: torch.Tensor, status: Status) -> bool:
-    """A label at the limit of rounding is a label; one that diverged or lacks a class is none."""
-    return status not in (Status.DIVERGED, Status.ABSENT_CLASS) and bool(w.isfinite().all())
-
-
-def _bound(data: Problem | Sequence[Domain], hypothesis: Hypothesis, device: str, memory: int | None) -> Bound:
-    check_hypothesis(hypothesis)
-    check_device(device)
-    room = check_memory(memory, device)
-    problem = as_problem(data).without_targets()
-    check_sources(problem)
-    space = hypothesis.bind(problem)
-    oracle = erm.family(problem, space, own=False, device=device, memory=room)
-    return Bound(problem, hypothesis, space, oracle, device, room, {})

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee import erm, files
-from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
+from cuvee import files
+from cuvee.api.checks import check_whole
 from cuvee.api.mixtures import OWN, estimate
 from cuvee.api.model_map import Bound
+from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_panel import solve_panel, statistics
 from cuvee.errors import CuveeWarning, InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
@@ -23,7 +24,7 @@ from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
 from cuvee.online.policy import affordable
-from cuvee.problem import Domain, Problem, as_problem, digest
+from cuvee.problem import Domain, Problem, digest
 from cuvee.results import Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 
@@ -123,7 +124,9 @@ class OnlineMixtures:
         device: str = "cpu",
     ) -> None:
         settings = Settings(label_budget, tol, level, method, discrepancy, C, adversaries, steps, folds, seed)
-        self.settings, self._bound = settings, _bound(data, hypothesis, device, settings.seed)
+        self.settings, self._bound = settings, bind_sources(data, hypothesis, device, None, settings.seed)
+        if any(s.name == OWN for s in self._bound.problem.sources):
+            raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
         if label_budget == 0.0:
             warnings.warn("label_budget=0 never learns: every α is the default's", CuveeWarning, stacklevel=2)
         self._start(*solve_panel(self._bound))
@@ -241,7 +244,7 @@ class OnlineMixtures:
         device: str = "cpu",
     ) -> OnlineMixtures:
         """A mixer that `save` wrote, which goes on as if nothing had happened."""
-        bound = _bound(data, hypothesis, device, seed=0)
+        bound = bind_sources(data, hypothesis, device, None)
         mixer = cls.__new__(cls)
         mixer._read(Path(path), bound)
         return mixer
@@ -284,18 +287,6 @@ class OnlineMixtures:
             self._keys = {str(key): i for i, key in enumerate(header["keys"])}
             if len(self._keys) != len(self._learner):
                 raise ValueError("answers and their targets do not match")
-
-
-def _bound(data: Any, hypothesis: Hypothesis, device: str, seed: int) -> Bound:
-    check_hypothesis(hypothesis)
-    check_device(device)
-    problem = as_problem(data).without_targets()
-    if any(s.name == OWN for s in problem.sources):
-        raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
-    space, memory = hypothesis.bind(problem), check_memory(None, device)
-    training = {} if space.convex else {"seed": seed}
-    oracle = erm.family(problem, space, own=False, device=device, memory=memory, **training)
-    return Bound(problem, hypothesis, space, oracle, device, memory, training)
 
 
 def _part(arrays: dict[str, Floats], prefix: str) -> dict[str, Floats]:

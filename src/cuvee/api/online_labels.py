@@ -1,0 +1,71 @@
+"""What the data say of mixtures that arrive one by one: a label, a gradient, what an answer lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from cuvee import erm
+from cuvee.api.checks import check_device, check_hypothesis, check_memory
+from cuvee.api.model_map import Bound
+from cuvee.hypothesis.base import Hypothesis
+from cuvee.learn.meta import Descend
+from cuvee.problem import Domain, Problem, as_problem
+from cuvee.results import Floats, Status
+
+BAD = (Status.DIVERGED, Status.ABSENT_CLASS)  # a label at the limit of rounding is one; these are none
+
+
+def bind_sources(
+    data: Problem | Sequence[Domain], hypothesis: Hypothesis, device: str, memory: int | None, seed: int = 0
+) -> Bound:
+    """The sources, ready to be asked; `seed` is of a network's training."""
+    check_hypothesis(hypothesis)
+    check_device(device)
+    room = check_memory(memory, device)
+    problem = as_problem(data).without_targets()
+    space = hypothesis.bind(problem)
+    training = {} if space.convex else {"seed": seed}
+    oracle = erm.family(problem, space, own=False, device=device, memory=room, **training)
+    return Bound(problem, hypothesis, space, oracle, device, room, training)
+
+
+def label(
+    bound: Bound, alpha: Floats, start: Floats, *, tol: float, slopes: bool, descend: Descend | None
+) -> tuple[Floats | None, Floats | None, Status]:
+    """w*(α) (P,) for α (N,), dw*/dα (N, P) where it is wanted; None with the status that says why there is none."""
+    a = torch.as_tensor(alpha[None], device=bound.device)
+    if descend is not None:  # GD(0, α, K)
+        w, status = descend(torch.zeros(1, bound.space.n_params).to(a), a), Status.STEP_LIMIT
+    else:
+        near = torch.as_tensor(start[None], device=bound.device) if bound.space.convex else None
+        found = bound.oracle.solve(a, tol=tol, start=near)
+        w, status = found.w.double(), found.status[0]
+    moves = bound.oracle.sensitivity(a, w) if slopes else None
+    finite = bool(w.isfinite().all()) and (moves is None or bool(moves.isfinite().all()))
+    if status in BAD or not finite:
+        return None, None, Status.DIVERGED if status.ok else status
+    return np.asarray(w[0].cpu()), None if moves is None else np.asarray(moves[0].double().cpu()), status
+
+
+def gradient(bound: Bound, alpha: Floats, w: Floats, tol: float) -> float:
+    """‖∇f_α(w)‖∞, by one pass over the data."""
+    a, at = (torch.as_tensor(x[None], device=bound.device) for x in (alpha, w))
+    return float(bound.oracle.certify(a, at, tol=tol).gradient[0])
+
+
+def has_minimiser(bound: Bound, alpha: Floats) -> bool:
+    return not bool(bound.oracle.without_minimiser(torch.as_tensor(alpha[None], device=bound.device))[0])
+
+
+def losses(bound: Bound, alpha: Floats, w: Floats, tol: float) -> Floats:
+    """‖w − w*(α)‖² of answers (M, P) to mixtures (M, N), solved together; NaN where there is no w*."""
+    try:
+        found = bound.oracle.solve(torch.as_tensor(alpha, device=bound.device), tol=tol)
+    except Exception:  # the answers stand; what they lost is not known
+        return np.full(len(alpha), np.nan)
+    loss = ((w - np.asarray(found.w.double().cpu())) ** 2).sum(1)
+    bad = np.array([status in BAD for status in found.status])
+    return np.where(bad | ~np.isfinite(loss), np.nan, loss)
