@@ -13,11 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from frame_builders import FUZZ, ROLES, VISITS, check_visits, written
 
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import read, read_rows, suggest
 from cuvee.errors import CuveeError, DomainError
+from frame_builders import FUZZ, ROLES, VISITS, check_visits, written
 from hypothesis import given
 from hypothesis import strategies as st
 

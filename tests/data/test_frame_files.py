@@ -9,12 +9,12 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 import pytest
-from frame_builders import FUZZ, ROLES, VISITS, check_visits, written
 
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import read, read_rows, spec
 from cuvee.data.spool import spool
 from cuvee.errors import CuveeError, DomainError, InputError
+from frame_builders import FUZZ, ROLES, VISITS, check_visits, written
 from hypothesis import given
 from hypothesis import strategies as st
 
