@@ -467,3 +467,16 @@ def test_a_run_cut_before_its_first_checkpoint_starts_where_it_did(tmp_path):
         run_online(ALPHAS, online, checkpoint=tmp_path / "c", each=cut, progress=False)
     run_online(ALPHAS, online, checkpoint=tmp_path / "c", progress=False)
     assert state(online, tmp_path) == state(undisturbed, tmp_path)
+
+
+def test_a_resume_that_finds_only_bad_items_left_does_not_warn(tmp_path):
+    """Those before were used: the warning is for a stream that was none."""
+
+    def breaks_off():
+        yield from ALPHAS[:3]
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        run_online(breaks_off(), make(), checkpoint=tmp_path / "c", progress=False)
+    ledger = run_online([*ALPHAS[:3], None], make(), checkpoint=tmp_path / "c", progress=False)
+    assert ledger.rounds == 3 and "item 4" in ledger.notes[-1]

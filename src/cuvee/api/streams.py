@@ -115,7 +115,7 @@ def run_online(
             show("rounds", position, total)
     if position % every:
         keep()
-    if refused and not used:
+    if refused and not used and len(refused) == min(position, NOTES):
         warnings.warn(f"not one item of the stream could be used: {refused[0]}", CuveeWarning, stacklevel=2)
     ledger: Any = online.ledger
     ledger = replace(ledger, notes=(*ledger.notes, *refused))
