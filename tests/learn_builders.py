@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Ridge
@@ -61,3 +66,14 @@ def rescaled(sources: list[Domain], factor: Any) -> list[Domain]:
 def relative(a: Any, b: Any) -> Any:
     """‖a − b‖/‖b‖ per row."""
     return np.linalg.norm(np.asarray(a) - b, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def rewritten(file: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> Path:
+    """A file of cuvee's beside another, its header and tensors changed."""
+    with safe_open(file, framework="pt") as opened:
+        header = json.loads(opened.metadata()["cuvee"])
+        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+    change(header, tensors)
+    other = file.with_name("changed")
+    save_file(tensors, other, metadata={"cuvee": json.dumps(header)})
+    return other

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from cuvee.errors import InputError
 
 KEY = "cuvee"
+Value = TypeVar("Value")
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
@@ -65,6 +66,11 @@ def read(path: Path, device: str, what: str, version: int) -> tuple[dict[str, Te
     if found[0] != version:
         raise InputError(f"{path} has format {found[0]}; this version of cuvee reads {version}")
     return tensors, header
+
+
+def part(values: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 @contextmanager

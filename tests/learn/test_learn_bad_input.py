@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
@@ -36,7 +35,7 @@ from cuvee import (
     erm,
     simplex,
 )
-from learn_builders import HYPOTHESES, KINDS, make_sources, relative, rescaled
+from learn_builders import HYPOTHESES, KINDS, make_sources, relative, rescaled, rewritten
 
 HYPOTHESIS = Logistic(0.1)
 TRUSTS = (None, "predicted", "certified", "corrected")
@@ -636,16 +635,6 @@ def test_other_safetensors_files(header, tmp_path, sources):
     save_file({"a": torch.zeros(2)}, tmp_path / "y")
     with pytest.raises(InputError, match="cannot be read as a cuvee map"):
         cuvee.load_map(tmp_path / "y", sources, HYPOTHESIS)
-
-
-def rewritten(file, change) -> Path:
-    with safe_open(file, framework="pt") as opened:
-        header = json.loads(opened.metadata()["cuvee"])
-        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-    change(header, tensors)
-    other = file.with_name("changed")
-    save_file(tensors, other, metadata={"cuvee": json.dumps(header)})
-    return other
 
 
 CHANGES = {

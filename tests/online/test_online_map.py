@@ -9,7 +9,6 @@ from math import ceil, inf
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 
 import cuvee
@@ -18,7 +17,7 @@ from cuvee.data.synthetic import shifted_sources
 from cuvee.online.regressor import Round
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learn_builders import HYPOTHESES, make_sources, mlp
+from learn_builders import HYPOTHESES, make_sources, mlp, rewritten
 from online_builders import VARIANTS, N, faulty, load, make, run, sources, state
 
 UNIFORM = np.full(N, 1 / N)
@@ -716,16 +715,6 @@ def test_a_learnt_map_is_no_online_map(tmp_path):
     make().save(tmp_path / "online")
     with pytest.raises(InputError):
         cuvee.load_map(tmp_path / "online", sources(), HYPOTHESES["binary"][1])
-
-
-def rewritten(file, change):
-    with safe_open(file, framework="pt") as opened:
-        header = json.loads(opened.metadata()["cuvee"])
-        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-    change(header, tensors)
-    other = file.with_name("changed")
-    save_file(tensors, other, metadata={"cuvee": json.dumps(header)})
-    return other
 
 
 CHANGES = {

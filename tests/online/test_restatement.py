@@ -13,6 +13,7 @@ import torch
 
 import cuvee
 from cuvee import Logistic, OnlineMap, Ridge, erm
+from cuvee.api.learning import label_tol
 from learn_builders import make_sources
 
 N = 3
@@ -211,7 +212,7 @@ def compare(name, alphas, ask, radius=None, prior="auto", exact_labels=True, lab
     S, w, flips, paid = algorithm_4(
         variant,
         alphas,
-        label or (lambda alpha: label_of(name, alpha.tobytes(), online._label_tol)),
+        label or (lambda alpha: label_of(name, alpha.tobytes(), label_tol(online.settings.tol))),
         ask,
         paper_radius if radius is None else radius if callable(radius) else lambda t: float(radius),
         {"paper": np.full(P, 1 / P), "zero": np.zeros(P)}.get(prior, online._regressor.prior)

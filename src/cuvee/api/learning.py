@@ -39,6 +39,11 @@ SHAPE = 0.25  # of the calibration's mixtures: they say how errors grow, the oth
 COLD = 32  # labels that are also solved from nothing, to say what a warm start saved
 
 
+def label_tol(tol: float) -> float:
+    """On ‖∇‖∞ of labels, for a map that is to be within `tol`."""
+    return float(np.clip(LABEL_TOL * tol, *LABEL_TOLS))
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a map is learnt with; the same again when a source comes or goes."""
@@ -55,7 +60,7 @@ class Settings:
 
     @property
     def label_tol(self) -> float:
-        return float(np.clip(LABEL_TOL * self.options.tol, *LABEL_TOLS))
+        return label_tol(self.options.tol)
 
     @classmethod
     def restored(cls, said: dict[str, Any], device: str, memory: int) -> Settings:
@@ -85,12 +90,8 @@ def sources_part(mixtures: Any, problem: Problem) -> Floats:
 
 def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
     """The data, ready to be asked."""
-    sources = problem.without_targets()
-    space = hypothesis.bind(sources)
     options = settings.options
-    training: dict[str, Any] = {} if space.convex else {"seed": options.seed}
-    oracle = erm.family(sources, space, own=False, device=settings.device, memory=settings.memory, **training)
-    bound = Bound(problem, hypothesis, space, oracle, settings.device, settings.memory, training)
+    bound = Bound.of(problem, hypothesis, settings.device, settings.memory, options.seed)
     if settings.method != "meta":
         return bound
     return replace(bound, descend=descent(bound, options.steps or META_STEPS))

@@ -23,7 +23,7 @@ from cuvee.learn.choose import Trial, reduce, reducible
 from cuvee.learn.correct import Answer, Trust
 from cuvee.learn.meta import Descend, Initialisation
 from cuvee.learn.subspace import Subspace
-from cuvee.problem import Domain, Problem
+from cuvee.problem import Domain, Problem, digest
 from cuvee.results import Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution
@@ -75,6 +75,15 @@ class Bound:
     training: dict[str, Any]  # what training a network needs to know
     descend: Descend | None = None  # K steps of GD, for the one map that predicts by descending
 
+    @classmethod
+    def of(cls, problem: Problem, hypothesis: Hypothesis, device: str, memory: int, seed: int) -> Bound:
+        """The sources of a problem, ready to be asked; `seed` is of a network's training."""
+        sources = problem.without_targets()
+        space = hypothesis.bind(sources)
+        training = {} if space.convex else {"seed": seed}
+        oracle = erm.family(sources, space, own=False, device=device, memory=memory, **training)
+        return cls(problem, hypothesis, space, oracle, device, memory, training)
+
     def with_targets(self, targets: Sequence[Domain]) -> Oracle:
         """The same with each target's own sample as a last component."""
         problem = Problem(self.problem.sources, targets)
@@ -89,15 +98,12 @@ class Bound:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Of everything that w*(α) depends on."""
-        digest = hashlib.sha256(type(self.hypothesis).__name__.encode())
+        found = hashlib.sha256(type(self.hypothesis).__name__.encode())
         for name, value in vars(self.hypothesis).items():
-            digest.update(f"{name}={_described(value)}".encode())
+            found.update(f"{name}={_described(value)}".encode())
         for domain in self.problem.sources:
-            digest.update(repr((domain.name, domain.X.shape, domain.features)).encode())
-            for part in (domain.X, domain.y, domain.weight):
-                if part is not None:
-                    digest.update(str(part.tolist()).encode() if part.dtype == object else part.tobytes())
-        return digest.hexdigest()
+            found.update(repr((domain.name, domain.features, digest(domain))).encode())
+        return found.hexdigest()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,7 +14,7 @@ import torch
 
 from cuvee import files
 from cuvee.api import online_labels
-from cuvee.api.learning import LABEL_TOL, LABEL_TOLS, check_sources, descent
+from cuvee.api.learning import check_sources, descent, label_tol
 from cuvee.api.model_map import Bound, as_solution
 from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_settings import PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of, settled
@@ -167,7 +167,7 @@ class OnlineMap:
                 bound,
                 now.alpha,
                 now.w,
-                tol=self._label_tol,
+                tol=label_tol(self.settings.tol),
                 slopes=self._regressor.balls.slopes,
                 descend=self._descend,
             )
@@ -221,7 +221,7 @@ class OnlineMap:
         if not self._waiting:
             return np.zeros(0)
         alpha, w = (np.stack(part) for part in zip(*self._waiting, strict=True))
-        return online_labels.losses(self._data("evaluation"), alpha, w, self._label_tol)
+        return online_labels.losses(self._data("evaluation"), alpha, w, label_tol(self.settings.tol))
 
     def predict(self, alpha: Any) -> Floats:
         """What the map says now of mixtures (M, N), without a round and without the data: (M, P)."""
@@ -338,17 +338,12 @@ class OnlineMap:
             schedule = radius_of(settings.radius if radius is None else radius, N)
             self._start(settings, schedule, arrays["prior"], bound, N)
             self._accounts = Accounts.restored(arrays, header["accounts"])
-            balls = {name.removeprefix("balls."): value for name, value in arrays.items() if name.startswith("balls.")}
-            self._regressor.restore(self._accounts.rounds, balls)
+            self._regressor.restore(self._accounts.rounds, files.part(arrays, "balls."))
             if "waiting.alpha" in arrays and settings.evaluate:
                 self._waiting = list(zip(arrays["waiting.alpha"], arrays["waiting.w"], strict=True))
             self._regressor.predict(np.full((1, N), 1.0 / N))  # what does not fit together shows here
 
     # ---- small things -----------------------------------------------------------------------------------------------
-
-    @property
-    def _label_tol(self) -> float:
-        return float(np.clip(LABEL_TOL * self.settings.tol, *LABEL_TOLS))
 
     def _data(self, what: str) -> Bound:
         if self._bound is None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from cuvee import erm
 from cuvee.api.checks import check_device, check_hypothesis, check_memory
 from cuvee.api.model_map import Bound
 from cuvee.hypothesis.base import Hypothesis
@@ -21,15 +20,11 @@ BAD = (Status.DIVERGED, Status.ABSENT_CLASS)  # a label at the limit of rounding
 def bind_sources(
     data: Problem | Sequence[Domain], hypothesis: Hypothesis, device: str, memory: int | None, seed: int = 0
 ) -> Bound:
-    """The sources, ready to be asked; `seed` is of a network's training."""
+    """A user's sources, checked and ready to be asked."""
     check_hypothesis(hypothesis)
     check_device(device)
     room = check_memory(memory, device)
-    problem = as_problem(data).without_targets()
-    space = hypothesis.bind(problem)
-    training = {} if space.convex else {"seed": seed}
-    oracle = erm.family(problem, space, own=False, device=device, memory=room, **training)
-    return Bound(problem, hypothesis, space, oracle, device, room, training)
+    return Bound.of(as_problem(data).without_targets(), hypothesis, device, room, seed)
 
 
 def label(

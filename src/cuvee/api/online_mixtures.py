@@ -281,13 +281,9 @@ class OnlineMixtures:
             self.settings, self._bound = Settings(**header["settings"]), bound
             if header["fingerprint"] != bound.fingerprint:
                 raise InputError(f"{path} was learnt from other sources or another hypothesis: give the same")
-            self._start(torch.tensor(arrays["w"]), Sources(**_part(arrays, "sources.")))
-            self._learner.restore(_part(arrays, "answers."))
-            self._accounts = Accounts.restored(_part(arrays, "accounts."), header["accounts"])
+            self._start(torch.tensor(arrays["w"]), Sources(**files.part(arrays, "sources.")))
+            self._learner.restore(files.part(arrays, "answers."))
+            self._accounts = Accounts.restored(files.part(arrays, "accounts."), header["accounts"])
             self._keys = {str(key): i for i, key in enumerate(header["keys"])}
             if len(self._keys) != len(self._learner):
                 raise ValueError("answers and their targets do not match")
-
-
-def _part(arrays: dict[str, Floats], prefix: str) -> dict[str, Floats]:
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

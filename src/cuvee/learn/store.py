@@ -50,8 +50,7 @@ def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         parts = {}
         for name, said in header["parts"].items():
-            own = {key.removeprefix(f"{name}."): t for key, t in tensors.items() if key.startswith(f"{name}.")}
-            parts[name] = kinds[said["kind"]](**own, **said["numbers"])
+            parts[name] = kinds[said["kind"]](**files.part(tensors, f"{name}."), **said["numbers"])
         return parts, dict(header["notes"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} cannot be read as {WHAT}: {error}") from None
