@@ -3,16 +3,17 @@
     losses, pullback = components.losses(w, rows)   # w (M, Q, P) -> losses (M, Q, N+1), pullback -> (M, Q, P)
 
 `losses[i, q, j] = f_j(w_iq)` for the N sources; the last column is f_T on target i's own labelled rows.
-`pullback(v)` is Σ_j v_iqj ∇f_j(w_iq). Q is whatever the caller stacks per target: a panel of adversaries,
-candidate mixtures, cross-validation folds. Algorithms see nothing else of the data, so sources may live
-elsewhere without a line of them changing.
+`pullback(v)` is Σ_j v_iqj ∇f_j(w_iq); v (M, 1, N+1) serves all q. Q is whatever the caller stacks per target: a
+panel of adversaries, candidate mixtures, cross-validation folds. Algorithms see nothing else of the data, so sources
+may live elsewhere without a line of them changing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -63,6 +64,9 @@ class Components(Protocol):
     def minibatch(self, step: int, size: int, own: Rows | None = None) -> Rows: ...
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]: ...
     def values(self, w: Tensor, rows: Rows) -> Tensor: ...
+    def narrow(self, targets: Tensor) -> Self:
+        """The same sources with some of the targets, as if there had never been others."""
+        ...
 
 
 class LocalComponents:
@@ -138,8 +142,17 @@ class LocalComponents:
             own_weight=own.own_weight if own else weight[n:].view(left, 1, size),
         )
 
+    def narrow(self, targets: Tensor) -> Self:
+        """The same sources with some of the targets (their numbers), which see and draw what they did before."""
+        N = len(self.counts)
+        domains = torch.cat([torch.arange(N, device=targets.device), N + targets])
+        other = copy(self)
+        other.own_counts, other.everything = self.own_counts[targets], pick(self.everything, targets)
+        other._stream, other._first, other._buffer = self._stream.of(domains), self._first[domains], self._buffer[:0]
+        return other
+
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
-        """w (M, Q, P) -> f (M, Q, N+1) and its pullback (M, Q, N+1) -> (M, Q, P).
+        """w (M, Q, P) -> f (M, Q, N+1) and its pullback (M, Q or 1, N+1) -> (M, Q, P).
 
         One forward over shared and own rows; the graph behind the pullback is walked once, when it is called.
         """
@@ -148,7 +161,7 @@ class LocalComponents:
             losses = self._forward(leaf, rows)
 
         def pullback(v: Tensor) -> Tensor:
-            (gradient,) = torch.autograd.grad(losses, leaf, v.to(losses.dtype))
+            (gradient,) = torch.autograd.grad(losses, leaf, v.to(losses.dtype).expand_as(losses))
             return gradient
 
         return losses.detach(), pullback

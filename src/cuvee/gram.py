@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from cuvee.parallel import each
 from cuvee.problem import Array, Domain, Problem
 
 BLOCK = 1_024  # rows per block: the cache holds it, and no second copy of X is ever made
+PRODUCTS = 2**22  # numbers held at a time in matrices that are one per model
 FIRST = 256  # rows of a source that tell where it lies
 
 
@@ -36,6 +37,7 @@ class GramComponents(LocalComponents):
     """`LocalComponents` of a quadratic space with the trained loss."""
 
     _grams: tuple[Grams, Grams] | None = None
+    _halves: Tensor | None = None
 
     def __init__(self, problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> None:
         if not space.quadratic or loss != "trained":
@@ -50,17 +52,41 @@ class GramComponents(LocalComponents):
             self._grams = source_grams(rows), own_grams(rows.own_X, rows.own_y[:, 0], rows.own_weight[:, 0])
         return self._grams
 
+    def narrow(self, targets: Tensor) -> Self:
+        sources, own = self.grams
+        other = super().narrow(targets)
+        other._grams = sources, Grams(own.A[targets], own.b[targets], own.r[targets])
+        return other
+
+    @property
+    def _packed(self) -> Tensor:
+        """(P(P+1)/2, N): ½A_j as it multiplies w_a w_b, a ≤ b."""
+        if self._halves is None:
+            A = self.grams[0].A
+            N, P, _ = A.shape
+            upper = A.triu(1) + 0.5 * torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+            a, b = torch.triu_indices(P, P, device=A.device)
+            self._halves = upper.view(N, P, P)[:, a, b].T.contiguous()
+        return self._halves
+
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
         if rows is not self.everything:
             return super().losses(w, rows)
         sources, own = self.grams
         M, Q, P = w.shape
         N = len(sources.r)
-        Aw = (w.reshape(-1, P) @ sources.A.permute(1, 0, 2).reshape(P, -1)).view(M, Q, N, P)  # A_j w
-        shared = 0.5 * _times(Aw, w) - w @ sources.b.T + sources.r
+        flat = w.reshape(-1, P)
+        size = max(1, PRODUCTS // P**2)
+        squares = torch.cat([_squares(part) @ self._packed for part in flat.split(size)]).view(M, Q, N)
+        shared = squares - w @ sources.b.T + sources.r
 
         def of_sources(v: Tensor) -> Tensor:
-            return _times(Aw.transpose(-1, -2), v[..., :N]) - v[..., :N] @ sources.b
+            mixed = [_mixed(part, sources.A) for part in v[..., :N].flatten(0, 1).split(size)]
+            if v.shape[1] == 1:  # every model of a target mixes alike
+                Aw = torch.cat([of @ A for of, A in zip(w.split(size), mixed, strict=True)])
+            else:
+                Aw = torch.cat([_times(A, of) for of, A in zip(flat.split(size), mixed, strict=True)]).view(M, Q, P)
+            return Aw - v[..., :N] @ sources.b
 
         if len(own.r) == 0:
             return shared, of_sources
@@ -74,6 +100,16 @@ class GramComponents(LocalComponents):
 
     def values(self, w: Tensor, rows: Rows) -> Tensor:
         return self.losses(w, rows)[0] if rows is self.everything else super().values(w, rows)
+
+
+def _squares(w: Tensor) -> Tensor:
+    """w_a w_b for a ≤ b: (m, P) -> (m, P(P+1)/2)."""
+    return torch.cat([w[:, a : a + 1] * w[:, a:] for a in range(w.shape[1])], -1)
+
+
+def _mixed(v: Tensor, A: Tensor) -> Tensor:
+    """Σ_j v_j A_j: (m, N), (N, P, P) -> (m, P, P)."""
+    return (v @ A.view(len(A), -1)).view(-1, *A.shape[1:])
 
 
 def _times(A: Tensor, x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -20,3 +20,16 @@ def each(work: Callable[[Item], Result], items: Iterable[Item], device: str | to
         return
     with ThreadPoolExecutor(threads) as pool:  # torch lets go of the interpreter while it computes
         yield from pool.map(work, items)
+
+
+def apart(work: Callable[[Item], Result], items: Sequence[Item], device: str | torch.device) -> list[Result]:
+    """`each` for large jobs of many small steps, which torch's own threads would only slow down: one thread a job."""
+    threads = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
+    if threads == 1 or len(items) == 1:
+        return [work(item) for item in items]
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(work, items))
+    finally:
+        torch.set_num_threads(threads)

@@ -8,6 +8,7 @@ nothing else, and a run can continue from any step on any device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from hashlib import blake2b
 
 import torch
@@ -29,6 +30,12 @@ class RowStream:
         self._keys = _mix(keys.to(counts.device) + _mix(torch.tensor(seed, device=counts.device)) * 2)[:, None]
         self._counts = counts.to(torch.float64)[:, None]
         self._drawn: tuple[int, int, Tensor] | None = None  # (first step, size, rows of a run of steps)
+
+    def of(self, domains: Tensor) -> RowStream:
+        """The same streams of some of the domains."""
+        other = copy(self)
+        other._keys, other._counts, other._drawn = self._keys[domains], self._counts[domains], None
+        return other
 
     def draw(self, step: int, size: int) -> Tensor:
         """Row numbers (domains, size) of one minibatch per domain.

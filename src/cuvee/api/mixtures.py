@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,10 +15,12 @@ from cuvee.components import LocalComponents
 from cuvee.errors import OptionError, check_choice, check_number
 from cuvee.gram import GramComponents
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
+from cuvee.hypothesis.logistic import LogisticSpace
 from cuvee.mixture import agp, baselines, konstantinov, loop, path, scgda
 from cuvee.mixture.loop import Progress
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy, Objective
 from cuvee.mixture.play import Settings
+from cuvee.parallel import apart
 from cuvee.problem import Problem
 from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
 
@@ -34,6 +37,8 @@ RIDGE_FOLDS, FOLDS, NETWORK_FOLDS = 20, 5, 3
 TOL, PATH_TOL = 0.02, 0.1
 CHEAP = 2_000_000  # multiplications per target and full-batch step that no minibatch is worth avoiding
 MEMORY = 2**30  # bytes one batch of targets may hold in row losses; more targets are done batch after batch
+PARTS = 2  # batches that run side by side, however small, for
+LARGE, LARGE_TARGETS = 2**20, 8  # so many numbers in the sources' rows and so many targets
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,11 @@ def estimate(
     )
     folds = folds or (RIDGE_FOLDS if space.quadratic else FOLDS if space.convex else NETWORK_FOLDS)
     job = _Job(problem, hypothesis, method, discrepancy, joins, kind, c, C, folds, settings, device, progress)
-    batches = _batches(problem, space, method, settings)
-    done = [_estimate(replace(job, problem=batch)) for batch in batches]
+    batches = _batches(problem, space, kind, method, settings)
+    # Batches run side by side; the first of them tells how far all are.
+    told = [progress if i % PARTS == 0 else None for i in range(len(batches))]
+    jobs = [replace(job, problem=batch, progress=tell) for batch, tell in zip(batches, told, strict=True)]
+    done = apart(_estimate, jobs, device)
     return replace(_joined(done), notes=problem.notes)
 
 
@@ -259,17 +267,22 @@ def _closed_form(alpha: Floats) -> dict[str, Any]:
     }
 
 
-def _batches(problem: Problem, space: Space, method: str, settings: Settings) -> list[Problem]:
+def _batches(problem: Problem, space: Space, loss: LossKind, method: str, settings: Settings) -> list[Problem]:
     """The targets in batches whose row losses fit into MEMORY; results do not depend on the batching."""
     rows = sum(s.n_rows for s in problem.sources)
+    table = rows * prod(problem.input_shape)
     if space.quadratic:
         rows = problem.n_sources * space.n_params + space.n_params**2
+    elif isinstance(space, LogisticSpace) and loss == "bounded":  # all rows are passed tile by tile
+        rows = problem.n_sources * settings.batch_size * space.n_outputs
     width = settings.adversaries
     if method == "path":
         width = max(width, 16 * FOLDS)
     elif method == "konstantinov_lampert":
         width = 2 * problem.n_sources * max(1, settings.adversaries // 8)
     size = max(1, int(MEMORY // (8 * 4 * max(rows, space.n_params) * width)))
+    if space.convex and problem.n_targets >= LARGE_TARGETS and table >= LARGE:
+        size = min(size, -(-problem.n_targets // PARTS))
     if size >= problem.n_targets:
         return [problem]
     targets = list(problem.targets)

@@ -23,6 +23,7 @@ from cuvee.learn.choose import Trial, reduce, reducible
 from cuvee.learn.correct import Answer, Trust
 from cuvee.learn.meta import Descend, Initialisation
 from cuvee.learn.subspace import Subspace
+from cuvee.notebook import html_table
 from cuvee.problem import Domain, Problem, digest
 from cuvee.results import Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
@@ -126,6 +127,11 @@ class ModelMap:
 
     def __repr__(self) -> str:
         return f"ModelMap of {self.n_sources} sources, ‖∇‖∞ ≤ {self.tol:g}, {self.status}\n{self.plan}"
+
+    def _repr_html_(self) -> str:
+        rows = [(t.name, f"{t.error:.1e}", f"{t.gradient:.1e}") for t in self.plan.trials if np.isfinite(t.error)]
+        head, why = repr(self).splitlines()[0], self.plan.why
+        return html_table(("map", "median error", "‖∇‖∞ on 95 %") if rows else (), rows, f"{head}\n{why}")
 
     @property
     def n_sources(self) -> int:

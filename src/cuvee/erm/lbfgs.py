@@ -25,8 +25,8 @@ Pairs = list[tuple[Tensor, Tensor, Tensor]]  # (s, y, 1/sᵀy) with s, y (M, Q, 
 class Task(Protocol):
     """M × Q minimisations."""
 
-    def gradient(self, w: Tensor) -> Tensor:
-        """(M, Q, P) -> (M, Q, P): one pass over the data."""
+    def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
+        """(M, Q, P) -> (M, Q, P): one pass over the data; anything may stand where a model is not `running` (M, Q)."""
         ...
 
     def precondition(self, q: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def minimise(
             if len(keep) == 0:
                 break
         trial = w + length * direction
-        new = task.gradient(trial)
+        new = task.gradient(trial, running[..., 0])
         new_slope = (new * direction).sum(-1, keepdim=True)
         new_excess = (new.abs() / tol).amax(-1, keepdim=True)
         good = (new_slope <= OVERSHOOT * -slope) & (new_excess <= WORSE * excess)  # a NaN is not

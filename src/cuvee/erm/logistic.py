@@ -50,11 +50,13 @@ def solve(
     extra: Tensor | None = None,
     start: Tensor | None = None,
     free: Tensor | None = None,
+    certified: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Solved:
     """Minimise Σ_j α_j f_j(w) + λ/2‖w‖² for α (M, Q, N or N+1) until ‖∇‖∞ ≤ tol.
 
     `extra` (M,) is added to every λ, `start` (M, Q, P) replaces the anchor's, `free` (M, Q, P) holds parameters fixed.
+    Without `certified`, models solved in float32 are left as they are: the gradient is where the last step began.
     """
     space, (M, Q, _), N = components.space, alpha.shape, len(components.counts)
     P, n = space.n_params, len(rows.X)
@@ -98,6 +100,7 @@ def solve(
             rms=rms,
             at_a_time=at_a_time,
             second=second,
+            certified=certified,
             told=told,
         )
         for name, part in vars(done).items():
@@ -124,6 +127,7 @@ def _solve(
     rms: Tensor,
     at_a_time: int,
     second: bool,
+    certified: bool,
     told: Callable[[int], None],
 ) -> Solved:
     """One chunk of targets from w, where the gradient may be known.
@@ -143,6 +147,8 @@ def _solve(
             told=told,
         )
         w, passes = rough.w, passes + rough.passes
+        if not certified and not bool(rough.stuck.any()) and bool((rough.passes < FLOAT32_PASSES).all()):
+            return Solved(w.double(), rough.gradient.double(), None, passes, rough.stuck)
     w = w.double()
     if task.free is None:
         w = task.components.space.canonical(w)

@@ -80,8 +80,10 @@ class Task:
     preconditioner: Preconditioner
     free: Tensor | None = None  # (M, Q, P) of 0 and 1
 
-    def gradient(self, w: Tensor) -> Tensor:
-        return self.add_penalty(self.components.pull(w, self.alpha, self.rows), w)
+    def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
+        # Sources are skipped where they weigh nothing.
+        alpha = self.alpha if running is None else self.alpha * running[..., None]
+        return self.add_penalty(self.components.pull(w, alpha, self.rows), w)
 
     def add_penalty(self, g: Tensor, w: Tensor) -> Tensor:
         g = g.addcmul_(self.penalty.to(w.dtype), w)

@@ -61,7 +61,8 @@ def number_labels(domain: Domain, classes: Array) -> Array:
         row = int(np.argmax(unknown))
         raise DomainError(
             f"domain {domain.name!r}: label {_shown(domain.y[row])} at row {row} appears in no source "
-            f"(classes: {', '.join(map(str, classes[:10]))}{', …' if len(classes) > 10 else ''})"
+            f"(classes: {', '.join(map(str, classes[:10]))}{', …' if len(classes) > 10 else ''}); "
+            "add a source that has it, or drop such rows"
         )
     return np.asarray(position, dtype=np.int64)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from cuvee import simplex
 from cuvee.components import Components
 from cuvee.mixture import play
@@ -19,10 +21,11 @@ class State:
     """Where the run stands before step t."""
 
     play: Play
+    z: Tensor | None  # (M, K, N) f_T(w) − f_j(w) before the last step
 
 
 def init(components: Components, objective: Objective, settings: Settings, warm: Play | None = None) -> State:
-    return State(play=warm or play.start(components, objective, settings))
+    return State(play=warm or play.start(components, objective, settings), z=None)
 
 
 def step(state: State, components: Components, objective: Objective, settings: Settings) -> State:
@@ -35,11 +38,12 @@ def step(state: State, components: Components, objective: Objective, settings: S
     eta = p.eta.after(play.centred(g_alpha))
     alpha = simplex.project(p.alpha - eta.step * g_alpha)
 
-    g_w = pullback(objective.ascent(alpha, z))
+    v, side = objective.ascent(alpha, z)
+    g_w = side.to(p.w) * pullback(v)
     gamma = p.gamma.after(g_w)
     w = components.space.project(p.w + gamma.step * g_w)
 
     distance = objective.distance(alpha, z)
     q = play.reweigh(p.q, distance)
     values = distance + objective.penalty(alpha)[:, None]
-    return State(play=p.advance(alpha, w, q, eta, gamma, values))
+    return State(play=p.advance(alpha, w, q, eta, gamma, values), z=z)

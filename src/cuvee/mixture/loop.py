@@ -1,7 +1,7 @@
 """The driver loop of every minimax method: step, record, check the gap on full data, keep failures apart.
 
-A target that converged or diverged stands still while the others go on, so that a batch of M targets gives
-what M single runs give.
+A target that converged or diverged stands still and leaves the batch while the others go on, so that a batch of
+M targets gives what M single runs give.
 """
 
 from __future__ import annotations
@@ -25,17 +25,13 @@ Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) now and then."""
 
 RUNAWAY = 1e5  # an F this many times what it started with is not coming back
+HOPELESS = 2.0  # times the tolerance: a minibatch's estimate is not that wrong
 RECORDS = 200  # trace records per run
 TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
 
 
-class HasPlay(Protocol):
-    @property
-    def play(self) -> Play: ...
-
-
 class Method(Protocol):
-    """A module such as `scgda` or `agp`: `init` and `step` on a small state."""
+    """A module such as `scgda` or `agp`: `init` and `step` on a small state with the fields `play` and `z`."""
 
     def init(self, components: Components, objective: Objective, settings: Settings, warm: Play | None) -> Any: ...
     def step(self, state: Any, components: Components, objective: Objective, settings: Settings) -> Any: ...
@@ -64,30 +60,37 @@ def run(
     what: str = "α",
 ) -> Outcome:
     """Run `method` until every target converged, diverged or `settings.steps` are done."""
-    state = method.init(components, objective, settings, warm)
+    state = whole = method.init(components, objective, settings, warm)
     M = len(components.own_counts)
     status = np.full(M, Status.STEP_LIMIT)
-    active = torch.ones(M, dtype=torch.bool, device=components.counts.device)
-    penalty = (objective.C * objective.inverse_counts).amax(-1)
+    penalty = (objective.C * objective.inverse_counts).amax(-1).expand(M)
     runaway = RUNAWAY * (state.play.unit + penalty)
+    running = torch.arange(M, device=components.counts.device)
+    here, F = components, objective  # as the targets that run see them
     check_every = max(1, settings.steps // settings.checks)
     recorder = _Recorder(settings.steps, state.play.alpha)
     for t in range(1, settings.steps + 1):
-        new = method.step(state, components, objective, settings)
-        lost = active & ~_sane(new.play, runaway)
-        if bool(lost.any()):
-            status[lost.cpu().numpy()] = Status.DIVERGED
-            active &= ~lost
-        state = new if bool(active.all()) else _merge(state, new, active)
-        recorder.see(t, state.play)
-        if t % check_every == 0 or t == settings.steps or not bool(active.any()):
+        new = method.step(state, here, F, settings)
+        sane = _sane(new.play, runaway[running])
+        if not bool(sane.all()):  # these end where they stood before
+            whole = _put(whole, running, state)
+            status[running[~sane].cpu().numpy()] = Status.DIVERGED
+            here, F, new, running = _staying(sane, here, F, new, running)
+        state = new
+        check = t % check_every == 0 or t == settings.steps
+        if check or recorder.wants(t):
+            whole = state if len(running) == M else _put(whole, running, state)
+            recorder.see(t, whole.play)
+        if check and len(running):
             if progress:
                 progress(what, t, settings.steps)
-            done = active & _converged(components, objective, state.play, settings)
-            status[done.cpu().numpy()] = Status.CONVERGED
-            active &= ~done
-            if not bool(active.any()):
-                break
+            done = _converged(here, F, state, settings)
+            status[running[done].cpu().numpy()] = Status.CONVERGED
+            if bool(done.any()):
+                here, F, state, running = _staying(~done, here, F, state, running)
+        if len(running) == 0:
+            break
+    state = whole
     gap, value, _ = stationarity(components, objective, state.play, settings)
     alpha = state.play.strategies(settings.average)[0].double().cpu().numpy()
     return Outcome(
@@ -121,9 +124,26 @@ def stationarity(
     return play.gap(alpha_map, w_map, q, values), values.max(-1).values, in_units
 
 
-def _converged(components: Components, objective: Objective, players: Play, settings: Settings) -> Tensor:
-    _, value, could_change = stationarity(components, objective, players, settings)
-    return could_change <= settings.tol * torch.maximum(value.abs(), players.unit)
+def _converged(components: Components, objective: Objective, state: Any, settings: Settings) -> Tensor:
+    """(M,) by the gap on full data, which is looked at only where what the run itself has seen gives hope."""
+    done = ~_far(objective, state.play, state.z, settings)
+    near = done.nonzero()[:, 0]
+    if len(near) == 0:
+        return done
+    if len(near) < len(done):
+        components, objective, state = components.narrow(near), objective.narrow(near), _take(state, near)
+    _, value, could_change = stationarity(components, objective, state.play, settings)
+    done[near] = could_change <= settings.tol * torch.maximum(value.abs(), state.play.unit)
+    return done
+
+
+def _far(objective: Objective, players: Play, z: Tensor, settings: Settings) -> Tensor:
+    """(M,) where α and q alone could still change F by far more than the tolerance, as the run last saw z (M, K, N)."""
+    alpha, q = players.strategies(settings.average)
+    values, eta = objective.value(alpha, z), players.eta.step.double().clamp(min=1e-30)
+    alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
+    could_change = play.gap(2**0.5 * alpha_map, torch.zeros_like(players.w), q, values)
+    return could_change > HOPELESS * settings.tol * torch.maximum(values.amax(-1).abs(), players.unit)
 
 
 def _sane(players: Play, runaway: Tensor) -> Tensor:
@@ -131,14 +151,30 @@ def _sane(players: Play, runaway: Tensor) -> Tensor:
     return finite & (players.objective.abs() <= runaway)
 
 
-def _merge(old: Any, new: Any, active: Tensor) -> Any:
-    """The new state where a target is active, the old one elsewhere; every tensor has targets as first axis."""
-    if isinstance(old, Tensor):
-        return torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
-    if is_dataclass(old) and not isinstance(old, type):
-        parts = {f.name: _merge(getattr(old, f.name), getattr(new, f.name), active) for f in fields(old)}
-        return replace(old, **parts)
-    return new
+def _staying(
+    stay: Tensor, components: Components, objective: Objective, state: Any, running: Tensor
+) -> tuple[Components, Objective, Any, Tensor]:
+    """What is left when only some targets (a mask) stay."""
+    some = stay.nonzero()[:, 0]
+    return components.narrow(some), objective.narrow(some), _take(state, some), running[some]
+
+
+def _take(state: Any, targets: Tensor) -> Any:
+    """The state of some targets; every tensor has targets as first axis."""
+    return _each(lambda whole, _: whole[targets], state, state)
+
+
+def _put(state: Any, targets: Tensor, part: Any) -> Any:
+    """The state with that of some targets replaced by `part`; what is not a tensor is the part's."""
+    return _each(lambda whole, new: whole.index_copy(0, targets, new), state, part)
+
+
+def _each(do: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
+    if isinstance(a, Tensor):
+        return do(a, b)
+    if is_dataclass(a) and not isinstance(a, type):
+        return replace(a, **{f.name: _each(do, getattr(a, f.name), getattr(b, f.name)) for f in fields(a)})
+    return b
 
 
 class _Recorder:
@@ -150,8 +186,11 @@ class _Recorder:
         self._last = steps
         self._rows: list[tuple[int, Tensor, Tensor, Tensor]] = []
 
+    def wants(self, t: int) -> bool:
+        return t == 1 or t % self._every == 0 or t == self._last
+
     def see(self, t: int, players: Play) -> None:
-        if t == 1 or t % self._every == 0 or t == self._last:
+        if self.wants(t):
             self._rows.append((t, players.objective, players.gap, players.alpha))
 
     def trace(self) -> Trace:

@@ -13,7 +13,7 @@ when together they make it up: with f_T = p f_1 + (1−p) f_2 it is 0 at α = (p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -73,17 +73,24 @@ class Objective:
         slope = self.g_prime(z) if self.discrepancy == "sum" else self.g_prime((a * z).sum(-1, keepdim=True))
         return _pull(a * slope)
 
-    def ascent(self, alpha: Tensor, z: Tensor) -> Tensor:
-        """What the panel climbs, (M, K, N+1): ∇_w F, except that a panel for "mixture" takes both sides.
+    def ascent(self, alpha: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """What the panel climbs, as what to pull back, (M, K or 1, N+1), and the side (K or 1, 1) each takes of it.
 
-        |x| = max(x, −x): even adversaries climb Σ_j α_j z_j, odd ones descend it, so that none is caught at a
-        small local maximum of the one side while the global one lies on the other.
+        It is ∇_w F, except that a panel for "mixture" takes both sides: |x| = max(x, −x), so even adversaries climb
+        Σ_j α_j z_j, odd ones descend it, and none is caught at a small local maximum of the one side while the
+        global one lies on the other. They all climb or descend the same, so one pull serves them.
         """
         K = z.shape[1]
         if self.discrepancy == "sum" or K == 1:
-            return self.coefficients(alpha, z)
+            return self.coefficients(alpha, z), z.new_ones(1, 1)
         side = 1.0 - 2.0 * (torch.arange(K, device=z.device) % 2).to(z.dtype)
-        return _pull(alpha[:, None, : z.shape[-1]] * side[:, None])
+        return _pull(alpha[:, None, : z.shape[-1]]), side[:, None]
+
+    def narrow(self, targets: Tensor) -> Objective:
+        """Of some of the targets."""
+        C = self.C[targets] if isinstance(self.C, Tensor) else self.C
+        inverse = self.inverse_counts if len(self.inverse_counts) == 1 else self.inverse_counts[targets]
+        return replace(self, C=C, inverse_counts=inverse)
 
 
 def _pull(u: Tensor) -> Tensor:

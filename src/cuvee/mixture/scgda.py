@@ -45,7 +45,8 @@ def step(state: State, components: Components, objective: Objective, settings: S
     d = differences(losses)
     z = (1 - beta) * (state.z + d - d_previous) + beta * d
 
-    g_w = pullback(objective.ascent(p.alpha, z))  # Σ_j α_j g'(z_j^{t+1}) (∇f_T − ∇f_j)
+    v, side = objective.ascent(p.alpha, z)
+    g_w = side.to(p.w) * pullback(v)  # Σ_j α_j g'(z_j^{t+1}) (∇f_T − ∇f_j)
     gamma = p.gamma.after(g_w)
     w = components.space.project(p.w + gamma.step * g_w)
 

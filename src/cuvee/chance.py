@@ -1,0 +1,207 @@
+"""Components of logistic and softmax regression with the bounded loss, 1 − p_y: no graph, tile by tile.
+
+A tile holds the class probabilities of all models on some rows, rows first: a row's label picks a line of it, and one
+small product adds lines up by source. Of a minibatch they are kept for the pullback, of all rows worked out again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cuvee.components import LocalComponents, Pullback, Rows, cast
+from cuvee.errors import OptionError
+from cuvee.hypothesis.base import LossKind
+from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.problem import Problem
+
+TILE = {"cpu": 2**18, "cuda": 2**26}  # probabilities in a tile: what the cache holds, what keeps a GPU busy
+KEPT = 2**24  # probabilities kept for a pullback
+FLOAT32_PAYS = 2**20  # numbers in the table of the sources' rows; targets have no say in it
+LONGEST_ODDS = -60.0  # e^60 still adds up in float32
+FLOAT32_HOLDS = 1e12  # larger entries stay in float64
+
+
+Kept = tuple[Tensor, ...]  # of a tile: chances of error; of more than two classes odds and the last one's chance too
+
+
+class ChanceComponents(LocalComponents):
+    """`LocalComponents` of a logistic space with the bounded loss; in float32 where there are many rows."""
+
+    space: LogisticSpace
+
+    def __init__(self, problem: Problem, space: LogisticSpace, loss: LossKind = "bounded", **options: Any) -> None:
+        if not isinstance(space, LogisticSpace) or loss != "bounded":
+            raise OptionError("only logistic models have this bounded loss; use LocalComponents for others")
+        super().__init__(problem, space, loss, **options)
+        X, y, weight = self._table
+        if self.everything.X.numel() >= FLOAT32_PAYS and float(X.abs().amax()) < FLOAT32_HOLDS:
+            self.everything = cast(self.everything, torch.float32)
+            self._table = X.float(), y, weight.float()
+            self._buffer = self._buffer.float()
+
+    def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
+        M, Q, _ = w.shape
+        W, version = self._columns(w, rows), rows.X._version
+        keep = len(rows.X) * W.shape[1] <= KEPT
+        kept: list[Kept] = []
+        losses = self._values(W, rows, M, Q, kept if keep else None)
+
+        def pullback(v: Tensor) -> Tensor:
+            if rows.X._version != version:
+                raise RuntimeError("the rows of this minibatch have been overwritten by the next one")
+            return self._pull(W, rows, v.to(W.dtype).expand(M, Q, -1), kept).to(w.dtype)
+
+        return losses.to(w.dtype), pullback
+
+    def values(self, w: Tensor, rows: Rows) -> Tensor:
+        M, Q, _ = w.shape
+        return self._values(self._columns(w, rows), rows, M, Q, None).to(w.dtype)
+
+    def _columns(self, w: Tensor, rows: Rows) -> Tensor:
+        """(M, Q, P) -> (width, scores · models), in the precision of the rows.
+
+        One score, of the second class, for two classes. For more, how far the last class is ahead of each other one.
+        """
+        by_model = w.to(rows.X.dtype).view(-1, self.space.n_outputs, self.space.width)
+        if self.space.n_outputs > 1:
+            by_model = by_model[:, -1:] - by_model[:, :-1]
+        return by_model.permute(2, 1, 0).reshape(self.space.width, -1)
+
+    def _by_model(self, gradient: Tensor) -> Tensor:
+        """(width, scores, M, Q) -> (M, Q, outputs, width): the way back."""
+        if self.space.n_outputs > 1:
+            gradient = torch.cat([gradient, -gradient.sum(1, keepdim=True)], 1)
+        return gradient.permute(2, 3, 1, 0)
+
+    def _values(self, W: Tensor, rows: Rows, M: int, Q: int, kept: list[Kept] | None) -> Tensor:
+        """(M, Q, N or N+1) in float64; `kept` gathers what a pullback needs."""
+        total = torch.zeros(len(rows.lengths), M * Q, dtype=torch.float64, device=W.device)
+        for tile in _tiles(rows, W.shape[1]):
+            p, wrong = self._chances(tile.X, tile.y, W)
+            total[tile.sources] += tile.sums(wrong)
+            if kept is not None:
+                kept.append(p)
+        shared = total.T.view(M, Q, -1)
+        if len(rows.own_X) == 0:
+            return shared
+        p, wrong = self._chances(rows.own_X, rows.own_y[:, 0], self._own(W, M, Q))  # wrong (M, k, Q)
+        if kept is not None:
+            kept.append(p)
+        own = (wrong.transpose(-1, -2) * rows.own_weight).sum(-1, keepdim=True)
+        return torch.cat([shared, own.to(shared)], -1)
+
+    def _pull(self, W: Tensor, rows: Rows, v: Tensor, kept: list[Kept]) -> Tensor:
+        """Σ_j v_j ∇f_j, (M, Q, P)."""
+        (M, Q, _), n = v.shape, len(rows.lengths)
+        by_source = v.reshape(M * Q, -1).T.contiguous()
+        gradient, done = torch.zeros_like(W), 0
+        for tile in _tiles(rows, W.shape[1]):
+            p = kept[done] if kept else self._chances(tile.X, tile.y, W)[0]
+            slopes = tile.times(self._slopes(p), by_source[tile.sources])
+            gradient += self._back(tile.X * tile.weight[:, None], tile.y, p, slopes)
+            done += 1
+        gradient = gradient.view(self.space.width, -1, M, Q)
+        if len(rows.own_X):
+            X, y = rows.own_X, rows.own_y[:, 0]
+            p = kept[done] if kept else self._chances(X, y, self._own(W, M, Q))[0]
+            slopes = self._slopes(p).mul_((rows.own_weight * v[..., n:]).transpose(-1, -2))  # (M, k, Q)
+            own = self._back(X, y, p, slopes).view(M, self.space.width, -1, Q)
+            gradient = gradient + own.permute(1, 2, 0, 3)
+        return self._by_model(gradient).reshape(M, Q, -1)
+
+    def _own(self, W: Tensor, M: int, Q: int) -> Tensor:
+        """The columns of every target's models: (M, width, outputs · Q)."""
+        width = self.space.width
+        return W.view(width, -1, M, Q).permute(2, 0, 1, 3).reshape(M, width, -1)
+
+    def _chances(self, X: Tensor, y: Tensor, W: Tensor) -> tuple[Kept, Tensor]:
+        """Rows X (..., r, width) -> what a pullback needs, and the chance of error (..., r, models)."""
+        K = self.space.n_outputs
+        if K == 1:  # the label is a sign, and the chance of error all that is needed
+            wrong = (_signed(X, y) @ W).sigmoid_()
+            return (wrong,), wrong
+        # 1 + odds of every class against the last, 1 + e^−s = 1/σ(s): σ is faster than an exponential.
+        odds = (X @ W).clamp_(min=LONGEST_ODDS).sigmoid_().reciprocal_().view(*y.shape, K - 1, -1)
+        last = odds[..., 0, :] - (K - 2.0)
+        for c in range(1, K - 1):  # torch's own sum over a middle axis takes three times as long
+            last += odds[..., c, :]
+        last.reciprocal_()  # the last class's chance
+        own = odds.view(-1, odds.shape[-1]).index_select(0, _lines(y, odds))
+        own.index_fill_(0, (y == K - 1).view(-1).nonzero()[:, 0], 2.0)
+        wrong = torch.addcmul(1.0 + last, own.view_as(last), last, value=-1.0)  # 1 − (own − 1) · last
+        return (wrong, odds, last), wrong
+
+    def _slopes(self, kept: Kept) -> Tensor:
+        """How steep each row's loss is, (..., r, models): p(1 − p) for two classes, p_y for more."""
+        wrong = kept[0]
+        return torch.addcmul(wrong, wrong, wrong, value=-1.0) if self.space.n_outputs == 1 else 1.0 - wrong
+
+    def _back(self, X: Tensor, y: Tensor, kept: Kept, slopes: Tensor) -> Tensor:
+        """The gradient (..., width, scores · models) from what `_slopes` gave, times whatever rows count for."""
+        if self.space.n_outputs == 1:
+            return _signed(X, y).transpose(-1, -2) @ slopes
+        _, odds, last = kept
+        by_class = (odds - 1.0).mul_((slopes * last).unsqueeze(-2))  # p_y p_c, and less p_y where c = y
+        lines, others = _lines(y, odds), (y < odds.shape[-2]).view(-1).nonzero()[:, 0]
+        flat = slopes.reshape(-1, slopes.shape[-1])
+        by_class.view(-1, flat.shape[-1]).index_add_(0, lines[others], flat[others], alpha=-1.0)
+        return X.transpose(-1, -2) @ by_class.flatten(-2)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Some rows and the sources they belong to, in order."""
+
+    X: Tensor  # (r, width)
+    y: Tensor  # (r,)
+    weight: Tensor  # (r,)
+    sources: slice
+    source: Tensor | None  # (r,) which of them; None when they have equally many rows here
+
+    def sums(self, by_row: Tensor) -> Tensor:
+        """(r, models) -> (sources, models): weighted and added up by source."""
+        n = self.sources.stop - self.sources.start
+        if self.source is None:
+            return (self.weight.view(n, 1, -1) @ by_row.view(n, -1, by_row.shape[-1]))[:, 0]
+        by_source = by_row.new_zeros(n, len(by_row)).scatter_(0, self.source[None], self.weight[None])
+        return by_source @ by_row
+
+    def times(self, by_row: Tensor, v: Tensor) -> Tensor:
+        """Every row's line times its source's, v (sources, models); by_row is used up."""
+        if self.source is None:
+            return by_row.view(len(v), -1, v.shape[-1]).mul_(v[:, None]).view_as(by_row)
+        return by_row.mul_(v.index_select(0, self.source))
+
+
+def _tiles(rows: Rows, columns: int) -> Iterator[_Tile]:
+    """As many rows as a tile may hold, at a time; whole sources where they are small and alike."""
+    n, N = len(rows.X), len(rows.lengths)
+    size = max(1, TILE["cuda" if rows.X.is_cuda else "cpu"] // max(1, columns))
+    alike = rows.regular and n // N <= size
+    if alike:
+        size -= size % (n // N)
+    ends, source = rows.lengths.cumsum(0).tolist(), None
+    if not alike:
+        source = torch.arange(N, device=rows.X.device).repeat_interleave(rows.lengths)
+    for low in range(0, n, size):
+        part = slice(low, min(low + size, n))
+        sources = slice(bisect_right(ends, low), bisect_left(ends, part.stop) + 1)
+        which = None if source is None else source[part] - sources.start
+        yield _Tile(rows.X[part], rows.y[part], rows.weight[part], sources, which)
+
+
+def _signed(X: Tensor, y: Tensor) -> Tensor:
+    """Rows whose score is the log-odds of the wrong one of two classes."""
+    return X * (1 - 2 * y).to(X.dtype)[..., None]
+
+
+def _lines(y: Tensor, odds: Tensor) -> Tensor:
+    """Which line of odds (..., r, classes − 1, models) is each row's own; the last class has none."""
+    others = odds.shape[-2]
+    return torch.arange(y.numel(), device=y.device) * others + y.reshape(-1).clamp(max=others - 1)

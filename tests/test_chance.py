@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import cuvee.chance
+from builders import CASES, models
+from cuvee.chance import ChanceComponents
+from cuvee.components import LocalComponents
+from cuvee.hypothesis import Logistic
+
+LOGISTIC = [case for case in CASES if isinstance(case.hypothesis, Logistic)]
+SHAPES = {
+    "unequal": {"sources": (5, 7, 4), "targets": (3, 2)},
+    "equal": {"sources": (4, 4), "targets": (3, 3, 3)},
+    "weighted": {"sources": (5, 3), "targets": (1, 4, 3), "weighted": True},
+    "one target": {"sources": (3, 6), "targets": (4,), "weighted": True},
+}
+
+
+@pytest.mark.parametrize("case", LOGISTIC, ids=repr)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("tile", [1, 12, 2**19])
+@pytest.mark.parametrize("kept", [0, 2**24])
+@pytest.mark.parametrize("pays", [1, 2**20], ids=["float32", "float64"])
+def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pays, monkeypatch):
+    monkeypatch.setitem(cuvee.chance.TILE, "cpu", tile)
+    monkeypatch.setattr(cuvee.chance, "KEPT", kept)
+    monkeypatch.setattr(cuvee.chance, "FLOAT32_PAYS", pays)
+    problem = case.problem(**shape)
+    space = case.hypothesis.bind(problem)
+    fast, slow = ChanceComponents(problem, space), LocalComponents(problem, space, "bounded")
+    some = torch.tensor([problem.n_targets - 1])
+    w = models(space, problem.n_targets, 3)
+    close = {"rtol": 1e-4, "atol": 1e-5} if pays == 1 else {"rtol": 1e-10, "atol": 1e-12}
+    for a, b, at in ((fast, slow, w), (fast.narrow(some), slow.narrow(some), w[some])):
+        for rows, same in ((a.everything, b.everything), (a.minibatch(3, 4), b.minibatch(3, 4))):
+            losses, pullback = a.losses(at, rows)
+            expected, pull_slow = b.losses(at, same)
+            torch.testing.assert_close(losses, expected, **close)
+            torch.testing.assert_close(a.values(at, rows), expected, **close)
+            v = torch.as_tensor(np.random.default_rng(1).normal(size=losses.shape))
+            g = pullback(v)
+            assert g.dtype == at.dtype
+            torch.testing.assert_close(g, pull_slow(v), **close)
+            torch.testing.assert_close(pullback(v[:, :1]), pullback(v[:, :1].expand_as(v)), rtol=0, atol=0)
+
+
+def test_a_stale_minibatch_refuses():
+    case = LOGISTIC[0]
+    problem = case.problem(**SHAPES["unequal"])
+    components = ChanceComponents(problem, case.hypothesis.bind(problem))
+    losses, pullback = components.losses(models(components.space, 2, 2), components.minibatch(0, 4))
+    components.minibatch(1, 4)
+    with pytest.raises(RuntimeError, match="overwritten"):
+        pullback(torch.ones_like(losses))
