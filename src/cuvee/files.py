@@ -23,7 +23,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
     from safetensors import SafetensorError  # here, so that `import cuvee` needs numpy and torch alone
     from safetensors.torch import save_file
 
-    copies = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
+    copies = _copies(tensors)
     try:
         path = path.resolve()  # what a link points to, not the link
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -36,6 +36,18 @@ def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
             unfinished.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be written: {error}") from None
+
+
+def packed(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> bytes:
+    """What `write` would write, for those who write it themselves."""
+    from safetensors.torch import save
+
+    return save(_copies(tensors), metadata={KEY: json.dumps(header)})
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each with memory of its own: safetensors refuses those that share some."""
+    return {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
 
 
 def header_of(path: Path) -> dict[str, Any]:
@@ -65,6 +77,23 @@ def read(path: Path, device: str, what: str, version: int) -> tuple[dict[str, Te
         raise InputError(f"{path} holds {found[1]}, not {what}")
     if found[0] != version:
         raise InputError(f"{path} has format {found[0]}; this version of cuvee reads {version}")
+    return tensors, header
+
+
+def unpacked(content: bytes, where: Path, what: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `packed` made, as `read` gives it; `where` it is from, for the error."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        tensors = {name: t.clone() for name, t in load(content).items()}
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][KEY])
+        found = header["format"], header["what"]
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{where} cannot be read as {what}: {error}") from None
+    if found != (version, what):
+        raise InputError(f"{where} holds {found[1]} in format {found[0]}, and not {what} in format {version}")
     return tensors, header
 
 

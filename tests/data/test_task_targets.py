@@ -27,7 +27,7 @@ INFERRED = {
     "two quantities": ([0.5, 1.5, 1.5], "regression", "has numbers like 0.5"),
     "missing ones": ([0, None, 1, np.nan], "classification", "has 2 values"),
     "categories": (pd.Categorical(["x", "y", None]), "classification", "has 2 values"),
-    "huge": ([2.0**60, 2.0**61, 0.0], "regression", "has numbers like 2305843009213693952"),
+    "huge": ([2.0**60, 2.0**61, 0.0], "regression", "has numbers like 2305840000000000000"),
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cuvee.data.columns import as_written, at, count, is_number, pick, short, tidy
 from cuvee.errors import DomainError, InputError
+from cuvee.problem import Array
 from cuvee.results import Floats
 
 FORMAT = 1
@@ -83,7 +84,8 @@ class Category:
             known = ", ".join(map(repr, self.categories[:10])) + (", …" if len(self.categories) > 10 else "")
             raise DomainError(
                 f"{at(where)}column {self.name!r} is {short(values[first])} at row {column.index[first]}, which it is "
-                f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: {known})"
+                f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: {known}); correct "
+                "these rows, or leave them out"
             )
         return (position[:, None] == np.arange(len(self.categories))) * float(len(self.categories) > 1)
 
@@ -110,6 +112,11 @@ class Encoder:
             check_missing(columns, where)
         return cls(tuple(_fit(column, impute, where) for column in columns))
 
+    def unscaled(self) -> Encoder:
+        """Numbers as they are: for columns that have one scale already, such as pixels."""
+        as_it_is = (replace(c, mean=0.0, scale=1.0) if isinstance(c, Number) else c for c in self.columns)
+        return Encoder(tuple(as_it_is))
+
     @property
     def features(self) -> tuple[str, ...]:
         """The raw columns, in order."""
@@ -128,11 +135,18 @@ class Encoder:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is worth saying: columns that never vary."""
-        return tuple(
-            f"column {column.name!r} has the same value in every training row: it says nothing and is encoded as 0"
+        same = [
+            column.name
             for column in self.columns
             if (column.scale == 0.0 if isinstance(column, Number) else len(column.categories) == 1)
-        )
+        ]
+        if not same:
+            return ()
+        if len(same) == 1:
+            only = f"column {same[0]!r} has the same value in every training row"
+            return (f"{only}: it says nothing and is encoded as 0",)
+        named = ", ".join(map(repr, same[:3])) + (", …" if len(same) > 3 else "")
+        return (f"{len(same)} columns ({named}) have the same value in every training row: they are encoded as 0",)
 
     def __call__(self, frame: Any, *, where: str = "") -> Floats:
         """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row and column."""
@@ -148,6 +162,15 @@ class Encoder:
                 f"{frame.index[row]}; correct it, or drop the column"
             )
         return encoded
+
+    def fits(self, frame: Any, *, where: str = "") -> Array:
+        """(rows,) whether every category of a row was seen in training."""
+        good = np.ones(len(frame), dtype=bool)
+        for rule in self.columns:
+            if isinstance(rule, Category):
+                column = tidy(pick(frame, rule.name, where), where)
+                good &= (column.map(as_written, na_action="ignore").isin(rule.categories) | column.isna()).to_numpy()
+        return good
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON that `from_dict` turns into the same encoder, bit by bit."""
@@ -197,7 +220,7 @@ def check_categories(name: str, different: int, rows: int, example: str, where: 
     """More categories than a model can learn from: most likely an id, a free text or a date."""
     if different > MOST_CATEGORIES or (different >= MANY and different >= NEARLY_ALL * rows):
         raise DomainError(
-            f"{at(where)}column {name!r} has {different} different values in {count(rows, 'row')}, like "
+            f"{at(where)}column {name!r} has {different:,} different values in {count(rows, 'row')}, like "
             f"{short(example)}; an id, a free text or a date cannot be one-hot encoded: drop it, or make numbers of it"
         )
 

@@ -19,7 +19,7 @@ from cuvee.data.task import whole_labels
 from cuvee.errors import DomainError, InputError
 from cuvee.problem import Array
 
-__all__ = ["Table", "read", "read_rows", "spec", "suggest"]
+__all__ = ["Table", "columns_of", "read", "read_rows", "spec", "suggest"]
 
 DOMAIN, LABEL = "domain", "label"  # the columns, where the user names none
 
@@ -76,6 +76,7 @@ def read(
     domain = domain or DOMAIN
     parts = _parts(source, domain, label)
     chosen = _choose(parts, domain, label, features, drop)
+    parts[0].check(text)
     frame = _gather(parts, [*chosen, label], (), domain, text)
     frame[label] = whole_labels(frame[label])
     return Table(frame, domain, label, chosen)
@@ -90,7 +91,15 @@ def read_rows(
     text: Sequence[str] = (),
 ) -> Any:
     """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are ignored."""
-    return _gather(_parts(source, domain or DOMAIN, LABEL), features, also, domain, text)
+    parts = _parts(source, domain or DOMAIN, LABEL)
+    parts[0].check(text)
+    return _gather(parts, features, also, domain, text)
+
+
+def columns_of(source: Any) -> tuple[str, ...]:
+    """The names of the columns that every part of a source has."""
+    first, *others = _parts(source, DOMAIN, LABEL)
+    return tuple(name for name in first.columns if all(name in part.columns for part in others))
 
 
 def spec(
@@ -107,6 +116,7 @@ def spec(
     found = files(Path(path))
     parts = [_of_file(file, name) for file, name in found]
     chosen = _choose(parts, domain, label, features, drop)
+    parts[0].check(text)
     for part in parts:
         part.check([*chosen, label, *([domain] if part.domain is None else [])])
     return Spec(tuple(found), domain, label, chosen, tuple(text))

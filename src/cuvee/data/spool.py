@@ -51,6 +51,7 @@ def spool(
     *,
     encoder: Encoder | None = None,
     impute: bool = False,
+    standardise: bool = True,
     fit_on: Collection[str] | None = None,
     batch_rows: int = ROWS,
 ) -> Spooled:
@@ -76,10 +77,21 @@ def spool(
             raise DomainError(f"no labelled row belongs to domain {name!r}{suggest(name, list(rows))}")
     if encoder is None:
         encoder = _encoder(list(fit.values()), scan, impute, fit_on)
+        encoder = encoder if standardise else encoder.unscaled()
     X, y = _write(Path(folder), scan, rows, encoder, labels.dtype)
     ends = np.cumsum(list(rows.values())).tolist()
     pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
     return Spooled(tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces), encoder)
+
+
+def census(spec: Spec) -> dict[str, int]:
+    """Labelled rows of every domain, in order of first appearance; those of a domain without any are 0."""
+    rows = Counter[str]()
+    for frame, _ in _Scan(spec, ROWS, spec.text).frames((), unlabelled=True):
+        labelled = frame[spec.label].notna()
+        rows.update(dict.fromkeys(frame[spec.domain], 0))
+        rows.update(frame[spec.domain][labelled])
+    return dict(rows)
 
 
 class _Scan:
@@ -90,7 +102,7 @@ class _Scan:
         names = [*spec.features, spec.label]
         self._kinds = [survey(file, file.batches(names, rows), text) for file, _ in spec.files]
 
-    def frames(self, names: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    def frames(self, names: Sequence[str], unlabelled: bool = False) -> Iterator[tuple[Any, str]]:
         """Tidy frames with these features, domain and label; beside each the file it is from."""
         import pandas as pd
 
@@ -103,7 +115,8 @@ class _Scan:
                 columns = {c: tidy(raw[c], where) for c in (*names, label)}
                 columns[domain] = name if own else domain_names(raw[domain], where)
                 first += len(raw)
-                yield pd.DataFrame(columns, raw.index)[columns[label].notna()], where
+                frame = pd.DataFrame(columns, raw.index)
+                yield frame if unlabelled else frame[columns[label].notna()], where
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cuvee.problem import Domain, Problem
@@ -61,3 +63,26 @@ def shifted_sources(n_sources: int, rows: int, features: int, *, seed: int = 0, 
             y = (rng.random(rows) < 1.0 / (1.0 + np.exp(-score))).astype(np.int64)
         domains.append(Domain(f"source {j}", X, y))
     return domains
+
+
+def visits(seed: int = 0) -> Any:
+    """A table as hospitals keep it: a pandas frame of 2,560 visits to 8 of them, with numbers, categories and an id.
+
+    In half of the hospitals long stays mean trouble, in the others good care.
+    """
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    per_day = {"alder": 0.6, "birch": 0.5, "cedar": -0.4, "elm": -0.5}
+    per_day |= {"fir": 0.6, "oak": -0.5, "pine": 0.5, "yew": -0.4}
+    hospital = np.repeat(list(per_day), 320)
+    frame = pd.DataFrame(rng.normal(size=(len(hospital), 8)).round(2), columns=[f"lab {i}" for i in range(8)])
+    frame["age"] = rng.integers(20, 90, len(frame))
+    frame["days"] = rng.gamma(2.0, 2.0, len(frame)).round(1)
+    frame["ward"] = rng.choice(["surgery", "heart", "other"], len(frame))
+    frame["visit"] = [f"visit {i}" for i in range(len(frame))]
+    frame["hospital"] = hospital
+    risk = frame.filter(like="lab") @ rng.normal(0.0, 0.5, 8) + 0.03 * (frame.age - 55) + 1.0 * (frame.ward == "heart")
+    risk += frame.hospital.map(per_day) * (frame.days - 4)
+    frame["readmitted"] = np.where(rng.random(len(frame)) < 1 / (1 + np.exp(-risk)), "yes", "no")
+    return frame

@@ -45,7 +45,7 @@ def infer(labels: Any, name: str = "label") -> Inferred:
         return Inferred(Task.classification, f"{said} {what}: classification")
     if kind == "quantity":
         broken = column[column != np.round(column)]
-        what = as_written(broken.iloc[0]) if len(broken) else as_written(column.abs().max())
+        what = as_written(float(f"{broken.iloc[0] if len(broken) else column.abs().max():.6g}"))
         return Inferred(Task.regression, f"{said} numbers like {what}: regression")
     if values > MOST_CLASSES:
         why = f"{said} {values} different whole numbers, more than {MOST_CLASSES}: regression"

@@ -1,0 +1,92 @@
+"""Each domain's own level, taken out of the labels of a quantity, so that domains share slopes and not means.
+
+Patients, schools and machines differ in level before they differ in anything else. A mixture whose models have one
+intercept cannot learn slopes from domains at other levels, so they are brought to one level first. With y = u_j + x·w +
+noise, w as it is within the sources, levels u_j vary by τ² and k rows show one up to σ²/k: of what is seen,
+τ²/(τ² + σ²/k) is believed and taken out. Added to predictions again, it changes no model that has learnt from its own
+rows alone. Where sources share one level nothing happens.
+
+τ² and σ² are the sources': what becomes of one target does not depend on which others there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cuvee.errors import check_number
+from cuvee.hypothesis.labels import check_numeric
+from cuvee.problem import BLOCK, Array, Domain, Problem
+from cuvee.results import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Levelled:
+    problem: Problem  # labels less the believed level of their domain
+    offset: Floats  # (M,) to add to each target's predictions
+    believed: Floats  # (M,) share of the level seen in each target's rows, in [0, 1]
+
+
+def take_out(problem: Problem, l2: float) -> Levelled:
+    """The problem at one level; `l2` is the hypothesis's.
+
+    >>> X = [[0.0], [1.0], [2.0]]
+    >>> low, high = Domain("low", X, [0.0, 1.1, 2.0]), Domain("high", X, [10.0, 11.0, 12.1])
+    >>> take_out(Problem([low, high], [Domain("t", X, [20.0, 21.0, 22.1])]), 0.0).offset.round().tolist()
+    [15.0]
+    """
+    check_number("l2", l2, least=0.0)
+    check_numeric(problem)
+    N, domains = problem.n_sources, (*problem.sources, *problem.targets)
+    means = [_means(d) for d in domains]
+    x, y, rows = np.array([m.x for m in means]), np.array([m.y for m in means]), np.array([m.rows for m in means])
+    gram, cross, square = (np.mean(part, 0) for part in zip(*map(_within, problem.sources, means), strict=True))
+    slope = np.linalg.pinv(gram + l2 * np.eye(len(gram)), hermitian=True) @ cross
+    noise = max(0.0, square - 2.0 * cross @ slope + slope @ gram @ slope)
+    seen, error = y - x @ slope, noise / rows  # (N+M,)
+    middle = seen[:N].mean()
+    spread = max(0.0, seen[:N].var(ddof=1) - error[:N].mean()) if N > 1 else 0.0
+    believed = spread / np.maximum(spread + error, 1e-300)
+    level = believed * (seen - middle)
+    moved = [_lowered(d, u) for d, u in zip(domains, level, strict=True)]
+    return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """Of one domain."""
+
+    x: Floats  # (d,)
+    y: float
+    rows: float  # that its weights are worth
+
+
+def _means(domain: Domain) -> _Means:
+    p = _weights(domain)
+    return _Means(p @ _flat(domain), float(p @ domain.y), 1.0 / float(p @ p))
+
+
+def _within(source: Domain, mean: _Means) -> tuple[Floats, Floats, float]:
+    """Second moments around the source's means: of X (d, d), of X and y (d,), of y."""
+    p, X, y = _weights(source), _flat(source), source.y - mean.y
+    gram, cross = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
+    for low in range(0, len(X), BLOCK):  # X may be larger than memory
+        some = slice(low, low + BLOCK)
+        centred = X[some] - mean.x
+        gram += (centred.T * p[some]) @ centred
+        cross += centred.T @ (p[some] * y[some])
+    return gram, cross, float(p @ y**2)
+
+
+def _weights(domain: Domain) -> Floats:
+    weight: Array = np.ones(domain.n_rows) if domain.weight is None else domain.weight
+    return np.asarray(weight / weight.sum())
+
+
+def _flat(domain: Domain) -> Floats:
+    return np.asarray(domain.X.reshape(domain.n_rows, -1), dtype=np.float64)
+
+
+def _lowered(domain: Domain, level: float) -> Domain:
+    return Domain(domain.name, domain.X, domain.y.astype(np.float64) - level, domain.weight, domain.features)
