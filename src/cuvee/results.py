@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuvee.errors import OptionError, StatusError
+from cuvee.notebook import html_table
 
 Floats = npt.NDArray[np.float64]
 
@@ -148,3 +149,13 @@ class Mixtures:
             lines.append(f"  {name}: {heaviest} | {gap}{self.status[i]}")
         more = [f"  … and {len(self.targets) - 8} more"] if len(self.targets) > 8 else []
         return "\n".join([head, *lines, *more])
+
+    def _repr_html_(self) -> str:
+        gap = ["–" if np.isnan(g) else f"{g:.2g}" for g in self.gap]
+        rows = [
+            (name, "; ".join(f"{column} {a:.2f}" for column, a in self.top(i, 4)), gap[i], self.status[i])
+            for i, name in enumerate(self.targets[:20])
+        ]
+        more = f"\n… and {len(self.targets) - 20} more" if len(self.targets) > 20 else ""
+        note = repr(self).splitlines()[0] + more
+        return html_table(("target", "learns from", "gap", "status"), rows, note)

@@ -12,6 +12,7 @@ import torch
 
 from cuvee.errors import DomainError, OptionError
 from cuvee.hypothesis.base import Space
+from cuvee.notebook import html_table
 from cuvee.problem import Array, Domain
 from cuvee.results import Floats, Status, raise_unless_ok
 
@@ -136,6 +137,13 @@ class Solution:
         ended = ", ".join(f"{self.status.count(s)} {s}" for s in dict.fromkeys(self.status)) or "nothing to solve"
         models = "1 model" if len(self.w) == 1 else f"{len(self.w)} models"
         return f"Solution of {models}, {self.w.shape[1]} parameters each: {ended}\n  {self.certificate!r}"
+
+    def _repr_html_(self) -> str:
+        proven = self.certificate
+        bounds = zip(proven.distance, proven.excess_risk, proven.gradient_norm, strict=True)
+        rows = [(i, s, *(f"{b:.2g}" for b in row)) for i, (s, row) in enumerate(zip(self.status, bounds, strict=True))]
+        more = f"\n… and {len(rows) - 20} more" if len(rows) > 20 else ""
+        return html_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤", "‖∇‖∞"), rows[:20], repr(self) + more)
 
 
 def _rows(space: Space, features: tuple[str, ...], X: Any) -> Array:

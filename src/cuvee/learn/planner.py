@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cuvee.notebook import html_table
+
 ENOUGH = 0.25  # seconds that a measurement should take
 
 
@@ -77,6 +79,12 @@ class Plan:
         )
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        counts = sorted({1, 100, 10_000, 1_000_000, self.n_targets})
+        learn = [_seconds(self.learn(M)) if isfinite(self.learn.fixed) else "–" for M in counts]
+        rows = [(f"{M:,}", _seconds(self.solve(M)), said) for M, said in zip(counts, learn, strict=True)]
+        return html_table(("targets", "solve", "learn, at best" if self.at_best else "learn"), rows, str(self))
 
     def draw(self, path: str | Path, measured: Mapping[str, Sequence[tuple[int, float]]] | None = None) -> None:
         """Total time against the number of targets, as planned; points that were `measured`, if any, on top."""

@@ -1,0 +1,65 @@
+"""What the report shows: plain values, all of them read from a run's files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cuvee.results import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """How the objective and the gap went, for one target."""
+
+    step: Floats  # (R,)
+    objective: Floats  # (R,)
+    gap: Floats  # (R,)
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The mixtures tried for one target, G of them; path points are named "path 1/8", from large C to small."""
+
+    names: tuple[str, ...]
+    alpha: Floats  # (G, columns)
+    cv_loss: Floats  # (G,) NaN where it failed
+    share: Floats  # (G,)
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """M targets, N sources; NaN stands for what is not known."""
+
+    title: str  # the table's name
+    about: dict[str, Any]  # run.json: "versions", "options", "data" {"name", "rows", "fingerprint"}
+    task: str  # "classification" or "regression"
+    hypothesis: str  # in words: "logistic regression, l2 = 0.01"
+    domain: str  # column names
+    label: str
+    n_features: int
+    columns: tuple[str, ...]  # of alpha: the sources, and cuvee.OWN last where the targets' own rows joined
+    source_rows: Floats  # (N,)
+    targets: tuple[str, ...]
+    learn_rows: Floats  # (M,) labelled rows that α and the scored models learnt from
+    test_rows: Floats  # (M,) labelled rows kept for scores
+    alpha: Floats  # (M, columns); NaN where a source is the target itself (every domain in turn)
+    alpha_status: tuple[str, ...]  # (M,) values of cuvee.Status
+    gap: Floats  # (M,)
+    model_status: tuple[str, ...]  # (M,)
+    distance: Floats  # (M,) certificate: ‖w − w*‖ at most this; inf where nothing is proven
+    excess_risk: Floats  # (M,)
+    gradient: Floats  # (M,)
+    rests_on: str  # what certificates rest on, a sentence
+    metric: str  # "accuracy" or "root mean squared error"
+    higher_is_better: bool
+    methods: tuple[str, ...]  # ("cuvee", "uniform", "pooled", "pooled + own", "target only")
+    scores: Floats  # (M, methods, 3): value, low and high end of a 95 % interval; NaN where there are no test rows
+    mean: Floats  # (methods, 3) over targets with scores
+    mean_rank: Floats  # (methods,)
+    gain: Floats  # (methods, 3) mean paired difference over targets, positive where cuvee is better, with its interval
+    sensitivity: Floats | None  # (M, columns) relative change of w per unit of α moved there; None: not computed
+    tried: tuple[Tried | None, ...]  # (M,); None where one method alone was asked for
+    convergence: tuple[Convergence | None, ...]  # (M,)
+    seconds: tuple[tuple[str, float], ...]  # where the time went
+    notes: tuple[str, ...]

@@ -1,0 +1,104 @@
+"""Heat maps: classes of colour with stated edges; the rows' names, a drawing of their own, stay when it is scrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import floor, log10
+
+import numpy as np
+
+from cuvee.report import svg
+from cuvee.report.words import ems, number, power, short
+from cuvee.results import Floats
+
+# Roughly geometric: sources that take 2 % and 5 % are told apart, as are those that take 40 % and 60 %.
+EDGES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75)
+TURN = -50.0  # degrees, of the columns' names
+FONT, GAP = 12, 8
+END = 18  # pixels: the page's sign that there is more to the right, which covers nothing at the end
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """A heat map: names beside cells, and what the colours mean."""
+
+    names: svg.Drawing
+    cells: svg.Drawing
+    legend: svg.Drawing
+
+
+def heat_map(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Floats,
+    label: str,
+    *,
+    apart: tuple[int, int] = (0, 0),
+    unit: float = 1.0,
+    means: str = "α",
+    hue: str = "q",
+    says: Callable[[float], str] = number,
+) -> Heat:
+    """Values (rows, columns) ≥ 0 as cells; the last rows and the first columns, `apart`, stand apart; NaN is a stroke.
+
+    `unit` is where the scale ends, `means` what it measures; `hue` is one of the page's two scales.
+    """
+    width = float(np.clip(880 / max(len(columns), 1), 17, 62))
+    height = 26.0 if len(rows) <= 20 else 17.0
+    xs = [j * width + GAP * (j >= apart[1] > 0) for j in range(len(columns))]
+    names = [short(name, 24) for name in columns]
+    rise = max([ems(name) for name in names], default=0.0) * FONT
+    top = 12 + rise * 0.766 + 6
+    ys = [top + i * height + GAP * (i >= len(rows) - apart[0] > 0) for i in range(len(rows))]
+    full_width = (xs[-1] if xs else 0) + width + rise * 0.643 + END
+    full_height = (ys[-1] if ys else top) + height + 2
+    parts = [
+        svg.text(x + width / 2 + 3, top - 6, name, turn=TURN, hint=full[:200] if full != name else "")
+        for x, name, full in zip(xs, names, columns, strict=True)
+    ]
+    says_most = max([ems(says(v)) for v in values.flat if _level(v / unit)], default=0.0)
+    printed = height >= 20 and width >= says_most * 11 + 4
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            hint = f"{short(rows[i], 40)} ← {short(columns[j], 40)}: {says(value)}"
+            if np.isnan(value):
+                parts.append(svg.rect(xs[j] + 1, ys[i] + 1, width - 2, height - 2, f"{hue}0", f"{hint}"))
+                parts.append(svg.line(xs[j] + 4, ys[i] + height - 4, xs[j] + width - 4, ys[i] + 4, "void"))
+                continue
+            level = _level(value / unit)
+            parts.append(svg.rect(xs[j] + 1, ys[i] + 1, width - 2, height - 2, f"{hue}{level}", hint))
+            if printed and level > 0:
+                parts.append(svg.text(xs[j] + width / 2, ys[i] + height / 2 + 4, says(value), f"on t{level}", "middle"))
+    aside = _names(rows, ys, height, full_height)
+    return Heat(aside, svg.drawing(full_width, full_height, label, parts, "as-is"), _legend(unit, hue, means))
+
+
+def _names(rows: Sequence[str], ys: Sequence[float], height: float, full_height: float) -> svg.Drawing:
+    names = [short(name, 22) for name in rows]
+    width = max([ems(name) for name in names], default=0.0) * FONT + 14
+    parts = [
+        svg.text(width - 8, y + height / 2 + 4, name, "", "end", hint=full[:200] if full != name else "")
+        for y, name, full in zip(ys, names, rows, strict=True)
+    ]
+    return svg.drawing(width, full_height, "Names of the rows", parts, "as-is")
+
+
+def _legend(unit: float, hue: str, means: str) -> svg.Drawing:
+    """Classes and their edges, all in one format: where they are very small or large, with one power for all."""
+    each = 36.0
+    exponent = 0 if 0.1 <= unit <= 5000 else floor(log10(unit) + 1e-9) - 1
+    if exponent:
+        means = f"{means} ×{power(exponent)}".strip()
+    edges = [f"{edge * unit / 10.0**exponent:.4g}" for edge in EDGES]
+    parts = [svg.text(10 + (len(EDGES) + 1) * each, 12, means, "small")] if means else []
+    for level in range(len(EDGES) + 1):
+        parts.append(svg.rect(6 + level * each, 2, each - 1, 12, f"{hue}{level}"))
+        if level:
+            parts.append(svg.text(6 + level * each, 28, edges[level - 1], "small", "middle"))
+    said = f"Colour scale: lightest below {number(EDGES[0] * unit)}, strongest above {number(EDGES[-1] * unit)}"
+    return svg.drawing(14 + (len(EDGES) + 1) * each + ems(means) * 11, 32, said, parts, "legend")
+
+
+def _level(share: float) -> int:
+    return int(np.searchsorted(EDGES, share, side="right"))

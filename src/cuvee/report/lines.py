@@ -1,0 +1,71 @@
+"""How the search for α went: thin lines, the slowest few by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cuvee.report import svg
+from cuvee.report.findings import Convergence
+from cuvee.report.order import spread
+from cuvee.report.words import alike, count, number, power, short
+from cuvee.results import Floats
+
+LINES, POINTS = 40, 100  # drawn at most
+NAMED = 3
+HEIGHT, LEFT, RIGHT = 190, 46, 12
+
+
+def course(names: Sequence[str], runs: Sequence[Convergence], field: str, log: bool) -> svg.Drawing | None:
+    """One quantity over steps, a line per target; the NAMED with the largest gap at the end are coloured."""
+    lines = [(name, *_line(run, field, log)) for name, run in zip(names, runs, strict=True)]
+    lines = [entry for entry in lines if len(entry[1])]
+    if not lines:
+        return None
+    steps = np.concatenate([x for _, x, _ in lines])
+    values = np.concatenate([y for _, _, y in lines])
+    x = svg.Scale(float(steps.min()), float(steps.max()), LEFT, svg.WIDTH - RIGHT)
+    low, high = float(values.min()), float(values.max())
+    if log:
+        low, high = np.floor(low), np.ceil(high)
+    y = svg.Scale(low, high, HEIGHT - 26, 10)
+    parts = []
+    marks = svg.ticks(low, high, 4)
+    for tick, plain in zip(marks, alike(marks), strict=True):
+        if log and tick != int(tick):
+            continue
+        parts.append(svg.line(LEFT, y(tick), svg.WIDTH - RIGHT, y(tick)))
+        said = power(int(tick)) if log else plain
+        parts.append(svg.text(LEFT - 6, y(tick) + 4, said, "small", "end"))
+    for k, tick in enumerate(svg.ticks(x.low, x.high, 3)):
+        said = "0" if tick == 0 else number(tick)
+        anchor = "middle" if k or x(tick) > LEFT + 20 else "start"
+        parts.append(svg.text(x(tick), HEIGHT - 10, said, "small", anchor if x(tick) < svg.WIDTH - 40 else "end"))
+    for k, (name, xs, ys) in reversed(list(enumerate(lines))):  # the named ones last, on top
+        points = [(x(float(a)), y(float(b))) for a, b in zip(xs, ys, strict=True)]
+        class_ = f"course l{k + 1}" if k < NAMED else "course many"
+        if len(points) == 1:
+            parts.append(svg.dot(*points[0], 2.5, f"l{k + 1}" if k < NAMED else "faint", short(name, 60)))
+        else:
+            parts.append(svg.polyline(points, class_, short(name, 60)))
+    return svg.drawing(svg.WIDTH, HEIGHT, f"{field} over steps for {count(len(lines), 'target')}", parts)
+
+
+def slowest(runs: Sequence[Convergence | None]) -> list[int]:
+    """Targets that have a course, the largest gap at the end first; then an even choice of the others."""
+    ends = {i: _end(run.gap) for i, run in enumerate(runs) if run is not None and len(run.step)}
+    order = np.array(sorted(ends, key=lambda i: (-ends[i], i)), dtype=np.intp)
+    return [int(i) for i in (*order[:NAMED], *spread(order[NAMED:], LINES - NAMED))]
+
+
+def _line(run: Convergence, field: str, log: bool) -> tuple[Floats, Floats]:
+    values = np.asarray(getattr(run, field), dtype=np.float64)
+    known = np.isfinite(values) & ((values > 0) if log else True)
+    kept = spread(np.flatnonzero(known), POINTS)
+    return np.asarray(run.step, dtype=np.float64)[kept], np.log10(values[kept]) if log else values[kept]
+
+
+def _end(gap: Floats) -> float:
+    finite = gap[np.isfinite(gap)]
+    return float(finite[-1]) if len(finite) else -1.0

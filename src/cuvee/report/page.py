@@ -1,0 +1,97 @@
+"""The report: one HTML file that loads nothing, written from `Findings` alone."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+from cuvee.report import scoring, sections
+from cuvee.report.bars import Bar, bars
+from cuvee.report.findings import Findings
+from cuvee.report.order import layout
+from cuvee.report.summary import summary
+from cuvee.report.svg import Drawing
+from cuvee.report.words import cleaned, count, seconds
+from cuvee.report.worries import worries
+
+LONG = 600  # characters of an option's value
+CONTENTS = (
+    ("weights", "How much from whom"),
+    ("targets", "Target by target"),
+    ("scores", "Scores"),
+    ("sensitivity", "Sensitivity"),
+    ("certificates", "Certificates"),
+    ("convergence", "Convergence"),
+    ("worries", "What to worry about"),
+    ("again", "To do it again"),
+)
+
+
+def render(findings: Findings) -> str:
+    """The whole page as HTML; names of domains are data, and are escaped wherever they stand."""
+    from jinja2 import Environment, StrictUndefined
+
+    f = cleaned(findings)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    drawn = layout(f)
+    return environment.from_string(_file("page.html.j2")).render(
+        f=f,
+        style=Drawing(_file("page.css")),
+        contents=CONTENTS,
+        summary=summary(f),
+        weights=sections.weights(f, drawn),
+        targets=sections.targets(f, drawn),
+        scores=scoring.scores(f),
+        sensitivity=sections.sensitivity(f, drawn),
+        certificates=sections.certificates(f),
+        convergence=sections.convergence(f),
+        worries=worries(f),
+        time=_time(f),
+        about=_about(f.about),
+        version=_version(f.about),
+    )
+
+
+def _file(name: str) -> str:
+    return resources.files("cuvee.report").joinpath(name).read_text("utf-8")
+
+
+def _time(f: Findings) -> dict[str, Any] | None:
+    if not f.seconds:
+        return None
+    total = sum(s for _, s in f.seconds)
+    items = [Bar(name, s, seconds(s)) for name, s in f.seconds]
+    said = "Where the time went: " + ", ".join(f"{b.name} {b.says}" for b in items)
+    return {
+        "name": "Where the time went.",
+        "caption": f"{seconds(total)} in {count(len(items), 'step')}.",
+        "drawing": bars(items, said, letters=24),
+    }
+
+
+def _about(about: dict[str, Any]) -> list[dict[str, Any]]:
+    """run.json as small tables: its groups, and what stands beside them."""
+    groups = [(str(k), v) for k, v in about.items() if isinstance(v, dict) and v]
+    groups.sort(
+        key=lambda g: ("data", "options", "versions").index(g[0]) if g[0] in ("data", "options", "versions") else 9
+    )
+    loose = {k: v for k, v in about.items() if not isinstance(v, dict)}
+    tables = [
+        {"name": f"{name.capitalize()}.", "rows": [(k, _plain(v)) for k, v in said.items()]} for name, said in groups
+    ]
+    return [*tables, *([{"name": "The run.", "rows": [(k, _plain(v)) for k, v in loose.items()]}] if loose else [])]
+
+
+def _plain(value: Any) -> str:
+    """A value of run.json in words."""
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else "yes" if value else "no"
+    text = str(value) if isinstance(value, (str, int, float)) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONG else f"{text[:LONG]}… (all of it is in run.json)"
+
+
+def _version(about: dict[str, Any]) -> str:
+    versions = about.get("versions")
+    said = versions.get("cuvee") if isinstance(versions, dict) else None
+    return f" {said}" if said else ""

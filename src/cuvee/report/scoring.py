@@ -1,0 +1,118 @@
+"""The section on scores: means, gains and targets, as pictures and as tables."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from cuvee.report import intervals
+from cuvee.report.findings import Findings
+from cuvee.report.summary import CUVEE, best_baseline, n_scored
+from cuvee.report.words import UNKNOWN, count, number, score, signed
+
+DRAWN, LISTED = 60, 200  # targets
+BEYOND = "A triangle at the edge stands for baselines beyond it: their scores show when it is pointed at"
+COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them holds
+
+
+def scores(f: Findings) -> dict[str, Any]:
+    """Everything about scores; cards are empty where there are none."""
+    known = np.flatnonzero(np.isfinite(f.scores[..., 0]).any(1)) if f.scores.size else np.arange(0)
+    if not len(known) or CUVEE not in f.methods:
+        return {"text": "No target has test rows: there is nothing to compare.", "cards": []}
+    best = best_baseline(f)
+    better = "higher is better" if f.higher_is_better else "lower is better"
+    ordered = _by_gain(f, known, best)
+    drawn = ordered if len(ordered) <= DRAWN else [*ordered[: DRAWN // 2], *ordered[-DRAWN // 2 :]]
+    size = ceil(len(drawn) / min(COLUMNS, ceil(len(drawn) / LEAST)))
+    pieces = [drawn[k : k + size] for k in range(0, len(drawn), size)]
+    rival = "" if best is None else f.methods[best]
+    sorted_by = f"Sorted by cuvee's gain over {rival}, the largest first." if rival else ""
+    alone = len(known) == 1
+    left_out = (
+        f" The {DRAWN // 2} largest and the {DRAWN // 2} smallest of {len(ordered):,}." if len(ordered) > DRAWN else ""
+    )
+    name, what = ("Score.", f.metric.capitalize()) if alone else ("Mean score.", f"Mean {f.metric} over targets")
+    cards = [_card(name, f"{what}, 95 % interval.", intervals.means(f))]
+    if len(f.methods) > 1:
+        cards.append(
+            _card("Gain.", "cuvee over each baseline, paired; right of 0 cuvee is better.", intervals.gains(f))
+        )
+    pictures = [] if alone else [intervals.by_target(f, piece, -1 if best is None else best, drawn) for piece in pieces]
+    tested = count(float(f.test_rows[known[0]]), "labelled row") if alone else "labelled rows"
+    who = f.targets[known[0]] if alone else count(len(known), "target")
+    return {
+        "text": f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: {better}. "
+        "Intervals are of 95 %.",
+        "cards": cards,
+        "means": _means(f),
+        "rival": rival,
+        "targets": pictures,
+        "targets_text": sorted_by + left_out + (f" {BEYOND}, and in the table." if _cut(*pictures) else ""),
+        "table": _table(f, ordered),
+    }
+
+
+def _by_gain(f: Findings, known: Any, best: int | None) -> list[int]:
+    """Targets with scores, where cuvee gains most first; those without a comparison last."""
+    if best is None:
+        return [int(i) for i in known]
+    us, sign = f.methods.index(CUVEE), 1.0 if f.higher_is_better else -1.0
+    gain = sign * (f.scores[known, us, 0] - f.scores[known, best, 0])
+    return [int(i) for i in known[np.argsort(np.where(np.isfinite(gain), -gain, np.inf), kind="stable")]]
+
+
+def _means(f: Findings) -> dict[str, Any]:
+    best = _best(f.mean[:, 0], f.higher_is_better)
+    rows = [
+        (
+            method,
+            {"value": score(float(f.mean[k, 0]), f.metric), "span": _span(f.mean[k], f.metric), "best": k in best},
+            number(float(f.mean_rank[k])),
+            {"value": UNKNOWN, "span": "", "best": False}
+            if method == CUVEE
+            else {"value": signed(float(f.gain[k, 0]), f.metric), "span": _span(f.gain[k], f.metric), "best": False},
+        )
+        for k, method in enumerate(f.methods)
+    ]
+    mean = "mean " if n_scored(f) > 1 else ""
+    head = ("method", f"{mean}{f.metric}", f"{mean}rank", "cuvee's gain over it")
+    return {"label": f"{mean}scores".capitalize(), "head": head, "rows": rows, "note": ""}
+
+
+def _table(f: Findings, ordered: list[int]) -> dict[str, Any]:
+    rows = []
+    for i in ordered[:LISTED]:
+        best = _best(f.scores[i, :, 0], f.higher_is_better)
+        cells = [
+            {"value": score(float(v[0]), f.metric), "span": _span(v, f.metric), "best": k in best}
+            for k, v in enumerate(f.scores[i])
+        ]
+        rows.append((f.targets[i], number(float(f.test_rows[i])), *cells))
+    note = f"The first {LISTED} of {len(ordered):,}." if len(ordered) > LISTED else ""
+    return {"label": "Scores of targets", "head": ("target", "test rows", *f.methods), "rows": rows, "note": note}
+
+
+def _best(values: Any, higher: bool) -> set[int]:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return set()
+    return {int(k) for k in np.flatnonzero(values == (finite.max() if higher else finite.min()))}
+
+
+def _span(value: Any, metric: str) -> str:
+    low, high = float(value[1]), float(value[2])
+    return f"{score(low, metric)} to {score(high, metric)}" if np.isfinite(low) and np.isfinite(high) else ""
+
+
+def _card(name: str, caption: str, drawing: str) -> dict[str, Any]:
+    if _cut(drawing):
+        caption += " A triangle is beyond the scale."
+    return {"name": name, "caption": caption, "drawing": drawing}
+
+
+def _cut(*drawings: str) -> bool:
+    """Whether something lies beyond a scale."""
+    return any(f'class="{intervals.EDGE} ' in drawing for drawing in drawings)

@@ -1,0 +1,111 @@
+"""What was asked and what was found, in three sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cuvee.api import OWN
+from cuvee.report.findings import Findings
+from cuvee.report.words import count, number, score
+
+CUVEE = "cuvee"
+
+
+def summary(findings: Findings) -> tuple[str, str, str]:
+    """The question, the comparison, and what is proven; each is one sentence."""
+    return _asked(findings), _compared(findings), _proven(findings)
+
+
+def best_baseline(findings: Findings) -> int | None:
+    """The method with the best mean score that is not cuvee; None where nothing could be scored."""
+    if CUVEE not in findings.methods or not np.isfinite(findings.mean[findings.methods.index(CUVEE), 0]):
+        return None
+    others = [k for k, m in enumerate(findings.methods) if m != CUVEE and np.isfinite(findings.mean[k, 0])]
+    sign = 1.0 if findings.higher_is_better else -1.0
+    return max(others, key=lambda k: sign * float(findings.mean[k, 0]), default=None)
+
+
+def n_scored(findings: Findings) -> int:
+    """Targets that have scores."""
+    return int(np.isfinite(findings.scores[..., 0]).any(1).sum()) if findings.scores.size else 0
+
+
+def n_sources(findings: Findings) -> int:
+    return len(findings.columns) - (findings.columns[-1:] == (OWN,))
+
+
+def rows(findings: Findings) -> float | None:
+    """Rows of the table, where the run noted them."""
+    said = (findings.about.get("data") or {}).get("rows")
+    return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
+
+
+def _asked(findings: Findings) -> str:
+    known, total = n_sources(findings), rows(findings)
+    size = f" ({count(total, 'row')}, {count(findings.n_features, 'feature')})" if total is not None else ""
+    own = ", its own labelled rows among them," if findings.columns[-1:] == (OWN,) else ""
+    who = count(len(findings.targets), "target")
+    each = "it" if len(findings.targets) == 1 else "each"
+    names = f"“{findings.domain}” names {count(known, 'source')} and {who}"
+    if len(findings.targets) > 1 and set(findings.targets) <= set(findings.columns):
+        names = f"“{findings.domain}” names {count(known, 'domain')}, each in turn a target of the others"
+    return (
+        f"In {findings.title}{size}, where {names}, cuvee was asked how much {each} should learn from whom{own} "
+        f"to predict “{findings.label}” ({findings.task}) with {findings.hypothesis}."
+    )
+
+
+def _compared(findings: Findings) -> str:
+    scored = n_scored(findings)
+    best = best_baseline(findings)
+    if not scored or CUVEE not in findings.methods:
+        return (
+            "No target has labelled rows to spare for a score, so nothing is known about how well the models predict."
+        )
+    us, metric = findings.methods.index(CUVEE), findings.metric
+    value = score(float(findings.mean[us, 0]), metric)
+    if scored == 1:
+        i = int(np.argmax(np.isfinite(findings.scores[..., 0]).any(1)))
+        held = count(float(findings.test_rows[i]), "test row")
+        mean = f"On the {held} of “{findings.targets[i]}”, cuvee has {_article(metric)} {metric} of {value}"
+    else:
+        mean = f"Over {scored:,} targets with test rows, cuvee reaches a mean {metric} of {value}"
+    if best is None:
+        return f"{mean}, and there was no baseline to compare it with."
+    gain, low, high = (float(v) for v in findings.gain[best])
+    name, theirs = findings.methods[best], score(float(findings.mean[best, 0]), metric)
+    if score(abs(gain), metric) == score(0.0, metric):
+        verdict = "which is the same"
+    else:
+        verdict = f"which is {score(abs(gain), metric)} {'better' if gain > 0 else 'worse'}"
+    if np.isfinite(low) and np.isfinite(high):
+        span = f"95 % interval of the gain {score(low, metric)} to {score(high, metric)}"
+        span += ", so it may be chance" if gain != 0 and low <= 0 <= high else ""
+    else:
+        span = "too few targets for an interval"
+    if scored > 1:
+        mine, other = (number(float(findings.mean_rank[k])) for k in (us, best))
+        span += f"; mean rank {mine} against {other}"
+    return f"{mean} against {theirs} for the best baseline, {name}, {verdict} ({span})."
+
+
+def _article(metric: str) -> str:
+    return "an" if metric[0] in "aeiou" else "a"
+
+
+def _proven(findings: Findings) -> str:
+    known = np.isfinite(findings.distance)
+    M = len(findings.targets)
+    if not known.any():
+        who, kind = ("model", "its") if M == 1 else (f"{M:,} models", "their")
+        return f"Nothing is proven about how close the {who} came to the best of {kind} kind."
+    risk = findings.excess_risk[known]
+    bound = f", at an excess risk of at most {number(float(risk.max()), 2)}" if np.isfinite(risk).all() else ""
+    if known.all():
+        who = {1: "The model is", 2: "Both models are"}.get(M, f"All {M:,} models are")
+    else:
+        who = f"{known.sum():,} of {M:,} models {'is' if known.sum() == 1 else 'are'}"
+    rest = "" if known.all() else "; nothing is proven about the others"
+    best = "its mixture" if M == 1 else "their mixtures"
+    within = f"‖w\u00a0−\u00a0w*‖\u00a0≤\u00a0{number(float(findings.distance[known].max()), 2)}"
+    return f"{who} proven to lie within {within} of the best for {best}{bound}{rest}."
