@@ -4,6 +4,7 @@ How much should each target learn from each source? `cuvee.estimate` answers for
 `cuvee.solve` delivers their models, certified.
 """
 
+from importlib import import_module
 from typing import Any
 
 from cuvee.api import (
@@ -39,15 +40,14 @@ from cuvee.solution import Certificate, Model, Solution
 
 __version__ = "0.1.0"
 
-_ESTIMATORS = ("CuveeClassifier", "CuveeRegressor")
+_LATER = {"CuveeClassifier": "sklearn", "CuveeRegressor": "sklearn", "Options": "run", "Run": "run"}
+_LATER |= {"adapt": "run", "open_run": "run", "resume": "run"}
 
 
 def __getattr__(name: str) -> Any:
-    """scikit-learn is loaded by those who ask for its estimators."""
-    if name in _ESTIMATORS:
-        from cuvee import sklearn
-
-        return getattr(sklearn, name)
+    """scikit-learn, pandas and the like are loaded by those who ask for what needs them."""
+    if name in _LATER:
+        return getattr(import_module(f"cuvee.{_LATER[name]}"), name)
     raise AttributeError(f"module 'cuvee' has no attribute {name!r}")
 
 
@@ -73,18 +73,23 @@ __all__ = [
     "OnlineMap",
     "OnlineMixtures",
     "OptionError",
+    "Options",
     "Plan",
     "Problem",
     "Ridge",
+    "Run",
     "Solution",
     "Status",
     "StatusError",
     "Trace",
+    "adapt",
     "certify",
     "estimate",
     "learn",
     "load_map",
+    "open_run",
     "plan",
+    "resume",
     "run_online",
     "sensitivity",
     "solve",

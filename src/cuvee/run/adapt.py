@@ -1,0 +1,263 @@
+"""One table in, a model per target out: problem -> α -> models -> certificates and scores -> report."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cuvee
+from cuvee.api import ModelMap, estimate, learn, plan
+from cuvee.api.mixtures import OWN
+from cuvee.data.targets import suggest
+from cuvee.errors import InputError, MixtureError, OptionError
+from cuvee.files import understood
+from cuvee.results import Floats
+from cuvee.run import models, tables, weights
+from cuvee.run.groups import Prepared
+from cuvee.run.models import Delivered
+from cuvee.run.opened import Run
+from cuvee.run.options import Options, in_words
+from cuvee.run.prepare import prepare
+from cuvee.run.store import ABOUT, GIVEN, PREPARED, SCRATCH, Parts, RunFolder, as_json, locked, part_name, reserved
+from cuvee.simplex import check_alpha
+
+Progress = Callable[[str, int, int], None]
+CHUNK, NETWORK_CHUNK = 64, 8  # targets whose α is estimated, and committed, together
+MANY = 1_000  # targets for which it is worth asking whether to solve or to learn
+
+
+def adapt(
+    source: Any,
+    out: str | Path,
+    *,
+    options: Options | None = None,
+    alpha: Any = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+    **asked: Any,
+) -> Run:
+    """Everything from a table to a model per target, kept in a new folder `out` that survives a kill at any moment.
+
+    Args:
+        source: a file, a folder with a file per domain, a frame, or whatever `cuvee.data.frame.read` takes.
+        out: the run folder; it must not hold a run yet.
+        options: which columns play which role, which domains are targets, and how to learn.
+        alpha: (M, N) or (M, N+1) weights of your own, or a CSV of them, instead of estimated ones.
+        progress: called with (what, done, total).
+        asked: options by their names, instead of `options` or over it.
+        say: called with what was inferred and noticed, a sentence each, before the work begins.
+
+    Example:
+        >>> import numpy as np, pandas as pd, tempfile
+        >>> import cuvee
+        >>> rng = np.random.default_rng(0)
+        >>> frame = pd.DataFrame({"age": rng.normal(size=90), "site": np.repeat(["north", "south", "new"], 30)})
+        >>> frame["cost"] = 2.0 * frame.age + rng.normal(size=90)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = cuvee.adapt(frame, f"{folder}/run", label="cost", domain="site", targets="new")
+        ...     run.predict(frame[:2], target="new").shape
+        (2, 1)
+    """
+    options, path = _options(options, asked), Path(out)
+    with reserved(path):
+        try:
+            prepared = prepare(source, options, path / SCRATCH, progress)
+            begun = {
+                ABOUT: as_json(_about(source, options, prepared)),
+                PREPARED: tables.prepared(prepared, options),
+            }
+            if alpha is not None:
+                columns, given = weights.given(alpha, prepared.targets, prepared.sources)
+                _check_given(given, columns, prepared)
+                begun[GIVEN] = weights.to_csv(prepared.targets, columns, given)
+            for sentence in (prepared.inferred.why, f"hypothesis: {in_words(options, prepared.kind)}", *prepared.notes):
+                (say or _unheard)(sentence)
+            folder = RunFolder.create(path, begun)
+            return _finish(folder, prepared, options, progress or _silent)
+        finally:
+            shutil.rmtree(path / SCRATCH, ignore_errors=True)
+
+
+def _options(options: Options | None, asked: dict[str, Any]) -> Options:
+    known = [field.name for field in fields(Options)]
+    for name in asked:
+        if name not in known:
+            raise OptionError(f"there is no option {name!r}{suggest(name, known)}")
+    return replace(options or Options(), **asked)
+
+
+def resume(path: str | Path, *, source: Any = None, progress: Progress | None = None) -> Run:
+    """Go on where a run was cut; one that is finished is opened. `source` is needed where the table was a frame."""
+    path = Path(path)
+    folder = RunFolder.open(path)
+    if folder.done("report"):
+        with suppress(InputError), locked(path):  # it may lie on a disk that can only be read
+            folder.tidy()
+        return Run(folder)
+    with locked(path):
+        folder = RunFolder.open(path)  # once more: nobody else writes now
+        folder.tidy()
+        about = folder.about
+        with understood(path / ABOUT, "what this version of cuvee writes"):
+            options = Options.from_dict(about["options"])
+            place, fingerprint = about["data"]["path"], about["data"]["fingerprint"]
+        source = place if source is None else source
+        if source is None:
+            raise InputError(f"{path} was made from a table in memory: resume it in Python, with source=...")
+        try:
+            prepared = prepare(source, options, path / SCRATCH, progress)
+            if prepared.fingerprint != fingerprint:
+                raise InputError(f"the table is not the one that {path} was begun with: bring that back, or begin anew")
+            return _finish(folder, prepared, options, progress or _silent)
+        finally:
+            shutil.rmtree(path / SCRATCH, ignore_errors=True)
+
+
+def _finish(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> Run:
+    """The pipeline; what is committed is not done again."""
+    if not folder.done("alpha"):
+        _weigh(folder, prepared, options, progress)
+    if not folder.done("models"):
+        _deliver(folder, prepared, options, progress)
+    if not folder.done("report"):
+        began = time.perf_counter()
+        Run(folder).report()
+        folder.commit("report", {}, seconds=time.perf_counter() - began)
+    return Run(folder)
+
+
+def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:
+    """α of every group, chunk by chunk; the user's own where it was given."""
+    parts = Parts(folder)
+    if folder.has(GIVEN):
+        parts.finish("alpha", tables.of_mixtures(prepared, tables.given(prepared, folder, GIVEN)))
+        return
+    size = NETWORK_CHUNK if prepared.kind not in ("ridge", "logistic") else CHUNK
+    steps, done, total = [], 0, len(prepared.targets)
+    for g, members in enumerate(prepared.members):
+        group = None
+        for low in range(0, len(members.targets), size):
+            step, began = f"alpha {g} {low}", time.perf_counter()
+            many = len(members.targets[low : low + size])
+            if not folder.done(step):
+                group = group or prepared.group(g)
+                mix = estimate(
+                    group.part(slice(low, low + size)).problem,
+                    prepared.hypothesis(g),
+                    method=options.method,  # type: ignore[arg-type]  # checked by Options
+                    C=options.C,
+                    own=True,
+                    seed=options.seed,
+                    progress=lambda what, i, n: progress("estimating α", done + many * i // (n + 1), total),  # noqa: B023
+                )
+                parts.add(step, weights.pack(mix), time.perf_counter() - began)
+            steps.append(step)
+            done += many
+            progress("estimating α", done, total)
+    found = [weights.unpack(parts.read(step), folder.path / part_name(step)) for step in steps]
+    parts.finish("alpha", tables.of_mixtures(prepared, found))
+
+
+def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:
+    """Models of every group, chunk by chunk: solved, or asked of a map where the planner says so."""
+    alphas = tables.alphas(prepared, folder)
+    parts, steps, done, total = Parts(folder), [], 0, len(prepared.targets)
+    for g, members in enumerate(prepared.members):
+        group, atlas = None, None
+        for low in range(0, len(members.targets), models.CHUNK):
+            step, began = f"models {g} {low}", time.perf_counter()
+            some = slice(low, low + models.CHUNK)
+            progress("solving models", done, total)
+            if not folder.done(step):
+                if group is None:
+                    group = prepared.group(g)
+                    atlas = _map(folder, g, group.problem.sources, prepared, alphas[g], options)
+                part = models.deliver(group.part(some), prepared.hypothesis(g), alphas[g][some], atlas, options)
+                parts.add(step, part.pack(), time.perf_counter() - began)
+            steps.append(step)
+            done += len(members.targets[some])
+    progress("solving models", total, total)
+    found = Delivered.joined([Delivered.unpack(parts.read(step), folder.path / part_name(step)) for step in steps])
+    parts.finish("models", tables.of_models(prepared, found, folder))
+
+
+def _map(
+    folder: RunFolder, g: int, sources: Any, prepared: Prepared, alpha: Floats, options: Options
+) -> ModelMap | None:
+    """A map w*(α), where many targets without own rows make learning cheaper; what was planned once stays."""
+    if (
+        len(alpha) < MANY
+        or alpha.shape[1] > len(sources)
+        or len(sources) < 2
+        or prepared.kind not in ("ridge", "logistic")
+    ):
+        return None
+    step = f"plan {g}"
+    if not folder.done(step):
+        made = plan(
+            sources, prepared.hypothesis(g), n_targets=len(alpha), tol=options.tol, mixtures=alpha, seed=options.seed
+        )
+        said = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
+        folder.commit(step, {part_name(step): as_json(said)}, seconds=made.seconds)
+    planned = folder.json(part_name(step))
+    if planned["choice"] == "solve":
+        return None
+    return learn(
+        sources,
+        prepared.hypothesis(g),
+        n_labels=planned["n_labels"],
+        tol=options.tol,
+        mixtures=alpha,
+        seed=options.seed,
+    )
+
+
+def _check_given(alpha: Floats, columns: tuple[str, ...], prepared: Prepared) -> None:
+    """Rows on the simplex, and no target its own source."""
+    check_alpha(alpha, len(columns))
+    for i, target in enumerate(prepared.targets):
+        if target in columns and alpha[i, columns.index(target)] > 0:
+            raise MixtureError(
+                f"alpha: target {target!r} would learn from itself as a source; its own rows are {OWN!r}"
+            )
+
+
+def _about(source: Any, options: Options, prepared: Prepared) -> dict[str, Any]:
+    """run.json."""
+    import sklearn
+    import torch
+
+    path = str(Path(source).resolve()) if isinstance(source, str | Path) else None
+    return {
+        "versions": {
+            "cuvee": cuvee.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "options": options.as_dict(),
+        "data": {
+            "path": path,
+            "name": Path(path).name if path else f"a {type(source).__name__}",
+            "rows": sum(prepared.sizes.values()),
+            "fingerprint": prepared.fingerprint,
+        },
+    }
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Nobody looks."""
+
+
+def _unheard(sentence: str) -> None:
+    """Nobody listens."""

@@ -1,0 +1,130 @@
+"""The models of a run: those that are scored, those that are delivered, and what is proven of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cuvee import files
+from cuvee.api import ModelMap, sensitivity, solve
+from cuvee.data.task import Task
+from cuvee.hypothesis import Hypothesis
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Array, Domain, Problem
+from cuvee.results import Floats
+from cuvee.run.groups import Group
+from cuvee.run.options import Options, hypothesis_of
+from cuvee.run.scores import judge, simple_mixtures
+from cuvee.solution import Solution
+
+WHAT, FORMAT = "models of cuvee", 1
+CHUNK = 1024  # targets whose models are solved together
+LARGEST = 2_000  # parameters of a model whose sensitivities are worth their Hessian
+NUMBERS = 2**24  # held at a time in sensitivities
+
+
+@dataclass(frozen=True, eq=False)
+class Delivered:
+    """Models of some targets; every field has a row per target."""
+
+    w: Floats  # (M, P)
+    offset: Floats  # (M,) to add to predictions
+    status: Array  # (M,) values of `Status`
+    distance: Floats  # (M,) of the certificate
+    excess_risk: Floats  # (M,)
+    gradient: Floats  # (M,)
+    loss: Floats  # (M, methods) as `Judged` has it
+    error: Floats
+    paired: Floats
+    moved: Floats  # (M, columns) of `sensitivities`; no columns where there are none
+    rests_on: str
+
+    def pack(self, **more: Any) -> bytes:
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("status", "rests_on")}
+        header = {"format": FORMAT, "what": WHAT, "status": self.status.tolist(), "rests_on": self.rests_on, **more}
+        return files.packed({name: torch.as_tensor(np.ascontiguousarray(v)) for name, v in values.items()}, header)
+
+    @classmethod
+    def unpack(cls, content: bytes, where: Path) -> Delivered:
+        tensors, header = files.unpacked(content, where, WHAT, FORMAT)
+        with files.understood(where, WHAT):
+            status = np.array(header["status"], dtype=object)
+            numbers = {name: t.numpy() for name, t in tensors.items()}
+            return cls(**numbers, status=status, rests_on=header["rests_on"])
+
+    @classmethod
+    def joined(cls, parts: list[Delivered]) -> Delivered:
+        arrays = [f.name for f in fields(cls) if f.name != "rests_on"]
+        width = max(p.moved.shape[1] for p in parts)
+        longest = max(p.w.shape[1] for p in parts)  # groups may have seen different categories
+        return cls(
+            **{n: np.concatenate([getattr(p, n) for p in parts]) for n in arrays if n not in ("moved", "w")},
+            w=np.concatenate([np.pad(p.w, ((0, 0), (0, longest - p.w.shape[1]))) for p in parts]),
+            moved=np.concatenate([p.moved if p.moved.shape[1] else np.full((len(p.w), width), np.nan) for p in parts]),
+            rests_on=parts[0].rests_on,
+        )
+
+
+def deliver(group: Group, hypothesis: Hypothesis, alpha: Floats, atlas: ModelMap | None, options: Options) -> Delivered:
+    """Solve, or ask the map; score beside the simple mixtures; deliver what all labelled rows give."""
+    sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
+    simple = simple_mixtures(sources, np.array([t.n_rows for t in group.problem.targets], dtype=float))
+    scored = _models(group.problem, hypothesis, alpha, atlas, options)
+    each = [scored, *(_models(group.plain, hypothesis, simple[:, k], None, options) for k in range(simple.shape[1]))]
+    judged = judge(scored.space, np.stack([s.w for s in each], 1), group.test, group.offset)
+    own = alpha.shape[1] > group.problem.n_sources
+    final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored  # no own rows: the same
+    return Delivered(
+        w=final.w,
+        offset=group.whole_offset,
+        status=np.array([str(s) for s in final.status], dtype=object),
+        distance=final.certificate.distance,
+        excess_risk=final.certificate.excess_risk,
+        gradient=final.certificate.gradient_norm,
+        loss=judged.loss,
+        error=judged.error,
+        paired=judged.paired,
+        moved=sensitivities(group, hypothesis, alpha, final),
+        rests_on=final.certificate.rests_on,
+    )
+
+
+def _models(
+    problem: Problem, hypothesis: Hypothesis, alpha: Floats, atlas: ModelMap | None, options: Options
+) -> Solution:
+    if atlas is not None:
+        return atlas(alpha)
+    return solve(problem, hypothesis, alpha, tol=options.tol, seed=options.seed)
+
+
+def sensitivities(group: Group, hypothesis: Hypothesis, alpha: Floats, solution: Solution) -> Floats:
+    """How far each model moves, relative to its norm, per unit of α that one column gains and all others give up.
+
+    (M, columns): ‖Σ_k (δ_jk − α_k) dw*/dα_k‖ / ‖w‖. No columns where there is no w*(α), or its Hessian is too large.
+    """
+    space = solution.space
+    if not space.convex or space.n_params > LARGEST:
+        return np.zeros((len(alpha), 0))
+    own = alpha.shape[1] > group.whole.n_sources
+    size = max(1, NUMBERS // (alpha.shape[1] * space.n_params))
+    parts = []
+    for low in range(0, len(alpha), size):
+        some = slice(low, low + size)
+        part = group.part(some).whole if own else group.whole
+        moves = sensitivity(part, hypothesis, alpha[some], solution.w[some])  # (m, columns, P)
+        moves = moves - np.einsum("mj,mjp->mp", alpha[some], moves)[:, None]
+        norm = np.linalg.norm(solution.w[some], axis=1)[:, None]
+        parts.append(np.linalg.norm(moves, axis=2) / np.maximum(norm, 1e-300))
+    return np.concatenate(parts)
+
+
+def space_of(options: Options, task: str, n_inputs: int, classes: Array | None) -> Space:
+    """The space that models were solved in, without their data: sizes and classes are all that it needs of them."""
+    y = np.array([0.0, 1.0]) if classes is None else classes
+    X = np.zeros((len(y), n_inputs))
+    hypothesis = hypothesis_of(options, Task(task), n_inputs, 1 if classes is None else len(classes))
+    return hypothesis.bind(Problem([Domain("sizes", X, y)]))

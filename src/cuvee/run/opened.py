@@ -1,0 +1,200 @@
+"""A run that was made: its numbers, its predictions, its report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.encode import Encoder
+from cuvee.data.frame import columns_of, read_rows
+from cuvee.data.targets import suggest
+from cuvee.errors import DomainError, OptionError
+from cuvee.files import understood
+from cuvee.notebook import html_table
+from cuvee.problem import Array
+from cuvee.report.findings import Findings
+from cuvee.report.page import render
+from cuvee.report.summary import summary
+from cuvee.results import Floats
+from cuvee.run import weights
+from cuvee.run.found import findings
+from cuvee.run.models import Delivered, space_of
+from cuvee.run.options import Options
+from cuvee.run.store import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
+
+
+def open_run(path: str | Path) -> Run:
+    """A run folder as its manifest has it; what was changed since is an error."""
+    return Run(RunFolder.open(Path(path)))
+
+
+class Run:
+    """One table's run: which targets, how much of each source, how good, and models that predict raw rows."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._about, self._prepared = folder.about, folder.json(PREPARED)
+        with understood(folder.path / PREPARED, "what this version of cuvee writes"):
+            self.targets: tuple[str, ...] = tuple(t["name"] for t in self._prepared["targets"])
+            self.notes: tuple[str, ...] = (self._prepared["why"], *self._prepared["notes"])
+            """What was inferred, and what is worth knowing about the table."""
+        with understood(folder.path / ABOUT, "what this version of cuvee writes"):
+            self.options = Options.from_dict(self._about["options"])
+
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
+    @property
+    def finished(self) -> bool:
+        return self._folder.done("report")
+
+    @cached_property
+    def _weights(self) -> tuple[tuple[str, ...], Floats]:
+        _, columns, alpha = weights.from_csv(self._folder.read(ALPHA).decode(), ALPHA)
+        return columns, alpha
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of alpha: the sources, and the own sample last."""
+        return self._weights[0]
+
+    @property
+    def alpha(self) -> Floats:
+        """(M, columns); NaN where a source would be the target itself."""
+        return self._weights[1]
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """metrics.json: scores beside the baselines, certificates."""
+        return self._folder.json(METRICS)
+
+    @cached_property
+    def _models(self) -> Delivered:
+        return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
+
+    @property
+    def w(self) -> Floats:
+        """(M, P) of the models, on the encoded columns."""
+        return self._models.w
+
+    def predict(
+        self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
+    ) -> Any:
+        """Raw rows -> a frame: their domain, the columns to `keep`, `prediction`, and a probability per class.
+
+        Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
+        """
+        if not (target is None or isinstance(target, str)):
+            raise OptionError(f"target must be the name of a target; got {target!r}")
+        for name, value in (("keep", keep), ("text", text)):
+            if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+                raise OptionError(f"{name} must be a list of column names; got {value!r}")
+        with understood(self.path, "a run of this version of cuvee"):
+            return self._predicted(source, target, keep, text)
+
+    def _predicted(self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str]) -> Any:
+        prepared, known = self._prepared, self.targets
+        if target is not None and target not in known:
+            raise OptionError(f"{target!r} is no target of this run{suggest(target, known)}")
+        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source):
+            target = known[0]
+        encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
+        categories = {c for encoder in encoders for c in encoder.text} | {*text}
+        domain = prepared["domain"] if target is None else None
+        frame = read_rows(source, encoders[0].features, keep, domain=domain, text=sorted(categories))
+        names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
+        return self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
+
+    def _answers(self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None) -> Any:
+        import pandas as pd
+
+        place = pd.Index(self.targets).get_indexer(names)
+        if (place < 0).any():
+            row = int(np.argmax(place < 0))
+            raise DomainError(
+                f"row {row} is of domain {names[row]!r}, which is no target of this run ({int((place < 0).sum())} such "
+                f"rows){suggest(str(names[row]), self.targets)}"
+            )
+        prepared = self._prepared
+        classes = None if prepared["classes"] is None else np.array(prepared["classes"])
+        space = space_of(self.options, prepared["task"], len(encoders[0].names), classes)
+        group = np.array([t["group"] for t in prepared["targets"]])[place]
+        said = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
+        chance = np.empty((len(frame), 0 if classes is None else len(classes)))
+        for g in np.unique(group):
+            rows = np.flatnonzero(group == g)
+            own_space = (
+                space
+                if len(encoders) == 1
+                else space_of(self.options, prepared["task"], len(encoders[g].names), classes)
+            )
+            X = encoders[g](frame.iloc[rows], where="rows to predict")
+            order = np.argsort(place[rows], kind="stable")
+            cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
+            for part in np.split(order, cuts):
+                w = self.w[place[rows[part[0]]]][: own_space.n_params]
+                said[rows[part]] = own_space.predict(w, X[part])
+                if classes is None:
+                    said[rows[part]] += self._models.offset[place[rows[part[0]]]]
+                if classes is not None:
+                    chance[rows[part]] = own_space.predict_proba(w, X[part])
+        said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))
+        taken = next((name for name in (domain, *keep) if name in said_names), None)
+        if taken is not None:
+            raise OptionError(
+                f"column {taken!r} is how predictions are called: rename it in these rows, or do not keep it"
+            )
+        columns: dict[str, Any] = {domain: names} if domain else {}
+        columns |= {name: frame[name].to_numpy() for name in keep}
+        columns["prediction"] = said
+        columns |= {f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())}
+        return pd.DataFrame(columns)
+
+    @cached_property
+    def findings(self) -> Findings:
+        with understood(self.path, "a run of this version of cuvee"):
+            return findings(self._folder)
+
+    def report(self) -> Path:
+        """Write report.html, from the files of the run alone."""
+        return self._folder.derive(REPORT, render(self.findings).encode())
+
+    def summary(self) -> str:
+        """What was asked and found, in three sentences."""
+        return " ".join(summary(self.findings))
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it that JSON can hold in one line."""
+        alpha = [
+            {c: a for c, a in zip(self.columns, row, strict=True) if a == a and a > 0} for row in self.alpha.tolist()
+        ]
+        return {
+            "run": str(self.path),
+            "task": self._prepared["task"],
+            "why": self._prepared["why"],
+            "hypothesis": self._prepared["hypothesis"],
+            "notes": list(self._prepared["notes"]),
+            "alpha": dict(zip(self.targets, alpha, strict=True)),
+            **{k: v for k, v in self.metrics.items() if k != "targets"},
+            "report": str(self.path / REPORT),
+        }
+
+    def __repr__(self) -> str:
+        if not self.finished:
+            return f"Run at {self.path}, not finished: cuvee resume {self.path}"
+        return f"Run at {self.path}: {self.summary()}"
+
+    def _repr_html_(self) -> str:
+        if not self.finished:
+            return html_table((), (), repr(self))
+        found = self.findings
+        rows = [
+            (t, *("–" if s != s else f"{s:.3g}" for s in found.scores[i, :, 0].tolist()))
+            for i, t in enumerate(found.targets[:20])
+        ]
+        return html_table(("target", *found.methods), rows, self.summary())

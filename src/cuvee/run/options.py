@@ -1,0 +1,146 @@
+"""Everything a run was asked for: what run.json holds, and what a resume goes by."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from cuvee.data.targets import EACH
+from cuvee.data.task import Task
+from cuvee.errors import InputError, OptionError, check_choice, check_number
+from cuvee.hypothesis import Hypothesis, Logistic, Network, Ridge
+
+LEAST_LABELLED = 5  # rows of a target: with fewer nothing can be said about it
+HIDDEN = 64  # units of "mlp"
+KINDS = ("auto", "ridge", "logistic", "mlp")
+METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Plain values only, so that JSON holds them.
+
+    >>> Options(label="readmitted", domain="hospital", targets="north,south").hypothesis
+    'auto'
+    """
+
+    label: str = "label"
+    domain: str | None = None
+    """The column that says whose row each is; None: "domain", or the files of a folder."""
+    targets: str | tuple[str, ...] = EACH
+    """Names, a comma list, patterns such as "north*", or "each": every domain in turn."""
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    """Columns that are categories, whatever they look like."""
+    task: str = "auto"
+    hypothesis: str = "auto"
+    """"ridge", "logistic", "mlp", or "package.module:factory", which makes a module from (inputs, outputs)."""
+    l2: float = 1e-2
+    method: str = "path"
+    C: float = 10.0
+    test: float = 0.25
+    """Share of each target's labelled rows that is kept for scores; delivered models learn from all of them."""
+    labelled: int | None = None
+    """Labelled rows of each target to learn from, instead of a share: the others are for scores and nothing else."""
+    tol: float = 1e-6
+    impute: bool = False
+    standardise: bool = True
+    """Give every number column mean 0 and variance 1 on training rows; pixels and embeddings are better left alone."""
+    levels: bool = True
+    """Take each domain's own level out of the labels of a quantity, so that domains share slopes and not means."""
+    stream: bool | None = None
+    """Read the files batch by batch, never whole; None: where they are large. The encoding is then fitted on sources
+    alone, and a category that only targets have is an error."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("label", "task", "hypothesis", "method"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise OptionError(f"{name} must be a text; got {getattr(self, name)!r}")
+        for name in ("impute", "standardise", "levels"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
+        for name in ("targets", "features", "drop", "text"):
+            object.__setattr__(self, name, _names(name, getattr(self, name)))
+        check_choice("task", self.task, ("auto", *(t.value for t in Task)))
+        check_choice("method", self.method, METHODS)
+        if self.hypothesis not in KINDS and ":" not in self.hypothesis:
+            raise OptionError(
+                f"hypothesis must be {', '.join(map(repr, KINDS))} or 'package.module:factory'; got {self.hypothesis!r}"
+            )
+        check_number("l2", self.l2, least=0.0)
+        check_number("C", self.C, above=0.0)
+        check_number("test", self.test, least=0.0, most=0.9)
+        check_number("tol", self.tol, above=0.0)
+        for name, value, least in (("labelled", self.labelled, LEAST_LABELLED), ("seed", self.seed, 0)):
+            if value is not None:
+                check_number(name, value, least=least)
+                if int(value) != value:
+                    raise OptionError(f"{name} must be a whole number; got {value!r}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> Options:
+        """What `as_dict` gave, after a way through JSON, which has no tuples."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(said) - known):
+            raise InputError(f"run.json has an option {unknown[0]!r} that this version of cuvee does not know")
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
+        return cls(**plain)
+
+
+def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
+    """Names as a tuple; targets may be one text, and features nothing at all."""
+    if (value is None and option == "features") or (isinstance(value, str) and option == "targets"):
+        return value
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise OptionError(f"{option} must be a list of names; got {value!r}")
+    return tuple(map(str, value))
+
+
+def kind_of(options: Options, task: Task) -> str:
+    """Which hypothesis was asked for, or fits the task."""
+    regression = task is Task.regression
+    kind = options.hypothesis if options.hypothesis != "auto" else "ridge" if regression else "logistic"
+    if kind == "ridge" and not regression:
+        raise OptionError("ridge predicts a quantity, and the labels are classes: choose logistic, or task regression")
+    if kind == "logistic" and regression:
+        raise OptionError("logistic predicts classes, and the labels are a quantity: choose ridge")
+    return kind
+
+
+def in_words(options: Options, kind: str) -> str:
+    """The hypothesis, for people."""
+    words = {"ridge": "ridge regression", "logistic": "logistic regression", "mlp": f"{HIDDEN} hidden units"}
+    return f"{words.get(kind, f'the network of {kind}')}, l2 = {options.l2:g}"
+
+
+def hypothesis_of(options: Options, task: Task, n_inputs: int, n_outputs: int) -> Hypothesis:
+    """The hypothesis that was asked for, on so many encoded columns; a quantity has one output."""
+    kind = kind_of(options, task)
+    if kind == "ridge":
+        return Ridge(options.l2)
+    if kind == "logistic":
+        return Logistic(options.l2)
+    loss: Literal["squared", "cross_entropy"] = "squared" if task is Task.regression else "cross_entropy"
+    return Network(_module(kind, n_inputs, n_outputs, options.seed), l2=options.l2, loss=loss)
+
+
+def _module(kind: str, n_inputs: int, n_outputs: int, seed: int) -> Any:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if kind == "mlp":
+            layers = torch.nn.Linear(n_inputs, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, n_outputs)
+            return torch.nn.Sequential(*layers)
+        name, _, factory = kind.partition(":")
+        try:
+            return getattr(importlib.import_module(name), factory)(n_inputs, n_outputs)
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
+            raise OptionError(f"hypothesis {kind!r} cannot be made: {error}") from None

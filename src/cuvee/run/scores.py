@@ -1,0 +1,157 @@
+"""How good the models are on rows that nothing learnt from, beside the simple mixtures; with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Array, Domain
+from cuvee.results import Floats
+
+CUVEE = "cuvee"
+METHODS = (CUVEE, "uniform", "pooled", "pooled + own", "target only")
+ROUNDING = 1e-9  # relative to a score: what differs by less is the same
+LEVEL = 1.96  # standard errors to either side: 95 %
+
+
+def simple_mixtures(source_rows: Floats, own_rows: Floats) -> Floats:
+    """α of the four baselines (M, 4, N+1): m_j rows of the sources, k of each target."""
+    M, N = len(own_rows), len(source_rows)
+    simple = np.zeros((M, 4, N + 1))
+    simple[:, 0, :N] = 1.0
+    simple[:, 1, :N] = simple[:, 2, :N] = source_rows
+    simple[:, 2, N] = own_rows
+    simple[:, 3, N] = 1.0
+    return np.asarray(simple / simple.sum(-1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Mean loss of every method on each target's test rows, and how sure that is; NaN without test rows."""
+
+    loss: Floats  # (M, methods) share of wrong answers, or mean squared error
+    error: Floats  # (M, methods) standard error of it
+    paired: Floats  # (M, methods) standard error of its difference to that of cuvee
+
+
+def judge(space: Space, w: Floats, test: tuple[Domain | None, ...], offset: Floats) -> Judged:
+    """w (M, methods, P) on the test rows; cuvee's come first, and offset (M,) is added to what they predict."""
+    M, Q = w.shape[:2]
+    found = np.full((3, M, Q), np.nan)
+    for i, domain in enumerate(test):  # one call per target for all methods: each has its own rows
+        if domain is not None:
+            losses = row_losses(space, w[i], domain, float(offset[i]))  # (methods, rows)
+            n = losses.shape[1]
+            found[0, i] = losses.mean(1)
+            if n > 1:
+                found[1, i] = losses.std(1, ddof=1) / np.sqrt(n)
+                found[2, i] = (losses - losses[0]).std(1, ddof=1) / np.sqrt(n)
+    return Judged(*found)
+
+
+def row_losses(space: Space, w: Floats, domain: Domain, offset: float) -> Floats:
+    """(methods, rows): 1 where the class is wrong, or squared errors."""
+    predicted = space.predict(w, domain.X)
+    if getattr(space, "classes", None) is not None:
+        return np.asarray(predicted != domain.y, dtype=np.float64)
+    predicted[0] += offset
+    return np.asarray((predicted - domain.y.astype(np.float64)) ** 2)
+
+
+def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
+    """What metrics.json says of the scores: values with 95 % intervals, ranks, and what cuvee gains.
+
+    A share of right answers has Wilson's interval; a root mean squared error that of the mean squared error. Gains are
+    paired, row by row and target by target; their interval is that of a mean over targets, or that of the rows within
+    them where this is wider: few targets may agree by chance.
+    """
+    score, low, high = (_rounded(v) for v in _intervals(judged, rows, classify))
+    scored = np.isfinite(score).all(1)
+    sign = 1.0 if classify else -1.0
+    gains = sign * (score[:, :1] - score)
+    mean = _mean_interval(score[scored], judged_error(judged, score, classify)[scored])
+    if scored.sum() == 1:
+        mean = np.stack([score, low, high], -1)[scored][0]
+    gain = _mean_interval(gains[scored], paired_error(judged, score, rows, classify)[scored])
+    ranks = _ranks(-sign * score[scored])
+    return {
+        "metric": "accuracy" if classify else "root mean squared error",
+        "higher_is_better": classify,
+        "methods": list(METHODS),
+        "scored": int(scored.sum()),
+        "mean": listed(mean),
+        "mean_rank": listed(ranks.mean(0) if len(ranks) else np.full(len(METHODS), np.nan)),
+        "gain": listed(gain),
+        "scores": listed(np.stack([score, low, high], -1)),  # (M, methods, 3)
+    }
+
+
+def judged_error(judged: Judged, score: Floats, classify: bool) -> Floats:
+    """(M, methods) standard errors of the scores; of a root, by its slope."""
+    return judged.error if classify else judged.error / np.maximum(2.0 * score, 1e-300)
+
+
+def paired_error(judged: Judged, score: Floats, rows: Array, classify: bool) -> Floats:
+    """(M, methods) standard errors of differences to cuvee's score.
+
+    Of right and wrong answers with half a row added to either kind that differs, as Agresti and Min (2005) have it: 36
+    rows on which two models agree do not prove them alike.
+    """
+    if not classify:
+        error = judged.paired / np.maximum(score[:, :1] + score, 1e-300)  # a − b = (a² − b²) / (a + b)
+        return np.asarray(np.where(error <= ROUNDING * score, 0.0, error))
+    n = np.asarray(rows, dtype=np.float64)[:, None]
+    more = n * (judged.loss - judged.loss[:, :1])
+    differ = np.nan_to_num((n - 1.0) * n * judged.paired**2) + more**2 / np.maximum(n, 1.0)
+    error = np.sqrt(np.maximum(differ + 1.0 - more**2 / (n + 2.0), 0.0)) / (n + 2.0)
+    error[:, 0] = 0.0
+    return np.asarray(error)
+
+
+def _rounded(values: Floats) -> Floats:
+    """Nine digits: what differs by rounding alone is the same, and shares its rank."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - 8)
+        return np.where((values == 0) | ~np.isfinite(values), values, np.round(values / unit) * unit)
+
+
+def _intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floats, Floats]:
+    """(M, methods) scores, and the ends of their intervals."""
+    loss, n = judged.loss, np.maximum(np.asarray(rows, dtype=np.float64), 1.0)[:, None]
+    if classify:
+        z2 = LEVEL**2
+        right = 1.0 - loss
+        middle = (right + z2 / (2 * n)) / (1 + z2 / n)
+        half = LEVEL / (1 + z2 / n) * np.sqrt(np.maximum(right * loss, 0.0) / n + z2 / (4 * n * n))
+        return right, middle - half, middle + half
+    half = LEVEL * judged.error
+    return np.sqrt(loss), np.sqrt(np.maximum(loss - half, 0.0)), np.sqrt(loss + half)
+
+
+def _mean_interval(values: Floats, errors: Floats) -> Floats:
+    """(M, methods) with standard errors of each -> (methods, 3): Student's t over the targets, or their own errors."""
+    from scipy.stats import t
+
+    M = len(values)
+    if M == 0:
+        return np.full((len(METHODS), 3), np.nan)
+    mean = values.mean(0)
+    within = LEVEL * np.sqrt((errors**2).sum(0)) / M
+    between = t.ppf(0.975, M - 1) * values.std(0, ddof=1) / np.sqrt(M) if M > 1 else np.zeros(len(mean))
+    half = np.fmax(within, between)
+    return np.stack([mean, mean - half, mean + half], -1)
+
+
+def _ranks(losses: Floats) -> Floats:
+    """(M, methods) 1 for the best; those that are equal share their places."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(losses, axis=1)) if len(losses) else losses
+
+
+def listed(values: Floats) -> Any:
+    """Lists for JSON, which has no NaN and no infinity: null for both."""
+    return np.where(np.isfinite(values), np.asarray(values, dtype=object), np.array(None)).tolist()

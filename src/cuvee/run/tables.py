@@ -1,0 +1,182 @@
+"""What the files of a run hold: prepared.json, alpha.csv, three tables in Parquet, models.safetensors, metrics.json."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cuvee.api import OWN
+from cuvee.results import Candidate, Floats, Mixtures, Status
+from cuvee.run import scores, weights
+from cuvee.run.groups import Prepared
+from cuvee.run.models import Delivered
+from cuvee.run.options import Options, in_words
+from cuvee.run.scores import Judged, listed
+from cuvee.run.store import (
+    ALPHA,
+    CANDIDATES,
+    METRICS,
+    MODELS,
+    SENSITIVITY,
+    TRACE,
+    WEIGHTS,
+    RunFolder,
+    as_json,
+    part_name,
+)
+
+KEPT = 2**24  # weights of candidates that are kept; of more targets neither candidates nor traces are
+
+
+def prepared(of: Prepared, options: Options) -> bytes:
+    """Who and what: all that predictions and the report need beside numbers."""
+    sizes = {t: (len(learn), len(test)) for t, (learn, test) in of.divided.items()}
+    return as_json(
+        {
+            "task": str(of.inferred.task),
+            "why": of.inferred.why,
+            "kind": of.kind,
+            "hypothesis": in_words(options, of.kind),
+            "classes": None if of.classes is None else of.classes.tolist(),
+            "domain": of.domain,
+            "label": options.label,
+            "n_features": of.n_features,
+            "notes": list(of.notes),
+            "sources": [{"name": s, "rows": of.sizes[s]} for s in of.sources],
+            "targets": [
+                {"name": t, "group": g, "learn": sizes[t][0], "test": sizes[t][1]}
+                for g, members in enumerate(of.members)
+                for t in members.targets
+            ],
+            "groups": [{"sources": list(m.sources), "encoder": m.encoder.as_dict()} for m in of.members],
+        }
+    )
+
+
+def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
+    """The files of the step that found α."""
+    own = any(OWN in mix.columns for mix in mixtures)
+    columns = (*of.sources, *([OWN] if own else []))
+    alpha = np.concatenate([weights.widen(mix.alpha, mix.columns, columns) for mix in mixtures])
+    found = {
+        "target": of.targets,
+        "status": [str(s) for mix in mixtures for s in mix.status],
+        "gap": np.concatenate([mix.gap for mix in mixtures]),
+        "objective": np.concatenate([mix.objective for mix in mixtures]),
+    }
+    files = {ALPHA: weights.to_csv(of.targets, columns, alpha), WEIGHTS: _parquet(found)}
+    numbers = sum(len(mix.targets) * len(mix.candidates) * len(columns) for mix in mixtures)
+    few = mixtures if numbers <= KEPT else []
+    if any(mix.candidates for mix in few):
+        files[CANDIDATES] = _parquet(_candidates(few, columns))
+    if any(mix.trace is not None for mix in few):
+        files[TRACE] = _parquet(_traces(few))
+    return files
+
+
+def _candidates(mixtures: list[Mixtures], columns: tuple[str, ...]) -> dict[str, Any]:
+    """A row for each mixture that was tried for each target."""
+    import pyarrow as pa
+
+    def gathered(of: Callable[[Mixtures, Candidate], Floats]) -> Floats:
+        """(rows, …): the targets one after the other, each with its candidates."""
+        stacked = [np.stack([of(mix, c) for c in mix.candidates], 1) for mix in mixtures]
+        return np.concatenate([part.reshape(-1, *part.shape[2:]) for part in stacked])
+
+    alpha = gathered(lambda mix, c: weights.widen(c.alpha, mix.columns, columns))
+    return {
+        "target": [target for mix in mixtures for target in mix.targets for _ in mix.candidates],
+        "candidate": [c.name for mix in mixtures for _ in mix.targets for c in mix.candidates],
+        "cv_loss": gathered(lambda mix, c: c.cv_loss),
+        "share": gathered(lambda mix, c: c.share),
+        "alpha": pa.FixedSizeListArray.from_arrays(alpha.ravel(), len(columns)),
+    }
+
+
+def _traces(mixtures: list[Mixtures]) -> dict[str, Any]:
+    """A row for each recorded step of each target."""
+    kept = [(mix.targets, mix.trace) for mix in mixtures if mix.trace is not None]
+    return {
+        "target": np.concatenate([np.repeat(np.array(names, dtype=object), len(t.step)) for names, t in kept]),
+        "step": np.concatenate([np.tile(t.step, len(names)) for names, t in kept]),
+        "objective": np.concatenate([t.objective.T.ravel() for _, t in kept]),
+        "gap": np.concatenate([t.gap.T.ravel() for _, t in kept]),
+    }
+
+
+def alphas(of: Prepared, folder: RunFolder, name: str = ALPHA) -> list[Floats]:
+    """α of every group, over its own sources (and the own sample), as the file has it."""
+    _, columns, alpha = weights.from_csv(folder.read(name).decode(), name)
+    own = [OWN] if OWN in columns else []
+    place = {name: j for j, name in enumerate(columns)}
+    parts, low = [], 0
+    for members in of.members:
+        at = [place[c] for c in (*members.sources, *own)]
+        parts.append(np.ascontiguousarray(alpha[low : low + len(members.targets), at]))
+        low += len(members.targets)
+    return parts
+
+
+def given(of: Prepared, folder: RunFolder, name: str) -> list[Mixtures]:
+    """The user's own α, as if it had been estimated."""
+    own = OWN in weights.from_csv(folder.read(name).decode(), name)[1]
+    unknown = [np.full(len(m.targets), np.nan) for m in of.members]
+    return [
+        Mixtures(
+            alpha=alpha,
+            columns=(*m.sources, *([OWN] if own else [])),
+            targets=m.targets,
+            gap=nothing,
+            status=(Status.CLOSED_FORM,) * len(m.targets),
+            method="given",
+            objective=nothing,
+        )
+        for alpha, m, nothing in zip(alphas(of, folder, name), of.members, unknown, strict=True)
+    ]
+
+
+def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, bytes]:
+    """The files of the step that made the models."""
+    rows = np.array([len(of.divided[t][1]) for t in of.targets])
+    judged = Judged(found.loss, found.error, found.paired)
+    plans = [folder.json(name) for g in range(len(of.members)) if folder.has(name := part_name(f"plan {g}"))]
+    metrics = {
+        **scores.metrics(judged, rows, of.classes is not None),
+        "plan": [p["why"] for p in plans],
+        "status": found.status.tolist(),
+        "certificate": {
+            "rests_on": found.rests_on,
+            "distance": listed(found.distance),
+            "excess_risk": listed(found.excess_risk),
+            "gradient": listed(found.gradient),
+        },
+        "targets": list(of.targets),
+    }
+    files = {MODELS: found.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
+    if found.moved.shape[1]:
+        files[SENSITIVITY] = _parquet(
+            _moved(of, found.moved, OWN in weights.from_csv(folder.read(ALPHA).decode(), ALPHA)[1])
+        )
+    return files
+
+
+def _moved(of: Prepared, moved: Floats, own: bool) -> dict[str, Any]:
+    """A row per target and column."""
+    each = [(t, (*m.sources, *([OWN] if own else []))) for m in of.members for t in m.targets]
+    return {
+        "target": [t for t, columns in each for _ in columns],
+        "column": [c for _, columns in each for c in columns],
+        "moves": moved.ravel(),
+    }
+
+
+def _parquet(columns: dict[str, Any]) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    out = io.BytesIO()
+    parquet.write_table(pa.table(columns), out, compression="zstd")
+    return out.getvalue()

@@ -1,0 +1,145 @@
+"""α of a run: estimated in chunks of targets, each of which a kill cannot take back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cuvee import files
+from cuvee.api import OWN
+from cuvee.errors import InputError, MixtureError
+from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
+
+WHAT, FORMAT = "a part of α", 1
+STATUSES = {str(status): status for status in Status}
+
+
+def pack(mix: Mixtures) -> bytes:
+    """All of it, the steps of α aside."""
+    tensors = {"alpha": mix.alpha, "gap": mix.gap, "objective": mix.objective}
+    if mix.candidates:
+        tensors |= {
+            f"candidates.{f}": np.stack([getattr(c, f) for c in mix.candidates]) for f in ("alpha", "cv_loss", "share")
+        }
+    if mix.trace is not None:
+        tensors |= {f"trace.{f}": getattr(mix.trace, f) for f in ("step", "objective", "gap")}
+    header = {
+        "format": FORMAT,
+        "what": WHAT,
+        "columns": mix.columns,
+        "targets": mix.targets,
+        "status": [str(s) for s in mix.status],
+        "method": mix.method,
+        "candidates": [c.name for c in mix.candidates],
+    }
+    return files.packed({name: torch.as_tensor(np.ascontiguousarray(v)) for name, v in tensors.items()}, header)
+
+
+def unpack(content: bytes, where: Path) -> Mixtures:
+    tensors, header = files.unpacked(content, where, WHAT, FORMAT)
+    with files.understood(where, WHAT):
+        found = {name: t.numpy() for name, t in tensors.items()}
+        tried, trace = files.part(found, "candidates."), files.part(found, "trace.")
+        return Mixtures(
+            alpha=found["alpha"],
+            columns=tuple(header["columns"]),
+            targets=tuple(header["targets"]),
+            gap=found["gap"],
+            status=tuple(STATUSES[s] for s in header["status"]),
+            method=header["method"],
+            objective=found["objective"],
+            trace=Trace(trace["step"], trace["objective"], trace["gap"], np.zeros(0)) if trace else None,
+            candidates=tuple(
+                Candidate(name, *(tried[f][g] for f in ("alpha", "cv_loss", "share")))
+                for g, name in enumerate(header["candidates"])
+            ),
+        )
+
+
+def widen(alpha: Floats, columns: Sequence[str], to: Sequence[str]) -> Floats:
+    """(M, columns) -> (M, to); NaN where a target has no such source."""
+    wide = np.full((len(alpha), len(to)), np.nan)
+    place = {name: j for j, name in enumerate(to)}
+    wide[:, [place[c] for c in columns]] = alpha
+    return wide
+
+
+def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> bytes:
+    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again."""
+    text = io.StringIO(newline="")
+    returns = any("\r" in name for name in (*targets, *columns))  # which csv would not quote by itself
+    out = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
+    out.writerow(["target", *columns])
+    for name, row in zip(targets, alpha.tolist(), strict=True):
+        out.writerow([name, *("" if a != a else repr(a) for a in row)])
+    return text.getvalue().encode()
+
+
+def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], Floats]:
+    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names."""
+    try:
+        head, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except (csv.Error, ValueError):
+        raise InputError(f"{where} holds no table of weights: a line of names, then a line per target") from None
+    named = head[0] == "target"
+    columns = tuple(head[1:] if named else head)
+    alpha = np.full((len(rows), len(columns)), np.nan)
+    for i, row in enumerate(rows):
+        cells = row[1:] if named else row
+        if len(cells) != len(columns):
+            raise MixtureError(f"{where}: line {i + 2} has {len(row)} cells, the first line {len(head)}")
+        try:
+            alpha[i] = [float(c) if c.strip() else np.nan for c in cells]
+        except ValueError as error:
+            raise MixtureError(f"{where}: line {i + 2} holds no weights ({error})") from None
+    return tuple(row[0] for row in rows) if named else (), columns, alpha
+
+
+def given(alpha: Any, targets: Sequence[str], sources: Sequence[str]) -> tuple[tuple[str, ...], Floats]:
+    """The user's α, as a file or an array, with its columns in the order of the sources, and the own sample's last."""
+    columns: tuple[str, ...] = ()
+    if isinstance(alpha, str | Path):
+        try:
+            text = Path(alpha).read_bytes().decode("utf-8-sig")  # newlines in names stay as they are
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{alpha} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        names, columns, alpha = from_csv(text, str(alpha))
+        if names:
+            alpha = _in_order(alpha, names, targets, "target", 0)
+        alpha = np.nan_to_num(alpha, nan=0.0) if columns else alpha
+    try:
+        alpha = np.asarray(alpha, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise MixtureError("alpha must be a table of numbers, a row per target, or a CSV of it") from None
+    own = (OWN,) if OWN in columns or (not columns and alpha.ndim == 2 and alpha.shape[1] == len(sources) + 1) else ()
+    wanted = (*sources, *own)
+    if columns:
+        alpha = _in_order(alpha, columns, wanted, "source", 1)
+    if alpha.shape != (len(targets), len(wanted)):
+        raise MixtureError(
+            f"alpha must have {len(targets)} rows, one per target, and {len(sources)} columns, one per source (and one "
+            f"more for the own sample); got shape {alpha.shape}"
+        )
+    return wanted, alpha
+
+
+def _in_order(alpha: Floats, have: Sequence[str], want: Sequence[str], what: str, axis: int) -> Floats:
+    twice = next((name for name in have if list(have).count(name) > 1), None) if len(set(have)) < len(have) else None
+    if twice is not None:
+        raise MixtureError(f"alpha names {what} {twice!r} twice; name it once")
+    known = set(have)
+    for name in want:
+        if name not in known:
+            raise MixtureError(f"alpha says nothing of {what} {name!r}; add it, with weight 0 if it is not wanted")
+    wanted = set(want)
+    for name in have:
+        if name not in wanted:
+            raise MixtureError(f"alpha names a {what} {name!r} that is none here; there is {', '.join(want[:8])}")
+    place = {name: i for i, name in enumerate(have)}
+    return np.take(alpha, [place[name] for name in want], axis)
