@@ -1,0 +1,102 @@
+"""The command line: `cuvee COMMAND`, and how every command ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+
+import cuvee
+from cuvee.cli import adapt, maps, repository, steps
+from cuvee.cli.voice import one_line
+from cuvee.errors import CuveeError
+
+FINE, UNEXPECTED, BAD_INPUT, STOPPED = 0, 1, 2, 130
+USAGE: Any = typer.BadParameter.__mro__[2]  # click's ClickException, which newer typers carry inside themselves
+
+app = typer.Typer(
+    name="cuvee",
+    help="Multi-source, multi-target domain adaptation: one table in, a model per target out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cuvee {cuvee.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Both are dealt with before a command begins."""
+
+
+PANELS = {
+    "From a table to models": (adapt.adapt, adapt.resume, adapt.predict, adapt.report),
+    "The steps singly": (steps.weights, steps.solve, maps.learn, maps.plan, maps.online),
+    "To see it work": (repository.sample, repository.demo, repository.bench),
+}
+for _panel, _commands in PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+
+
+def main() -> None:
+    """Errors in one sentence with an exit code that says whose they are; `--debug` shows where they came from."""
+    words = [word for word in sys.argv[1:] if word != "--debug"]  # wherever it stands: who adds it, adds it last
+    debug = len(words) < len(sys.argv) - 1
+    try:
+        code = app(words, prog_name="cuvee", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else FINE)
+    except USAGE as error:
+        sys.exit(_misused(error))
+    except CuveeError as error:
+        if debug:
+            raise
+        typer.echo(f"cuvee: {one_line(error)}", err=True)
+        sys.exit(BAD_INPUT)
+    except typer.Abort:  # what older typers make of Ctrl-C
+        sys.exit(STOPPED)
+    except Exception as error:
+        if debug:
+            raise
+        said = one_line(error)
+        typer.echo(f"cuvee: unexpected {type(error).__name__}{said and f': {said}'}; run again with --debug", err=True)
+        sys.exit(UNEXPECTED)
+
+
+def entry() -> None:
+    """What a shell calls: `main`, and then out at once.
+
+    Threads of Arrow have been seen to abort a process that was done, while the interpreter was taken down.
+    """
+    code = UNEXPECTED
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else FINE
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)
+
+
+def _misused(error: Any) -> int:
+    """A wrong option or argument, in one sentence that names the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return BAD_INPUT
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "cuvee"
+    said = one_line(error.format_message()).rstrip(".")
+    typer.echo(f"cuvee: {said[:1].lower()}{said[1:]}; see {command} --help", err=True)
+    return BAD_INPUT

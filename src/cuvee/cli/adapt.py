@@ -1,0 +1,190 @@
+"""`cuvee adapt`, `resume`, `predict` and `report`: one table in, a folder with a model per target out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuvee.cli import options as asked
+from cuvee.cli.output import check_out, print_json, print_table, write_frame
+from cuvee.cli.voice import speaking
+
+if TYPE_CHECKING:
+    from cuvee.run import Run
+
+TOP, LEAST = 3, 0.005  # sources of a target that are shown
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")]
+
+
+def adapt(
+    table: asked.TableFile,
+    targets: asked.Targets,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for everything that is found.")],
+    domain: asked.DomainColumn = None,
+    label: asked.LabelColumn = "label",
+    features: asked.Features = None,
+    drop: asked.Drop = None,
+    text: asked.Text = None,
+    impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: Annotated[
+        bool,
+        typer.Option(
+            "--levels/--no-levels", help="Take each domain's own level out of a quantity, so that slopes are shared."
+        ),
+    ] = True,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read the table batch by batch, never whole; by default where it is large.",
+            show_default=False,
+        ),
+    ] = None,
+    task: asked.Task = "auto",
+    hypothesis: asked.HypothesisName = "auto",
+    l2: asked.L2 = 1e-2,
+    method: asked.Method = "path",
+    C: asked.C = 10.0,
+    alpha: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV of weights to use as they are, as cuvee weights writes it."),
+    ] = None,
+    test: Annotated[
+        float,
+        typer.Option(
+            metavar="X", help="Share of a target's labelled rows for scores; delivered models learn from all."
+        ),
+    ] = 0.25,
+    labelled: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Labelled rows of a target to learn from; the others are for scores alone."),
+    ] = None,
+    tol: asked.Tol = 1e-6,
+    seed: asked.Seed = 0,
+    as_json: asked.Json = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Weights, models, scores and a report for every target, from one table.
+
+    Example: cuvee adapt visits.csv --domain hospital --label readmitted --targets new --out run
+    """
+    from cuvee import run as runs
+
+    with speaking(quiet) as voice:
+        options = asked.options(
+            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, impute=impute,
+            standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis, l2=l2,
+            method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
+        )  # fmt: skip
+        voice.hint = lambda: _how_to_resume(out)
+        with voice.bar() as bar:
+            run = runs.adapt(table, out, options=options, alpha=alpha, progress=bar, say=voice.note)
+        _show(run, as_json)
+
+
+def resume(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = False) -> None:
+    """Go on with a run that was cut; one that is finished is only shown.
+
+    Example: cuvee resume run
+    """
+    from cuvee import run as runs
+
+    with speaking(quiet) as voice:
+        voice.hint = lambda: _how_to_resume(folder)
+        with voice.bar() as bar:
+            run = runs.resume(folder, progress=bar)
+        for note in run.notes:
+            voice.note(note)
+        _show(run, as_json)
+
+
+def predict(
+    folder: RunFolder,
+    rows: Annotated[Path, typer.Argument(help="Table with the features that were learnt from, and the domain.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV or Parquet to write, by its suffix; by default stdout.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose model all rows get; by default that of their domain."),
+    ] = None,
+    keep: Annotated[list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")] = None,
+    text: asked.Text = None,
+    force: asked.Force = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Predictions for new rows, as CSV or Parquet.
+
+    Example: cuvee predict run visits.csv --target new --out predictions.csv
+    """
+    from cuvee.run import open_run
+
+    with speaking(quiet):
+        if out is not None:
+            check_out(out, force, (".csv", ".parquet"))
+        found = open_run(folder).predict(rows, target=target, keep=asked.names(keep), text=asked.names(text))
+        write_frame(found, out)
+
+
+def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = False) -> None:
+    """Write the report of a run once more, and say where it is.
+
+    Example: cuvee report run
+    """
+    from cuvee.run import open_run
+
+    with speaking(quiet):
+        path = open_run(folder).report()
+        if as_json:
+            print_json({"report": str(path)})
+        else:
+            print(path)
+
+
+def _how_to_resume(folder: Path) -> str:
+    begun = os.path.isfile(folder / "manifest.json")
+    return f"; go on with: cuvee resume {folder}" if begun else "; nothing was written"
+
+
+def _show(run: Run, as_json: bool) -> None:
+    """The targets, what was found, and where the report is."""
+    found = run.as_dict()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            target,
+            _heaviest(alpha),
+            *_scores(found["scores"][i], found["methods"], found["higher_is_better"]),
+            _proven(found["status"][i], found["certificate"]["distance"][i]),
+        )
+        for i, (target, alpha) in enumerate(found["alpha"].items())
+    ]
+    columns = ("target", "learns from", found["metric"], "best baseline", "‖w − w*‖ ≤")
+    print_table(columns, rows, f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}", str(run.path / "alpha.csv"))
+    print(f"{run.summary()}\nreport: {found['report']}")
+
+
+def _heaviest(alpha: Mapping[str, float]) -> str:
+    """The first few sources that weigh something, and how many more do."""
+    some = sorted((item for item in alpha.items() if item[1] >= LEAST), key=lambda item: -item[1])
+    more = [f"{len(some) - TOP} more"] if len(some) > TOP else []
+    return "; ".join([*(f"{name} {a:.2f}" for name, a in some[:TOP]), *more])
+
+
+def _scores(scores: Sequence[Sequence[float | None]], methods: Sequence[str], higher: bool) -> tuple[str, str]:
+    """Cuvee's own, which comes first, and that of the best of the others."""
+    ours, *others = (one[0] for one in scores)
+    known = [(value, name) for value, name in zip(others, methods[1:], strict=True) if value is not None]
+    best = (max if higher else min)(known, default=None)
+    return "–" if ours is None else f"{ours:.3f}", "–" if best is None else f"{best[0]:.3f} {best[1]}"
+
+
+def _proven(status: str, distance: float | None) -> str:
+    return f"{distance:.1e} ({status})" if distance is not None else status

@@ -1,0 +1,100 @@
+"""α as a CSV: a column `target`, a column per source, and "(own sample)" last where targets' own rows joined."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cuvee.api import OWN
+from cuvee.cli.output import write_file
+from cuvee.errors import InputError, MixtureError
+from cuvee.results import Floats, Mixtures
+from cuvee.run.weights import from_csv, to_csv, widen
+from cuvee.simplex import check_alpha
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Rows of α and what they are about."""
+
+    columns: tuple[str, ...]  # sources
+    alpha: Floats  # (M, N), or (M, N+1) with the own samples last
+    targets: tuple[str, ...] | None  # (M,), where the file names them
+
+    @property
+    def own(self) -> bool:
+        return self.alpha.shape[1] > len(self.columns)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """(M,) names to print."""
+        return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))
+
+    def ordered(self, names: Sequence[str]) -> Weights:
+        """The columns of sources in the order of `names`, which are all of them."""
+        order = [self.columns.index(name) for name in names]
+        return Weights(tuple(names), self.alpha[:, [*order, *([len(order)] if self.own else [])]], self.targets)
+
+    def of_sources(self) -> tuple[Weights, str]:
+        """What it says of the sources, with each row on the simplex again, and a note where that changed it."""
+        if not self.own:
+            return self, ""
+        shared = self.alpha[:, :-1].sum(1)
+        some = shared > 0
+        targets = None if self.targets is None else tuple(t for t, s in zip(self.targets, some, strict=True) if s)
+        note = f"the column {OWN!r} is left out here, and what is left of each row scaled to sum to 1"
+        note += "" if some.all() else f"; {int((~some).sum())} rows had nothing left and are passed over"
+        return Weights(self.columns, self.alpha[some, :-1] / shared[some, None], targets), note
+
+
+def read_alpha(path: str) -> Weights:
+    """From a file, or from stdin for "-"; what is no α is an error that names the row."""
+    where = "stdin" if path == "-" else path
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{where} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+    targets, columns, alpha = from_csv(text, where)
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{where}: two columns are named {twice!r}; keep one")
+    sources = [name for name in columns if name != OWN]
+    if not sources or not len(alpha):
+        raise InputError(f"{where} holds no weights: it needs a column per source and a row per target")
+    order = [*sources, *([OWN] if OWN in columns else [])]
+    alpha = np.nan_to_num(alpha[:, [columns.index(name) for name in order]], nan=0.0)  # empty: it is no source
+    try:
+        return Weights(tuple(sources), check_alpha(alpha, len(order)), targets or None)
+    except MixtureError as error:
+        raise MixtureError(f"{where}: {error}") from None
+
+
+def write_alpha(mix: Mixtures, path: Path | None) -> None:
+    """As `read_alpha` reads it, to the last bit; on stdout where no path is given."""
+    content = to_csv(mix.targets, mix.columns, mix.alpha)
+    if path is None:
+        sys.stdout.write(content.decode())
+    else:
+        write_file(path, lambda unfinished: unfinished.write_bytes(content))
+
+
+def merged(parts: Sequence[Mixtures], names: Sequence[str]) -> Mixtures:
+    """Targets with different sources in one table, in the order of `names`: who is no source has an empty cell."""
+    if len(parts) == 1:
+        return parts[0]
+    used = {name for part in parts for name in part.columns}
+    order = [name for name in (*names, OWN) if name in used]
+    return Mixtures(
+        alpha=np.concatenate([widen(part.alpha, part.columns, order) for part in parts]),
+        columns=tuple(order),
+        targets=tuple(t for part in parts for t in part.targets),
+        gap=np.concatenate([part.gap for part in parts]),
+        status=tuple(s for part in parts for s in part.status),
+        method=parts[0].method,
+        objective=np.concatenate([part.objective for part in parts]),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+    )

@@ -1,0 +1,258 @@
+"""`cuvee learn`, `cuvee plan` and `cuvee online`: models for mixtures that nobody solved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cuvee.cli import options as asked
+from cuvee.cli.output import check_out, print_json
+from cuvee.cli.voice import speaking
+
+OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
+MapTol = Annotated[
+    float, typer.Option("--tol", metavar="X", help="On the gradient ‖∇‖∞ of the models that the map gives.")
+]
+Sample = Annotated[
+    str | None,
+    typer.Option("--mixtures", metavar="FILE", help="CSV of weights like those to come; - reads stdin."),
+]
+Concentration = Annotated[
+    float,
+    typer.Option(metavar="X", help="Of the Dirichlet law that mixtures are drawn from: 1 is uniform, less is sparser."),
+]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it into this PNG.")]
+
+
+def learn(
+    table: asked.TableFile,
+    out: OutMap,
+    domain: asked.DomainColumn = None,
+    label: asked.LabelColumn = "label",
+    targets: asked.NotSources = None,
+    labels: Annotated[int, typer.Option(metavar="N", help="Mixtures to solve and learn from.")] = 256,
+    tol: MapTol = 1e-3,
+    mixtures: Sample = None,
+    concentration: Concentration = 1.0,
+    features: asked.Features = None,
+    drop: asked.Drop = None,
+    text: asked.Text = None,
+    impute: asked.Impute = False,
+    task: asked.Task = "auto",
+    hypothesis: asked.HypothesisName = "auto",
+    l2: asked.L2 = 1e-2,
+    seed: asked.Seed = 0,
+    force: asked.Force = False,
+    as_json: asked.Json = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Learn the map from weights to models, for cuvee solve --map and cuvee.load_map.
+
+    Example: cuvee learn visits.csv --domain hospital --label readmitted --targets new --out map.safetensors
+    """
+    from cuvee.api import learn as learn_map
+    from cuvee.cli.tables import Data
+
+    with speaking(quiet) as voice:
+        options = asked.options(
+            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
+            hypothesis=hypothesis, l2=l2, seed=seed
+        )  # fmt: skip
+        check_out(out, force, (".safetensors",))
+        data = Data.read(table, options)
+        sources = data.without(targets)
+        kind, sample = data.hypothesis(sources), _sample(mixtures, [s.name for s in sources], voice)
+        data.tell(voice)
+        with voice.bar() as bar:
+            how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed, "progress": bar}
+            atlas = learn_map(sources, kind, n_labels=labels, tol=tol, **how)
+        atlas.save(out)
+        if as_json:
+            plan = atlas.plan
+            print_json(
+                {
+                    "sources": [s.name for s in sources],
+                    "method": plan.method,
+                    "status": str(atlas.status),
+                    "labels": plan.n_labels,
+                    "tol": tol,
+                    "why": plan.why,
+                    "seconds": plan.seconds,
+                    "notes": data.notes,
+                    "out": str(out),
+                }
+            )
+        else:
+            print(f"{atlas!r}\nmap: {out}")
+
+
+def plan(
+    table: asked.TableFile,
+    n_targets: Annotated[int, typer.Option(metavar="N", help="How many models are wanted.")],
+    domain: asked.DomainColumn = None,
+    label: asked.LabelColumn = "label",
+    targets: asked.NotSources = None,
+    tol: MapTol = 1e-3,
+    mixtures: Sample = None,
+    concentration: Concentration = 1.0,
+    picture: Picture = None,
+    features: asked.Features = None,
+    drop: asked.Drop = None,
+    text: asked.Text = None,
+    impute: asked.Impute = False,
+    task: asked.Task = "auto",
+    hypothesis: asked.HypothesisName = "auto",
+    l2: asked.L2 = 1e-2,
+    seed: asked.Seed = 0,
+    as_json: asked.Json = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Solve or learn for so many targets? Measured here, answered in two sentences.
+
+    Example: cuvee plan visits.csv --domain hospital --label readmitted --targets new --n-targets 10000
+    """
+    from cuvee.api import plan as make_plan
+    from cuvee.cli.tables import Data
+
+    with speaking(quiet) as voice:
+        options = asked.options(
+            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
+            hypothesis=hypothesis, l2=l2, seed=seed
+        )  # fmt: skip
+        if picture is not None:
+            check_out(picture, force=True, option="--picture")
+        data = Data.read(table, options)
+        sources = data.without(targets)
+        kind, sample = data.hypothesis(sources), _sample(mixtures, [s.name for s in sources], voice)
+        data.tell(voice)
+        how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed}
+        found = make_plan(sources, kind, n_targets=n_targets, tol=tol, **how)
+        if picture is not None:
+            found.draw(picture)
+        if as_json:
+            print_json(
+                {
+                    "choice": found.choice,
+                    "why": str(found),
+                    "n_targets": n_targets,
+                    "tol": tol,
+                    "method": found.method,
+                    "labels": found.n_labels,
+                    "solve_seconds": found.solve(n_targets),
+                    "learn_seconds": found.learn(n_targets),
+                    "crossing": found.crossing,
+                    "seconds": found.seconds,
+                    "notes": data.notes,
+                }
+            )
+        else:
+            print(found)
+
+
+def online(
+    table: asked.TableFile,
+    stream: Annotated[
+        str, typer.Option(metavar="FILE", help="CSV of weights, a row per round; its columns name the sources.")
+    ],
+    domain: asked.DomainColumn = None,
+    label: asked.LabelColumn = "label",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Safetensors file to write the map to, as it is at the end.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Kept while it runs; if it is there, the run goes on from it.")
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(metavar="X", help="Share of the rounds that may be paid for with a solve.")
+    ] = 0.1,
+    variant: Annotated[
+        str, typer.Option(metavar="NAME", help="auto, paper, paper_repaired, first_order or curved.")
+    ] = "auto",
+    policy: Annotated[str, typer.Option(metavar="NAME", help="auto, coin, budget or certificate.")] = "auto",
+    tol: MapTol = 3e-3,
+    evaluate: Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")] = False,
+    picture: Picture = None,
+    features: asked.Features = None,
+    drop: asked.Drop = None,
+    text: asked.Text = None,
+    impute: asked.Impute = False,
+    task: asked.Task = "auto",
+    hypothesis: asked.HypothesisName = "auto",
+    l2: asked.L2 = 1e-2,
+    seed: asked.Seed = 0,
+    force: asked.Force = False,
+    as_json: asked.Json = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Models for targets that arrive one by one; at the end what that cost.
+
+    Example: cuvee online visits.csv --domain hospital --label readmitted --stream alpha.csv --out online.safetensors
+    """
+    from cuvee.api import OnlineMap, run_online
+    from cuvee.cli.alpha import read_alpha
+    from cuvee.cli.tables import Data
+
+    with speaking(quiet) as voice:
+        options = asked.options(
+            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
+            hypothesis=hypothesis, l2=l2, seed=seed
+        )  # fmt: skip
+        if out is not None:
+            check_out(out, force, (".safetensors",))
+        for option, path in (("--checkpoint", checkpoint), ("--picture", picture)):
+            if path is not None:
+                check_out(path, force=True, option=option)
+        given, note = read_alpha(stream).of_sources()
+        data = Data.read(table, options)
+        data.named(given.columns)
+        given = given.ordered([name for name in data.names if name in given.columns])
+        if checkpoint is not None:
+            voice.hint = lambda: f"; the same command goes on from {checkpoint}" if checkpoint.is_file() else ""
+        sources = data.named(given.columns)
+        kind = data.hypothesis(sources)
+        data.tell(voice, *([note] if note else []))
+        how: Any = {"variant": variant, "policy": policy, "evaluate": evaluate, "seed": seed}
+        with voice.bar() as bar:
+            learner = OnlineMap(sources, kind, label_budget=budget, tol=tol, **how)
+            ledger = run_online(given.alpha, learner, checkpoint=checkpoint, picture=picture, progress=bar)
+        for said in ledger.notes:
+            voice.note(said)
+        if out is not None:
+            learner.save(out)
+        if as_json:
+            print_json(
+                {
+                    "rounds": ledger.rounds,
+                    "labels": ledger.labels,
+                    "failed": ledger.failed,
+                    "centres": ledger.centres,
+                    "looks": ledger.looks,
+                    "average_loss": ledger.average_loss,
+                    "notes": [*data.notes, *ledger.notes],
+                    "out": out and str(out),
+                }
+            )
+        else:
+            print(ledger if out is None else f"{ledger}\nmap: {out}")
+
+
+def _sample(path: str | None, sources: list[str], voice: Any) -> Any:
+    """Weights like those to come, in the order of the sources; None where no file is named."""
+    from cuvee.cli.alpha import read_alpha
+    from cuvee.data.targets import suggest
+    from cuvee.errors import MixtureError
+
+    if path is None:
+        return None
+    given, note = read_alpha(path).of_sources()
+    for name in given.columns:
+        if name not in sources:
+            raise MixtureError(f"--mixtures: {name!r} is no source here{suggest(name, sources)}")
+    missing = next((name for name in sources if name not in given.columns), None)
+    if missing is not None:
+        raise MixtureError(f"--mixtures: there is no column for source {missing!r}; name who is no source in --targets")
+    if note:
+        voice.note(note)
+    return given.ordered(sources).alpha

@@ -1,0 +1,129 @@
+"""The options that commands share, each written once, and what is made of them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from cuvee.run.options import Options
+
+Said = Sequence[str] | None  # an option that may be repeated
+_TABLE, _MODEL = "The table", "What is learnt"
+
+TableFile = Annotated[
+    Path,
+    typer.Argument(help="CSV, Parquet or Feather with a row per example; or a folder with such a file per domain."),
+]
+DomainColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--domain",
+        metavar="COL",
+        rich_help_panel=_TABLE,
+        help="Column that names the domain; by default 'domain', in a folder the names of the files.",
+    ),
+]
+LabelColumn = Annotated[
+    str, typer.Option("--label", metavar="COL", rich_help_panel=_TABLE, help="Column to predict; empty: unlabelled.")
+]
+Targets = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES",
+        rich_help_panel=_TABLE,
+        help="Domains that get a model: a,b or a pattern like north*, or each for every domain in turn.",
+    ),
+]
+NotSources = Annotated[
+    str | None,
+    typer.Option(
+        "--targets",
+        metavar="NAMES",
+        rich_help_panel=_TABLE,
+        help="Domains that are targets, and so no sources: a,b or a pattern like north*; by default none.",
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLS", rich_help_panel=_TABLE, help="Columns to learn from, a,b; by default all others."),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option(metavar="COLS", rich_help_panel=_TABLE, help="Columns to leave out, a,b.")
+]
+Text = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLS", rich_help_panel=_TABLE, help="Columns that are categories though they look like numbers."
+    ),
+]
+Impute = Annotated[
+    bool,
+    typer.Option(
+        "--impute", rich_help_panel=_TABLE, help="Fill gaps in features: the median, or the most frequent value."
+    ),
+]
+Standardise = Annotated[
+    bool,
+    typer.Option(
+        "--standardise/--no-standardise",
+        rich_help_panel=_TABLE,
+        help="Numbers with mean 0 and variance 1; not for pixels and embeddings.",
+    ),
+]
+Task = Annotated[
+    str,
+    typer.Option(
+        metavar="TASK", rich_help_panel=_MODEL, help="classification or regression; by default the labels tell."
+    ),
+]
+HypothesisName = Annotated[
+    str,
+    typer.Option(
+        "--hypothesis",
+        metavar="KIND",
+        rich_help_panel=_MODEL,
+        help="ridge, logistic, mlp, or package.module:factory, called with the numbers of inputs and outputs.",
+    ),
+]
+L2 = Annotated[
+    float, typer.Option("--l2", metavar="X", rich_help_panel=_MODEL, help="Weight of the penalty l2/2 ‖w‖².")
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="How weights are found: path, scgda, sgda, agp, konstantinov_lampert, uniform, proportional, target_only.",
+    ),
+]
+C = Annotated[
+    float,
+    typer.Option("--C", metavar="X", rich_help_panel=_MODEL, help="Price of leaning on few rows; path finds its own."),
+]
+Tol = Annotated[float, typer.Option(metavar="X", rich_help_panel=_MODEL, help="On the gradient ‖∇‖∞ of a model.")]
+Seed = Annotated[int, typer.Option(metavar="N", rich_help_panel=_MODEL, help="The same seed gives the same result.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress, errors only.")]
+
+
+def names(said: Said) -> tuple[str, ...]:
+    """Column names of an option that may be repeated, each a comma list; quotes keep a comma in a name.
+
+    >>> names(["age,sex", '"weight, kg"'])
+    ('age', 'sex', 'weight, kg')
+    """
+    lists = csv.reader(said or (), skipinitialspace=True)
+    return tuple(name.strip() for one in lists for name in one if name.strip())
+
+
+def options(features: Said, drop: Said, text: Said, **said: Any) -> Options:
+    """`cuvee.run.Options` of what a command was told, its lists of columns taken apart."""
+    from cuvee.run.options import Options
+
+    return Options(features=names(features) or None, drop=names(drop), text=names(text), **said)

@@ -1,0 +1,94 @@
+"""`cuvee adapt`, `resume`, `predict` and `report`, as a user meets them."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+ROLES = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
+QUICK = ("--targets", "new,007", "--method", "proportional", "--out", "run")
+
+
+@pytest.fixture
+def finished(cli, folder):
+    """The folder with a run in it."""
+    assert cli("adapt", *ROLES, *QUICK).code == 0
+    return folder
+
+
+def test_adapt_ends_with_a_table_and_the_report(cli, folder):
+    ended = cli("adapt", *ROLES, *QUICK)
+    assert ended.code == 0
+    assert "best baseline" in ended.out and "007" in ended.out
+    assert ended.out.endswith("report: run/report.html\n") and (folder / "run" / "report.html").is_file()
+    assert ": regression\n" in ended.err and "hypothesis: ridge regression, l2 = 0.01" in ended.err
+
+
+def test_json_is_one_object_and_nothing_else(cli, folder):
+    ended = cli("adapt", *ROLES, *QUICK, "--json", "--quiet")
+    assert ended.code == 0 and ended.err == "" and ended.out.count("\n") == 1
+    said = json.loads(ended.out)
+    assert set(said["alpha"]) == {"007", "new"} and said["report"] == "run/report.html"
+
+
+def test_many_targets_are_cut_short(cli, folder):
+    rng = np.random.default_rng(0)
+    names = np.repeat([f"t{i:02}" for i in range(25)], 12)
+    frame = pd.DataFrame({"x": rng.normal(size=300), "domain": names})
+    frame.assign(label=frame["x"] + rng.normal(size=300)).to_csv("many.csv", index=False)
+    ended = cli("adapt", "many.csv", "--targets", "t0*,t1*,t20,t21", "--method", "uniform", "--out", "run")
+    assert ended.code == 0 and "t19" in ended.out and "t20" not in ended.out
+    assert "… and 2 more in run/alpha.csv" in ended.out
+
+
+def test_weights_of_ones_own_are_used_as_they_are(cli, folder):
+    (folder / "a.csv").write_text("target,north,east,south\n007,1,0,0\nnew,0,1,0\n")
+    ended = cli("adapt", *ROLES, *QUICK, "--alpha", "a.csv", "--json")
+    assert ended.code == 0 and json.loads(ended.out)["alpha"] == {"007": {"north": 1.0}, "new": {"east": 1.0}}
+
+
+def test_a_finished_run_is_shown_again_and_never_written_over(cli, finished):
+    again = cli("resume", "run")
+    assert again.code == 0 and again.out.endswith("report: run/report.html\n")
+    refused = cli("adapt", *ROLES, *QUICK)
+    assert refused.code == 2 and refused.out == "" and "cuvee resume run" in refused.err
+
+
+def test_report_is_written_once_more(cli, finished):
+    (finished / "run" / "report.html").unlink()
+    ended = cli("report", "run")
+    assert ended.code == 0 and ended.out == "run/report.html\n" and (finished / "run" / "report.html").is_file()
+    assert json.loads(cli("report", "run", "--json").out) == {"report": "run/report.html"}
+
+
+def test_predictions_are_the_same_on_stdout_in_csv_and_in_parquet(cli, finished):
+    words = ("predict", "run", "visits.csv", "--target", "new", "--keep", "hospital,age")
+    ended = cli(*words)
+    printed = pd.read_csv(io.StringIO(ended.out), dtype={"hospital": str})
+    assert ended.code == 0 and list(printed.columns) == ["hospital", "age", "prediction"] and len(printed) == 120
+    assert cli(*words, "--out", "p.csv").out == "" and cli(*words, "--out", "p.parquet").out == ""
+    assert (finished / "p.csv").read_text() == ended.out
+    assert np.array_equal(pd.read_parquet("p.parquet")["prediction"], printed["prediction"])
+    assert cli(*words, "--out", "p.csv").code == 2 and cli(*words, "--out", "p.csv", "--force").code == 0
+
+
+def test_predictions_that_cannot_be_made(cli, finished):
+    for words, sentence in (
+        (("--target", "nwe"), "'nwe' is no target of this run; did you mean 'new'?"),
+        ((), "no target of this run"),
+        (("--target", "new", "--keep", "agee"), "no column 'agee'; did you mean 'age'?"),
+    ):
+        ended = cli("predict", "run", "visits.csv", "--out", "p.csv", *words)
+        assert ended.code == 2 and ended.out == "" and sentence in ended.err and ended.err.count("\n") == 1
+    assert not (finished / "p.csv").exists()
+
+
+def test_a_run_that_was_changed_is_refused(cli, finished):
+    path = finished / "run" / "models.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    ended = cli("predict", "run", "visits.csv", "--target", "new")
+    assert ended.code == 2 and ended.out == "" and "changed" in ended.err and ended.err.count("\n") == 1

@@ -1,0 +1,35 @@
+"""docs/cli.md: its commands run, its tables are those of the program, and so are the examples of --help."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cuvee.cli.reference import commands, filled
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+APART = ("demo", "bench")  # tested elsewhere: they take long
+
+
+def test_tables_of_options_are_those_of_the_program():
+    assert set(re.findall(r"<!-- options of (\w+) -->", PAGE)) == set(commands())
+    assert filled(PAGE) == PAGE, "python -m cuvee.cli.reference docs/cli.md"
+
+
+@pytest.mark.parametrize("command", [name for name in commands() if name not in APART])
+def test_the_page_shows_the_example_of_help(command):
+    example = re.search(r"Example: (.*)", commands()[command].help)[1]
+    assert example in LINES
+
+
+def test_all_lines_of_the_page_run(cli, folder):
+    for line in sorted(LINES, key=lambda line: "--alpha alpha.csv" in line or "--stream" in line):
+        piped = ""
+        for part in line.split(" | "):
+            ended = cli(*shlex.split(part)[1:], "--quiet", stdin=piped)
+            assert ended.code == 0, (line, ended)
+            piped = ended.out
