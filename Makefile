@@ -2,17 +2,26 @@
 PYTHON ?= python3
 PIP     = .venv/bin/pip --disable-pip-version-check
 BIN     = .venv/bin
+# A process per core, each with one thread: faster than one with many, and never two fighting for a core.
+PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
-.PHONY: demo test test-full lint setup clean
+.PHONY: demo docs test test-full test-browser lint setup clean
 
 demo: setup
 	$(BIN)/cuvee demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-full: lint
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(PYTEST) -m "not browser"
+
+test-browser: setup
+	.ci/browser
+	$(BIN)/python -m pytest -m browser tests/browser
+
+docs: setup  # the API reference, from signatures and docstrings
+	$(BIN)/python docs/make_api.py
 
 lint: setup
 	$(BIN)/ruff check .

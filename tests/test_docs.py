@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import re
 import runpy
 from pathlib import Path
 
@@ -15,6 +16,10 @@ import cuvee
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 APART = ("cuvee.cli", "cuvee.skada")  # the second needs skada, which turns metadata routing on for the whole process
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 MODULES = sorted(m.name for m in pkgutil.walk_packages(cuvee.__path__, "cuvee.") if m.name not in APART)
 
 
@@ -37,6 +42,56 @@ def test_some_page_holds_the_example(path):
     code = path.read_text().split("\n\n", 1)[1].strip()
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     assert any(code in page.read_text() for page in pages)
+
+
+def without_code(page: Path) -> str:
+    """A page without its fenced and indented code, and without what stands between backticks."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"^ {4}(?! *[-*\d]).*$", "", text, flags=re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#+ (.*)$", without_code(page), flags=re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        found[f"{slug}-{found[slug]}" if slug in found else slug] = 0
+        found[slug] = found.get(slug, 0) + 1
+    return set(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.is_relative_to(ROOT), f"{page.name} links out of the repository: {target}"
+        assert linked.exists(), f"{page.name} links to {target}, which is not there"
+        if anchor:
+            assert anchor in anchors(linked), f"{page.name} links to {target}; headings: {sorted(anchors(linked))}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_on_the_page_is_python(page):
+    if page.name == "api.md":  # signatures, and examples that are run where they stand
+        return
+    for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE):
+        compile(block, page.name, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_files_named_on_a_page_are_there(page):
+    """`learn/kernel.py` is short for src/cuvee/learn/kernel.py."""
+    for name in set(re.findall(r"`((?:[\w.]+/)*\w+\.py)`", page.read_text())):
+        places = (ROOT, ROOT / "src" / "cuvee", ROOT / "examples")
+        assert any((place / name).exists() for place in places), f"{page.name} names {name}"
+
+
+def test_an_index_page_links_to_every_page():
+    said = "".join(p.read_text() for p in PAGES if p.name in ("README.md", "idea.md", "choosing.md"))
+    assert [p.name for p in PAGES if p.parent.name == "docs" and p.name not in said] == []
 
 
 @pytest.mark.parametrize("name", MODULES)
