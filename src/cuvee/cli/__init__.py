@@ -44,7 +44,7 @@ def _global(
 PANELS = {
     "From a table to models": (adapt.adapt, adapt.resume, adapt.predict, adapt.report),
     "The steps singly": (steps.weights, steps.solve, maps.learn, maps.plan, maps.online),
-    "To see it work": (repository.sample, repository.demo, repository.bench),
+    "To see it work": (repository.sample, repository.demo, repository.bench, repository.reproduce),
 }
 for _panel, _commands in PANELS.items():
     for _command in _commands:

@@ -1,4 +1,4 @@
-"""`cuvee demo` and `cuvee bench`: to see it work."""
+"""`cuvee demo`, `cuvee bench` and `cuvee reproduce`: to see it work."""
 
 from __future__ import annotations
 
@@ -83,18 +83,45 @@ def bench(
     Example: cuvee bench mixture --json
     """
     with speaking():
-        result = _benchmark(name).run(quick=quick)
+        result = _of_the_clone("benchmarks", name).run(quick=quick)
         print(json.dumps(result) if as_json else json.dumps(result, indent=2))
 
 
-def _benchmark(name: str) -> Any:
-    """benchmarks/NAME.py of the clone this runs in: benchmarks are not part of the installed package."""
-    folders = [Path(__file__).resolve().parents[3] / "benchmarks", Path.cwd() / "benchmarks"]
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A file of experiments/, without .py.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="The setting whose results are published, instead of two minutes.")
+    ] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where its folder is made, or gone on with.")] = Path(
+        "results"
+    ),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Try a claim of the paper: raw numbers, a figure, and a sentence on whether it held.
+
+    Example: cuvee reproduce lipschitz --json
+    """
+    with speaking(quiet) as voice:
+        experiment = _of_the_clone("experiments", name)
+        lab = importlib.import_module("experiments._lab")
+        voice.hint = lambda: "; what was measured is kept, the same command goes on"
+        with voice.bar() as bar:
+            found = lab.reproduce(experiment, name, "full" if full else "quick", out, bar)
+        if as_json:
+            print(json.dumps(found))
+        else:
+            print(f"{found['title']}: {found['word']}. {found['sentence']}\n{found['folder']}")
+
+
+def _of_the_clone(kind: str, name: str) -> Any:
+    """KIND/NAME.py of the clone this runs in: benchmarks and experiments are not part of the installed package."""
+    folders = [Path(__file__).resolve().parents[3] / kind, Path.cwd() / kind]
     folder = next((f for f in folders if f.is_dir()), None)
     if folder is None:
-        raise OptionError("benchmarks live in cuvee's repository: run this from a clone of it")
+        raise OptionError(f"{kind} live in cuvee's repository: run this from a clone of it")
     known = sorted(p.stem for p in folder.glob("*.py") if not p.stem.startswith("_"))
     if name not in known:
-        raise OptionError(f"no benchmark named {name!r}; there is {', '.join(known)}")
+        raise OptionError(f"no {kind.removesuffix('s')} named {name!r}; there is {', '.join(known)}")
     sys.path.insert(0, str(folder.parent))
-    return importlib.import_module(f"benchmarks.{name}")
+    return importlib.import_module(f"{kind}.{name}")

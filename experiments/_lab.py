@@ -1,0 +1,158 @@
+"""Where experiments are run: units of work that are done once, and a folder with what they found.
+
+    results/NAME/  setting.json  raw.csv  figure.png  verdict.json
+
+A unit is one seed of one setting, say. Its rows are in raw.csv whole or not at all, and a second start does what is not
+there yet; another setting starts anew. An experiment is a module with
+
+    TITLE, CLAIM          what the paper says, for people
+    VERSION               raised when what is measured changes, so that old rows do not count any more
+    SETTINGS              "tiny" (tests), "quick" (two minutes at most) and "full" (published)
+    run(lab) -> Verdict   collects rows, draws them, judges them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+from experiments._verdict import Verdict
+
+from cuvee.errors import InputError
+
+Unit = Mapping[str, Any]  # what tells one piece of work from another: names and plain values
+Row = Mapping[str, Any]
+Show = Callable[[str, int, int], None]
+UNIT = "unit"  # the column that says whose a row is
+CLOCKED = "_s"  # columns in seconds end so: all others are the same for the same seed
+SCALES = ("tiny", "quick", "full")
+
+
+class Experiment(Protocol):
+    """What the lab asks of a module."""
+
+    TITLE: str
+    CLAIM: str
+    VERSION: int
+    SETTINGS: dict[str, dict[str, Any]]
+
+    def run(self, lab: Lab) -> Verdict: ...
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One experiment at one scale, with its folder."""
+
+    setting: dict[str, Any]
+    folder: Path
+    show: Show
+
+    @property
+    def figure(self) -> Path:
+        return self.folder / "figure.png"
+
+    @property
+    def raw(self) -> Path:
+        return self.folder / "raw.csv"
+
+    def collect(self, units: Iterable[Unit], measure: Callable[[Unit], Iterable[Row]]) -> pd.DataFrame:
+        """The rows of all units, those measured before and those that are missing, in the units' order."""
+        wanted = {name_of(unit): unit for unit in units}
+        there = self._read()
+        found = {name: rows for name, rows in there.groupby(UNIT, sort=False) if name in wanted}
+        for done, (name, unit) in enumerate(wanted.items()):
+            self.show("measuring", done, len(wanted))
+            if name not in found:
+                found[name] = pd.DataFrame([{UNIT: name, **unit, **row} for row in measure(unit)])
+                self._write(pd.concat([found[n] for n in wanted if n in found], ignore_index=True))
+        self.show("measuring", len(wanted), len(wanted))
+        return self._read()  # from the file also the first time: a second start then sees the same numbers
+
+    def _read(self) -> pd.DataFrame:
+        if not self.raw.exists():
+            return pd.DataFrame(columns=[UNIT])
+        return pd.read_csv(self.raw, engine="python")  # which reads floats to the last bit
+
+    def _write(self, rows: pd.DataFrame) -> None:
+        _whole(self.raw, rows.to_csv(index=False, lineterminator="\n"))
+
+
+def name_of(unit: Unit) -> str:
+    """A unit in words.
+
+    >>> name_of({"N": 3, "p": 0.1, "seed": 0})
+    'N=3 p=0.1 seed=0'
+    """
+    return " ".join(f"{key}={value}" for key, value in unit.items())
+
+
+def seed_of(*parts: Any) -> int:
+    """A seed of its own for whatever is named, the same on every machine."""
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=4).digest(), "big")
+
+
+def reproduce(experiment: Experiment, name: str, scale: str, out: Path, show: Show) -> dict[str, Any]:
+    """Run it, or what is left of it; what verdict.json holds. Only the full setting has the name alone to itself."""
+    folder = out / (name if scale == "full" else f"{name}-{scale}")
+    asked = {
+        "experiment": name,
+        "scale": scale,
+        "version": experiment.VERSION,
+        "setting": experiment.SETTINGS[scale],
+    }
+    asked = json.loads(json.dumps(asked))  # as a file says it
+    lab = Lab(experiment.SETTINGS[scale], folder, show)
+    try:
+        _open(lab, asked)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error}") from None
+    verdict = experiment.run(lab)
+    said = {
+        **asked,
+        "title": experiment.TITLE,
+        "claim": experiment.CLAIM,
+        "held": verdict.held,
+        "sentence": verdict.sentence,
+        "numbers": _plain(verdict.numbers),
+    }
+    _whole(folder / "verdict.json", json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return {**said, "word": verdict.word, "folder": str(folder)}
+
+
+def _open(lab: Lab, asked: dict[str, Any]) -> None:
+    """The folder, emptied of what another setting left there."""
+    lab.folder.mkdir(parents=True, exist_ok=True)
+    path = lab.folder / "setting.json"
+    if path.exists():
+        if json.loads(path.read_text(encoding="utf-8")) == asked:
+            return
+        for name in ("verdict.json", "figure.png", "raw.csv"):
+            (lab.folder / name).unlink(missing_ok=True)
+    elif lab.raw.exists():
+        raise InputError(f"{lab.raw} is not of `cuvee reproduce`: give another folder")
+    _whole(path, json.dumps(asked, indent=2, ensure_ascii=False) + "\n")
+
+
+def _whole(path: Path, text: str) -> None:
+    """Written beside and then moved: whoever reads it, or cuts this off, finds the old or the new."""
+    unfinished = path.with_name(f"{path.name}.part")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: no infinities, no numbers of numpy's."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

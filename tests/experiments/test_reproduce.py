@@ -1,0 +1,157 @@
+"""Every experiment in its smallest setting: files, resuming, determinism; and the command."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from experiments import _lab
+
+from cuvee.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if not p.stem.startswith("_"))
+FILES = {"setting.json", "raw.csv", "figure.png", "verdict.json"}
+
+
+def silent(what, done, total):
+    pass
+
+
+def reproduced(name, out, show=silent):
+    return _lab.reproduce(importlib.import_module(f"experiments.{name}"), name, "tiny", out, show)
+
+
+def without_clock(path):
+    rows = pd.read_csv(path)
+    return rows[[c for c in rows.columns if not c.endswith(_lab.CLOCKED)]]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """Every experiment once: name -> folder, verdict."""
+    out = tmp_path_factory.mktemp("results")
+    return {name: (out / f"{name}-tiny", reproduced(name, out)) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_and_a_verdict_appear(name, first):
+    folder, said = first[name]
+    assert {p.name for p in folder.iterdir()} == FILES
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    stored = json.loads((folder / "verdict.json").read_text())
+    assert stored["held"] in (True, False, "partly")
+    assert stored["sentence"].endswith(".") and "nan" not in stored["sentence"]
+    assert stored["numbers"] and stored["claim"]
+    assert stored == {key: said[key] for key in stored}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_second_start_does_no_work_and_says_the_same(name, first, monkeypatch):
+    folder, said = first[name]
+    before = (folder / "raw.csv").read_bytes()
+    module = importlib.import_module(f"experiments.{name}")
+    monkeypatch.setattr(module, "measure", lambda *_: pytest.fail("it was there"))
+    assert reproduced(name, folder.parent) == said
+    assert (folder / "raw.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_was_cut_ends_with_the_same_numbers(name, first, tmp_path, monkeypatch):
+    module = importlib.import_module(f"experiments.{name}")
+    measure, done = module.measure, []
+
+    def cut(unit, setting):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(unit)
+        return measure(unit, setting)
+
+    monkeypatch.setattr(module, "measure", cut)
+    with pytest.raises(KeyboardInterrupt):
+        reproduced(name, tmp_path)
+    folder = tmp_path / f"{name}-tiny"
+    assert {p.name for p in folder.iterdir()} == {"setting.json", "raw.csv"}
+    assert pd.read_csv(folder / "raw.csv")["unit"].nunique() == 3
+    monkeypatch.setattr(module, "measure", measure)
+    steps = []
+    reproduced(name, tmp_path, lambda what, done, total: steps.append((done, total)))
+    assert steps[0][0] == 0 and steps[-1][0] == steps[-1][1] > 3
+    pd.testing.assert_frame_equal(
+        without_clock(folder / "raw.csv"), without_clock(first[name][0] / "raw.csv"), check_exact=True
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_grow_and_say_what_they_are(name):
+    module = importlib.import_module(f"experiments.{name}")
+    assert tuple(module.SETTINGS) == _lab.SCALES
+    assert module.SETTINGS["tiny"]["seeds"] <= module.SETTINGS["quick"]["seeds"] < module.SETTINGS["full"]["seeds"]
+    assert f"cuvee reproduce {name}" in module.__doc__
+
+
+class Counting:
+    """An experiment that counts how often it was asked."""
+
+    TITLE, CLAIM, VERSION = "Counting", "1 + 1 = 2.", 1
+
+    def __init__(self, upto=3):
+        self.SETTINGS, self.asked = {"tiny": {"upto": upto}}, 0
+
+    def run(self, lab):
+        def measure(unit):
+            self.asked += 1
+            return [{"square": unit["k"] ** 2, "third": unit["k"] / 3}] * 2
+
+        rows = lab.collect([{"k": k} for k in range(lab.setting["upto"])], measure)
+        lab.figure.write_bytes(b"")
+        return _lab.Verdict(True, f"{len(rows)} rows.", {"thirds": rows["third"].tolist(), "none": float("nan")})
+
+
+def test_another_setting_or_version_starts_anew(tmp_path):
+    counting = Counting()
+    assert _lab.reproduce(counting, "counting", "tiny", tmp_path, silent)["sentence"] == "6 rows."
+    _lab.reproduce(counting, "counting", "tiny", tmp_path, silent)
+    assert counting.asked == 3
+    counting.SETTINGS["tiny"]["upto"] = 4
+    assert _lab.reproduce(counting, "counting", "tiny", tmp_path, silent)["sentence"] == "8 rows."
+    assert counting.asked == 3 + 4
+    counting.VERSION = 2
+    _lab.reproduce(counting, "counting", "tiny", tmp_path, silent)
+    assert counting.asked == 3 + 4 + 4
+
+
+def test_numbers_survive_the_file_and_json_has_no_nan(tmp_path):
+    said = _lab.reproduce(Counting(), "counting", "tiny", tmp_path, silent)
+    rows = pd.read_csv(tmp_path / "counting-tiny" / "raw.csv", engine="python")
+    assert rows["third"].tolist() == [0.0, 0.0, 1 / 3, 1 / 3, 2 / 3, 2 / 3]
+    assert said["numbers"]["none"] is None
+
+
+def test_a_raw_file_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "counting-tiny").mkdir()
+    (tmp_path / "counting-tiny" / "raw.csv").write_text("mine\n1\n")
+    with pytest.raises(InputError, match="is not of `cuvee reproduce`"):
+        _lab.reproduce(Counting(), "counting", "tiny", tmp_path, silent)
+    assert (tmp_path / "counting-tiny" / "raw.csv").read_text() == "mine\n1\n"
+
+
+def test_the_full_setting_has_the_name_to_itself(tmp_path):
+    counting = Counting()
+    counting.SETTINGS["full"] = {"upto": 1}
+    said = _lab.reproduce(counting, "counting", "full", tmp_path, silent)
+    assert said["folder"] == str(tmp_path / "counting")
+
+
+def test_seeds_are_those_of_every_machine():
+    assert _lab.seed_of("stream", 3, 0) == 2435203274
+    assert len({_lab.seed_of(k) for k in range(1_000)}) == 1_000
+
+
+def test_the_page_has_a_section_for_every_experiment():
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`cuvee reproduce ([a-z]+)", page)) == set(NAMES)
