@@ -235,7 +235,7 @@ def _about(source: Any, options: Options, prepared: Prepared) -> dict[str, Any]:
     import sklearn
     import torch
 
-    path = str(Path(source).resolve()) if isinstance(source, str | Path) else None
+    path, kind = str(Path(source).resolve()) if isinstance(source, str | Path) else None, f"a {type(source).__name__}"
     return {
         "versions": {
             "cuvee": cuvee.__version__,
@@ -248,7 +248,7 @@ def _about(source: Any, options: Options, prepared: Prepared) -> dict[str, Any]:
         "options": options.as_dict(),
         "data": {
             "path": path,
-            "name": Path(path).name if path else f"a {type(source).__name__}",
+            "name": Path(path).name if path else "a table in memory" if isinstance(source, dict | tuple) else kind,
             "rows": sum(prepared.sizes.values()),
             "fingerprint": prepared.fingerprint,
         },
