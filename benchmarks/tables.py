@@ -57,30 +57,36 @@ def run(quick: bool = False) -> dict[str, Any]:
     return result
 
 
-def splits(path: Path, seed: int) -> Iterator[tuple[cuvee.Problem, list[tuple[Array, Array]]]]:
+def splits(path: Path, seed: int, targets: int = TARGETS) -> Iterator[tuple[cuvee.Problem, list[tuple[Array, Array]]]]:
     """Problems with the test rows of each target; features are standardised on training rows."""
     import pandas as pd
 
-    frame = pd.read_parquet(path)
+    office = path.stem.startswith("office")
+    yield from splits_of(pd.read_parquet(path), seed, counts=office, targets=None if office else targets)
+
+
+def splits_of(
+    frame: Any, seed: int, *, counts: bool = False, targets: int | None = TARGETS
+) -> Iterator[tuple[cuvee.Problem, list[tuple[Array, Array]]]]:
+    """`splits` of a table in memory: `targets` random domains at once, or without a number each domain in turn."""
     rng = np.random.default_rng(seed)
     X = frame.drop(columns=["domain", "label"]).to_numpy(float)
     y, domain = frame.label.to_numpy(), frame.domain.to_numpy()
     names = sorted(frame.domain.unique())
-    office = path.stem.startswith("office")
-    if office:
+    if counts:
         X = X / np.maximum(X.sum(1, keepdims=True), 1e-9)  # word counts of images: their sum says nothing
-    groups = [[t] for t in names] if office else [list(rng.choice(names, TARGETS, replace=False))]
-    for targets in groups:
-        order = {t: rng.permutation(np.flatnonzero(domain == t)) for t in targets}
-        sources = [s for s in names if s not in targets]
-        train = [np.flatnonzero(np.isin(domain, sources)), *(order[t][:LABELLED] for t in targets)]
+    groups = [[t] for t in names] if targets is None else [list(rng.choice(names, targets, replace=False))]
+    for chosen in groups:
+        order = {t: rng.permutation(np.flatnonzero(domain == t)) for t in chosen}
+        sources = [s for s in names if s not in chosen]
+        train = [np.flatnonzero(np.isin(domain, sources)), *(order[t][:LABELLED] for t in chosen)]
         mean, scale = X[np.concatenate(train)].mean(0), X[np.concatenate(train)].std(0)
         Z = (X - mean) / np.where(scale == 0, 1.0, scale)
         problem = cuvee.Problem(
             [cuvee.Domain(str(s), Z[domain == s], y[domain == s]) for s in sources],
-            [cuvee.Domain(str(t), Z[order[t][:LABELLED]], y[order[t][:LABELLED]]) for t in targets],
+            [cuvee.Domain(str(t), Z[order[t][:LABELLED]], y[order[t][:LABELLED]]) for t in chosen],
         )
-        yield problem, [(Z[order[t][LABELLED:]], y[order[t][LABELLED:]]) for t in targets]
+        yield problem, [(Z[order[t][LABELLED:]], y[order[t][LABELLED:]]) for t in chosen]
 
 
 def one_level(

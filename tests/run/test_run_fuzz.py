@@ -114,7 +114,7 @@ def frames(draw):
             pool = draw(st.lists(ODD, min_size=1, max_size=6))
             frame[name] = pd.Series([pool[i % len(pool)] for i in range(n)], dtype=object)
         elif kind == "some cells":
-            cells = frame[name].tolist()
+            cells = frame.iloc[:, at[0]].tolist()  # another one may have been renamed to it
             for i, value in draw(st.dictionaries(st.integers(0, n - 1), ODD, max_size=4)).items():
                 cells[i] = value
             frame[name] = pd.Series(cells, dtype=object)

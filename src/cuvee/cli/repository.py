@@ -95,6 +95,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where its folder is made, or gone on with.")] = Path(
         "results"
     ),
+    jobs: Annotated[int, typer.Option(metavar="N", help="Processes that measure side by side.")] = 1,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -103,11 +104,13 @@ def reproduce(
     Example: cuvee reproduce lipschitz --json
     """
     with speaking(quiet) as voice:
+        if jobs < 1:
+            raise OptionError(f"--jobs must be at least 1; got {jobs}")
         experiment = _of_the_clone("experiments", name)
         lab = importlib.import_module("experiments._lab")
         voice.hint = lambda: "; what was measured is kept, the same command goes on"
         with voice.bar() as bar:
-            found = lab.reproduce(experiment, name, "full" if full else "quick", out, bar)
+            found = lab.reproduce(experiment, name, "full" if full else "quick", out, bar, jobs)
         if as_json:
             print(json.dumps(found))
         else:
