@@ -20,8 +20,9 @@ test-browser: setup
 	.ci/browser
 	$(BIN)/python -m pytest -m browser tests/browser
 
-docs: setup  # the API reference, from signatures and docstrings
+docs: setup  # the API reference, from signatures and docstrings; the verdicts on the page about the paper
 	$(BIN)/python docs/make_api.py
+	$(BIN)/python docs/make_paper.py
 
 lint: setup
 	$(BIN)/ruff check .

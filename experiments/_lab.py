@@ -8,6 +8,7 @@ there yet; another setting starts anew. An experiment is a module with
     TITLE, CLAIM          what the paper says, for people
     VERSION               raised when what is measured changes, so that old rows do not count any more
     SETTINGS              "tiny" (tests), "quick" (two minutes at most) and "full" (published)
+    CLOCKED               True where seconds are judged, which units side by side would spoil; else left out
     run(lab) -> Verdict   collects rows, draws them, judges them
 """
 
@@ -16,21 +17,27 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
+import torch
 from experiments._verdict import Verdict
 
-from cuvee.errors import InputError
+from cuvee.errors import CuveeError, InputError, OptionError
 
 Unit = Mapping[str, Any]  # what tells one piece of work from another: names and plain values
 Row = Mapping[str, Any]
+Measure = Callable[[Unit], Iterable[Row]]
 Show = Callable[[str, int, int], None]
 UNIT = "unit"  # the column that says whose a row is
-CLOCKED = "_s"  # columns in seconds end so: all others are the same for the same seed
+SECONDS = "_s"  # columns in seconds end so: all others are the same for the same seed
 SCALES = ("tiny", "quick", "full")
 
 
@@ -52,6 +59,7 @@ class Lab:
     setting: dict[str, Any]
     folder: Path
     show: Show
+    jobs: int = 1
 
     @property
     def figure(self) -> Path:
@@ -61,18 +69,28 @@ class Lab:
     def raw(self) -> Path:
         return self.folder / "raw.csv"
 
-    def collect(self, units: Iterable[Unit], measure: Callable[[Unit], Iterable[Row]]) -> pd.DataFrame:
-        """The rows of all units, those measured before and those that are missing, in the units' order."""
+    def collect(self, units: Iterable[Unit], measure: Measure) -> pd.DataFrame:
+        """The rows of all units, those measured before and those that are missing, in the units' order.
+
+        With several jobs `measure` goes to other processes: a function of a module, or a partial of one.
+        """
         wanted = {name_of(unit): unit for unit in units}
-        there = self._read()
-        found = {name: rows for name, rows in there.groupby(UNIT, sort=False) if name in wanted}
-        for done, (name, unit) in enumerate(wanted.items()):
-            self.show("measuring", done, len(wanted))
-            if name not in found:
-                found[name] = pd.DataFrame([{UNIT: name, **unit, **row} for row in measure(unit)])
-                self._write(pd.concat([found[n] for n in wanted if n in found], ignore_index=True))
-        self.show("measuring", len(wanted), len(wanted))
-        return self._read()  # from the file also the first time: a second start then sees the same numbers
+        there = dict(list(self._read().groupby(UNIT, sort=False)))
+        found = {name: there.pop(name) for name in wanted if name in there}
+        missing = {name: unit for name, unit in wanted.items() if name not in found}
+        self.show("measuring", len(found), len(wanted))
+        for name, rows in measured(missing, measure, self.jobs):
+            found[name] = pd.DataFrame([{UNIT: name, **wanted[name], **row} for row in rows])
+            ordered = [found[n] for n in wanted if n in found]
+            self._write(pd.concat([*ordered, *there.values()], ignore_index=True))  # what nobody asks for now is kept
+            self.show("measuring", len(found), len(wanted))
+        every = self._read()  # from the file also the first time: a second start then sees the same numbers
+        return every[every[UNIT].isin(list(wanted))].reset_index(drop=True)
+
+    @property
+    def done(self) -> set[str]:
+        """Names of the units that are in the file."""
+        return set(self._read()[UNIT])
 
     def _read(self) -> pd.DataFrame:
         if not self.raw.exists():
@@ -81,6 +99,43 @@ class Lab:
 
     def _write(self, rows: pd.DataFrame) -> None:
         _whole(self.raw, rows.to_csv(index=False, lineterminator="\n"))
+
+
+def measured(units: Mapping[str, Unit], measure: Measure, jobs: int) -> Iterator[tuple[str, list[Row]]]:
+    """Each unit's rows as soon as they are there; with several jobs that is in any order.
+
+    Every process has one thread: steps are small, more threads slow them down, and sums are the same for any jobs.
+    """
+    if jobs == 1 or len(units) < 2:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield from ((name, list(measure(unit))) for name, unit in units.items())
+        finally:
+            torch.set_num_threads(threads)
+        return
+    # Fresh processes: a fork would inherit torch's threads and locks.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _enter) as pool:
+        names = {pool.submit(_listed, measure, unit): name for name, unit in units.items()}
+        try:
+            yield from ((names[future], future.result()) for future in as_completed(names))
+        except BrokenProcessPool:
+            raise CuveeError(
+                "a process was killed, perhaps for want of memory; what was measured is kept: go on with fewer --jobs"
+            ) from None
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _enter() -> None:
+    """One thread; and Ctrl-C ends it without a word, as the first process speaks."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _listed(measure: Measure, unit: Unit) -> list[Row]:
+    return list(measure(unit))
 
 
 def name_of(unit: Unit) -> str:
@@ -97,8 +152,10 @@ def seed_of(*parts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=4).digest(), "big")
 
 
-def reproduce(experiment: Experiment, name: str, scale: str, out: Path, show: Show) -> dict[str, Any]:
+def reproduce(experiment: Experiment, name: str, scale: str, out: Path, show: Show, jobs: int = 1) -> dict[str, Any]:
     """Run it, or what is left of it; what verdict.json holds. Only the full setting has the name alone to itself."""
+    if jobs > 1 and getattr(experiment, "CLOCKED", False):
+        raise OptionError(f"{name} takes seconds, which units side by side would spoil: leave --jobs out")
     folder = out / (name if scale == "full" else f"{name}-{scale}")
     asked = {
         "experiment": name,
@@ -107,7 +164,7 @@ def reproduce(experiment: Experiment, name: str, scale: str, out: Path, show: Sh
         "setting": experiment.SETTINGS[scale],
     }
     asked = json.loads(json.dumps(asked))  # as a file says it
-    lab = Lab(experiment.SETTINGS[scale], folder, show)
+    lab = Lab(experiment.SETTINGS[scale], folder, show, jobs)
     try:
         _open(lab, asked)
     except OSError as error:
@@ -126,14 +183,16 @@ def reproduce(experiment: Experiment, name: str, scale: str, out: Path, show: Sh
 
 
 def _open(lab: Lab, asked: dict[str, Any]) -> None:
-    """The folder, emptied of what another setting left there."""
+    """The folder; raw numbers of another setting are put aside as raw.old.csv, they may have taken hours."""
     lab.folder.mkdir(parents=True, exist_ok=True)
     path = lab.folder / "setting.json"
     if path.exists():
         if json.loads(path.read_text(encoding="utf-8")) == asked:
             return
-        for name in ("verdict.json", "figure.png", "raw.csv"):
+        for name in ("verdict.json", "figure.png"):
             (lab.folder / name).unlink(missing_ok=True)
+        if lab.raw.exists():
+            lab.raw.replace(lab.raw.with_name("raw.old.csv"))
     elif lab.raw.exists():
         raise InputError(f"{lab.raw} is not of `cuvee reproduce`: give another folder")
     _whole(path, json.dumps(asked, indent=2, ensure_ascii=False) + "\n")

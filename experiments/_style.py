@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
+FEW_DECADES = 200.0  # from one end of an axis to the other
 WIDTH, HEIGHT, DPI = 3.4, 3.1, 150  # of one panel, in inches
 
 
@@ -54,6 +56,16 @@ def count_ticks(axes: Any, counts: Any) -> None:
     """An axis of few whole numbers, on a log scale, names these and no others."""
     axes.set_xticks(list(counts), [f"{n:,}" for n in counts])
     axes.set_xticks([], minor=True)
+
+
+def plain_ticks(axis: Any) -> None:
+    """0.2 instead of 2 × 10⁻¹ on a log scale, and 1, 2, 5 of every decade where it spans few of them."""
+    low, high = sorted(axis.get_view_interval())
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    digits = (1, 2, 5) if high / low < FEW_DECADES else (1,)
+    ticks = [t for k in decades for d in digits if low <= (t := float(f"{d}e{k}")) <= high]
+    axis.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
+    axis.set_ticks([], minor=True)
 
 
 def look(k: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ Lemma bounds. Both are compared with κ*, read as in the paper (G_f over the bal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,7 +21,7 @@ import pandas as pd
 from experiments._constants import constants
 from experiments._fit import Exponent, exponent
 from experiments._lab import Lab, Row, Unit, seed_of
-from experiments._style import CLAIMED, count_ticks, legend_below, look, panels
+from experiments._style import CLAIMED, count_ticks, legend_below, look, panels, plain_ticks
 from experiments._verdict import Verdict
 
 import cuvee
@@ -54,7 +55,7 @@ def run(lab: Lab) -> Verdict:
         {"kind": kind, "N": N, "l2": l2, "seed": seed}
         for kind, N, l2, seed in product(setting["kinds"], setting["N"], setting["l2"], range(setting["seeds"]))
     ]
-    found = lab.collect(units, lambda unit: measure(unit, setting))
+    found = lab.collect(units, partial(measure, setting=setting))
     verdict = judge(found)
     draw(found, verdict, lab)
     return verdict
@@ -109,9 +110,15 @@ def judge(found: pd.DataFrame) -> Verdict:
     largest = found["largest"]
     above = int((largest > found["kappa_star_met"]).sum())
     loose, least = found["kappa_star"] / largest, found["kappa_star_met"] / largest
-    growth = {kind: growths(rows) for kind, rows in found.groupby("kind", sort=False)}
-    in_N = ", ".join(f"N^{g['N']} for {kind}" for kind, g in growth.items())
-    in_mu = ", ".join(f"μ_f^{g['mu']}" for g in growth.values())
+    growth = {
+        kind: {of: growths(rows, of) for of in ("largest", "kappa_star")}
+        for kind, rows in found.groupby("kind", sort=False)
+    }
+    said = ", ".join(
+        f"N^{g['largest']['N']} and μ_f^{g['largest']['mu']} for {kind}, where κ* itself grows as "
+        f"N^{g['kappa_star']['N'].value:+.2f} and μ_f^{g['kappa_star']['mu'].value:+.2f}"
+        for kind, g in growth.items()
+    )
     kept = (
         f"No pair of mixtures moved w* by more than κ* in {len(found)} problems"
         if above == 0
@@ -120,23 +127,26 @@ def judge(found: pd.DataFrame) -> Verdict:
     sentence = (
         f"{kept}, and the constant is loose: κ* is {loose.min():,.1f} to {loose.max():,.0f} times the largest ratio "
         f"or derivative found, {least.min():,.1f} times or more with the smallest constants that the proof allows; "
-        f"what was found grows as {in_N} where κ* has N^+0.50, and as {in_mu} where it has μ_f^−1."
+        f"what was found grows as {said}."
     )
     numbers = {
         "problems": len(found),
         "above": above,
         "kappa_star_over_ratio": {"least": loose.min(), "median": loose.median(), "largest": loose.max()},
         "smallest_kappa_star_over_ratio": {"least": least.min(), "median": least.median()},
-        "growth": {kind: {of: e.as_dict() for of, e in g.items()} for kind, g in growth.items()},
+        "growth": {
+            kind: {of: {over: e.as_dict() for over, e in each.items()} for of, each in g.items()}
+            for kind, g in growth.items()
+        },
     }
     return Verdict(above == 0, sentence, numbers)
 
 
-def growths(rows: pd.DataFrame) -> dict[str, Exponent]:
-    """Of the largest that was found, with N and with μ_f; a replicate is a seed, the other one averaged out."""
-    logs = rows.assign(largest=np.log(rows["largest"]))
-    by_N = np.exp(logs.pivot_table(index="seed", columns="N", values="largest"))
-    by_l2 = np.exp(logs.pivot_table(index="seed", columns="l2", values="largest"))
+def growths(rows: pd.DataFrame, of: str) -> dict[str, Exponent]:
+    """Of a column with N, and with μ_f; a replicate is a seed, and what is not asked for is averaged, geometrically."""
+    logs = rows.assign(log=np.log(rows[of]))
+    by_N = np.exp(logs.pivot_table(index="seed", columns="N", values="log"))
+    by_l2 = np.exp(logs.pivot_table(index="seed", columns="l2", values="log"))
     mu = rows.groupby("l2")["mu"].mean()  # it differs a little from seed to seed
     return {"N": exponent(by_N.columns, by_N.to_numpy()), "mu": exponent(mu, by_l2.to_numpy())}
 
@@ -151,6 +161,7 @@ def draw(found: pd.DataFrame, verdict: Verdict, lab: Lab) -> None:
             _curves(row[1], rows[rows["N"] == rows["N"].max()], "l2")
             row[0].set(title=f"{kind}, λ = {middle:g}", xlabel="sources N", ylabel="‖w* − w*'‖ / ‖α − α'‖")
             row[1].set(title=f"{kind}, N = {rows['N'].max()}", xlabel="μ_f")
+            plain_ticks(row[1].xaxis)
             count_ticks(row[0], sorted(rows["N"].unique()))
         legend_below(axes[0, 0])
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from experiments import _lab
 
-from cuvee.errors import InputError
+from cuvee.errors import CuveeError, InputError, OptionError
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if not p.stem.startswith("_"))
@@ -28,7 +33,7 @@ def reproduced(name, out, show=silent):
 
 def without_clock(path):
     rows = pd.read_csv(path)
-    return rows[[c for c in rows.columns if not c.endswith(_lab.CLOCKED)]]
+    return rows[[c for c in rows.columns if not c.endswith(_lab.SECONDS)]]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +60,7 @@ def test_a_second_start_does_no_work_and_says_the_same(name, first, monkeypatch)
     folder, said = first[name]
     before = (folder / "raw.csv").read_bytes()
     module = importlib.import_module(f"experiments.{name}")
-    monkeypatch.setattr(module, "measure", lambda *_: pytest.fail("it was there"))
+    monkeypatch.setattr(module, "measure", lambda *_, **__: pytest.fail("it was there"))
     assert reproduced(name, folder.parent) == said
     assert (folder / "raw.csv").read_bytes() == before
 
@@ -80,10 +85,25 @@ def test_a_run_that_was_cut_ends_with_the_same_numbers(name, first, tmp_path, mo
     monkeypatch.setattr(module, "measure", measure)
     steps = []
     reproduced(name, tmp_path, lambda what, done, total: steps.append((done, total)))
-    assert steps[0][0] == 0 and steps[-1][0] == steps[-1][1] > 3
+    assert steps[0][0] == 3 and steps[-1][0] == steps[-1][1] > 3
     pd.testing.assert_frame_equal(
         without_clock(folder / "raw.csv"), without_clock(first[name][0] / "raw.csv"), check_exact=True
     )
+
+
+def test_units_side_by_side_give_the_same_numbers(first, tmp_path):
+    module = importlib.import_module("experiments.lipschitz")
+    said = _lab.reproduce(module, "lipschitz", "tiny", tmp_path, silent, jobs=2)
+    folder, alone = first["lipschitz"]
+    assert (tmp_path / "lipschitz-tiny" / "raw.csv").read_bytes() == (folder / "raw.csv").read_bytes()
+    assert said["numbers"] == alone["numbers"]
+
+
+def test_what_is_clocked_is_measured_alone(tmp_path):
+    module = importlib.import_module("experiments.regimes")
+    with pytest.raises(OptionError, match="leave --jobs out"):
+        _lab.reproduce(module, "regimes", "tiny", tmp_path, silent, jobs=2)
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,6 +143,33 @@ def test_another_setting_or_version_starts_anew(tmp_path):
     counting.VERSION = 2
     _lab.reproduce(counting, "counting", "tiny", tmp_path, silent)
     assert counting.asked == 3 + 4 + 4
+    old = pd.read_csv(tmp_path / "counting-tiny" / "raw.old.csv")
+    assert len(old) == 8  # of version 1
+
+
+def test_units_that_nobody_asks_for_now_are_kept_and_not_judged(tmp_path):
+    asked = []
+
+    def measure(unit):
+        asked.append(unit["k"])
+        return [{"square": unit["k"] ** 2}]
+
+    lab = _lab.Lab({}, tmp_path, silent)
+    units = [{"k": k} for k in range(4)]
+    lab.collect(units[:3], measure)
+    found = lab.collect([units[0], units[3]], measure)
+    assert found["k"].tolist() == [0, 3] and asked == [0, 1, 2, 3]
+    assert lab.collect(units, measure)["square"].tolist() == [0, 9, 1, 4]
+    assert asked == [0, 1, 2, 3]
+
+
+def die(unit):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_was_killed_is_told_of(tmp_path):
+    with pytest.raises(CuveeError, match="go on with fewer --jobs"):
+        _lab.Lab({}, tmp_path, silent, jobs=2).collect([{"k": 0}, {"k": 1}], die)
 
 
 def test_numbers_survive_the_file_and_json_has_no_nan(tmp_path):
@@ -152,6 +199,36 @@ def test_seeds_are_those_of_every_machine():
     assert len({_lab.seed_of(k) for k in range(1_000)}) == 1_000
 
 
-def test_the_page_has_a_section_for_every_experiment():
-    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`cuvee reproduce ([a-z]+)", page)) == set(NAMES)
+@pytest.fixture(scope="module")
+def page():
+    return (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_a_section_for_every_experiment(page):
+    assert set(re.findall(r"`cuvee reproduce ([a-z0-9]+)", page)) == set(NAMES)
+
+
+def test_the_page_says_what_the_verdicts_say():
+    made = subprocess.run([sys.executable, "docs/make_paper.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_published_follows_from_the_numbers_beside_it(name, page, tmp_path, monkeypatch):
+    published = ROOT / "docs" / "paper" / name
+    shutil.copytree(published, tmp_path / name)
+    module = importlib.import_module(f"experiments.{name}")
+    monkeypatch.setattr(module, "measure", lambda *_, **__: pytest.fail("a number is missing"))
+    said = _lab.reproduce(module, name, "full", tmp_path, silent)
+    stored = json.loads((published / "verdict.json").read_text(encoding="utf-8"))
+    assert stored == {key: said[key] for key in stored}
+    assert f"<!-- verdict: {name} -->" in page and f"paper/{name}/figure.png" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_quick_setting_ends_with_files_and_a_verdict(name, tmp_path):
+    module = importlib.import_module(f"experiments.{name}")
+    said = _lab.reproduce(module, name, "quick", tmp_path, silent)
+    assert {p.name for p in (tmp_path / f"{name}-quick").iterdir()} == FILES
+    assert said["held"] in (True, False, "partly") and "nan" not in said["sentence"]

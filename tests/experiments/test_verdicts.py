@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from experiments import lipschitz, online, regimes
 from experiments._constants import constants
-from experiments._fit import exponent, mean_interval
+from experiments._fit import Exponent, exponent, mean_interval
 from experiments._verdict import Verdict, of_parts
 
 import cuvee
@@ -75,8 +75,11 @@ def test_lemma_holds_below_its_constant_and_not_above():
     good = lipschitz.judge(lemma(0.5))
     assert good.held is True and good.numbers["above"] == 0
     assert good.numbers["kappa_star_over_ratio"]["least"] == pytest.approx(6.0)
-    growth = good.numbers["growth"]["ridge"]
+    growth = good.numbers["growth"]["ridge"]["largest"]
     assert growth["N"]["exponent"] == pytest.approx(0.5) and growth["mu"]["exponent"] == pytest.approx(-1.0)
+    steeper = lemma(0.5)
+    steeper["kappa_star"] *= steeper["N"]  # κ* by itself
+    assert lipschitz.judge(steeper).numbers["growth"]["ridge"]["kappa_star"]["N"]["exponent"] == pytest.approx(1.5)
     bad = lemma(0.5)
     bad.loc[4, "slope"] = 1.01 * bad.loc[4, "kappa_star_met"]
     assert lipschitz.judge(bad).held is False
@@ -182,6 +185,11 @@ def regime(power=-0.4, clocked=100.0, paper=1e9):
 )
 def test_regimes_hold_by_their_parts(cells, held):
     assert regimes.judge(cells).held == held
+
+
+def test_a_law_is_not_followed_by_an_interval_that_says_nothing():
+    narrow, wide = Exponent(-1.9, -2.1, -1.7, 5), Exponent(-0.5, -2.5, 1.5, 5)
+    assert regimes.follows(narrow, -2.0) and not regimes.follows(wide, -2.0) and not regimes.follows(narrow, -3.0)
 
 
 def test_a_law_without_an_interval_is_none():
