@@ -7,10 +7,10 @@ from math import inf, nan
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
-Floats = npt.NDArray[np.float64]
+from cuvee.results import Floats
+
 LEVEL = 0.95
 FEW = 3  # replicates from which on their spread tells an interval
 
