@@ -1,7 +1,8 @@
 """Components of squared loss through Gram matrices: full-data losses and pullbacks that no longer see n rows.
 
 Per source, f_j(w) = ½wᵀA_j w − b_jᵀw + r_j with A_j = Σ_i p_i x_i x_iᵀ, b_j = Σ_i p_i y_i x_i, r_j = ½Σ_i p_i y_i²
-(p_i the row weights, summing to 1). Minibatches still go through the rows.
+(p_i the row weights, summing to 1). Minibatches still go through the rows, and so does everything where there are
+fewer rows than numbers in the matrices' rows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Pullback, Rows, row_weights
+from cuvee.components import LocalComponents, Pullback, Rows, row_weights, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.parallel import each
@@ -72,6 +73,8 @@ class GramComponents(LocalComponents):
     def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
         if rows is not self.everything:
             return super().losses(w, rows)
+        if len(rows.X) <= len(self.counts) * self.space.n_params:
+            return _losses_by_rows(w, rows)
         sources, own = self.grams
         M, Q, P = w.shape
         N = len(sources.r)
@@ -100,6 +103,27 @@ class GramComponents(LocalComponents):
 
     def values(self, w: Tensor, rows: Rows) -> Tensor:
         return self.losses(w, rows)[0] if rows is self.everything else super().values(w, rows)
+
+
+def _losses_by_rows(w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
+    """Return squared losses (M, Q, N or N+1) and their pullback from residuals, without a graph."""
+    M, Q, P = w.shape
+    residual = (w.reshape(-1, P) @ rows.X.T).view(M, Q, -1) - rows.y  # (M, Q, rows)
+    weighted = residual * rows.weight
+    shared, N = source_sums(0.5 * weighted * residual, rows), len(rows.lengths)
+    own_residual = w @ rows.own_X.transpose(-1, -2) - rows.own_y  # (M, Q, k)
+    own_weighted = own_residual * rows.own_weight
+    own = 0.5 * (own_weighted * own_residual).sum(-1, keepdim=True)
+
+    def pullback(v: Tensor) -> Tensor:
+        v = v.to(w.dtype)
+        by_row = weighted * v[..., :N].repeat_interleave(rows.lengths, -1)
+        g = (by_row.reshape(M * Q, -1) @ rows.X).view(M, Q, P)
+        return g if len(rows.own_X) == 0 else g + (v[..., N:] * own_weighted) @ rows.own_X
+
+    if len(rows.own_X) == 0:
+        return shared, pullback
+    return torch.cat([shared, own], -1), pullback
 
 
 def _squares(w: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ def started(*words, cwd=ROOT):
 def test_unknown_benchmark_is_told_those_that_there_are(cli):
     ended = cli("bench", "nothing")
     known = "adapt, checkpoint, erm, growth, index, learn, million, mixture, online, online_mixtures, oracle"
-    assert ended == (2, "", f"cuvee: no benchmark named 'nothing'; there is {known}, results, tables\n")
+    assert ended == (2, "", f"cuvee: no benchmark named 'nothing'; there is {known}, results, tables, wide\n")
 
 
 def test_benchmark_prints_one_json_line():

@@ -233,6 +233,7 @@ def _full_batch_is_cheap(components: LocalComponents, settings: Settings) -> boo
 
 
 def _components(problem: Problem, space: Space, loss: LossKind, job: _Job) -> LocalComponents:
+    problem, space = erm.rows_space.narrowed(problem, space)
     return erm.components(problem, space, loss, seed=job.settings.seed, device=job.device)
 
 
@@ -271,8 +272,10 @@ def _batches(problem: Problem, space: Space, loss: LossKind, method: str, settin
     """The targets in batches whose row losses fit into MEMORY; results do not depend on the batching."""
     rows = sum(s.n_rows for s in problem.sources)
     table = rows * prod(problem.input_shape)
+    together = erm.rows_space.targets_at_a_time(problem, space)
+    params = space.n_params if together == 0 else min(space.n_params, 2 * rows)  # in the coordinates of the rows
     if space.quadratic:
-        rows = problem.n_sources * space.n_params + space.n_params**2
+        rows = problem.n_sources * params + params**2
     elif isinstance(space, LogisticSpace) and loss == "bounded":  # all rows are passed tile by tile
         rows = problem.n_sources * settings.batch_size * space.n_outputs
     width = settings.adversaries
@@ -280,7 +283,8 @@ def _batches(problem: Problem, space: Space, loss: LossKind, method: str, settin
         width = max(width, 16 * FOLDS)
     elif method == "konstantinov_lampert":
         width = 2 * problem.n_sources * max(1, settings.adversaries // 8)
-    size = max(1, int(MEMORY // (8 * 4 * max(rows, space.n_params) * width)))
+    size = max(1, int(MEMORY // (8 * 4 * max(rows, params) * width)))
+    size = min(size, together or size)
     if space.convex and problem.n_targets >= LARGE_TARGETS and table >= LARGE:
         size = min(size, -(-problem.n_targets // PARTS))
     if size >= problem.n_targets:

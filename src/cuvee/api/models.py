@@ -163,7 +163,8 @@ def _bound(
     if not own:
         problem = problem.without_targets()
     space = hypothesis.bind(problem)
-    return problem, space, erm.family(problem, space, own=own, device=device, memory=memory, **training), a
+    family = erm.family(problem, space, own=own, device=device, memory=memory, models=len(a), **training)
+    return problem, space, family, a
 
 
 def _certificate(family: Family, outcome: Outcome) -> Certificate:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components import Rows
+from cuvee.erm.precondition import rough_diagonal
 from cuvee.glm import GLMComponents
 
 RTOL = 1e-9
@@ -16,8 +17,7 @@ def solve(components: GLMComponents, rows: Rows, alpha: Tensor, w: Tensor, ridge
     """b (M, R, P) -> x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b; w (M, P), ridge (M, P)."""
     M, R, P = b.shape
     at, shares = w[:, None].expand(M, R, P), alpha[:, None].expand(M, R, -1)
-    # Roughly the diagonal of the Hessian: as a scaling it undoes the units of the columns.
-    curvature = 0.25 * rows.X.square().mean(0).repeat(components.space.n_outputs)
+    curvature = rough_diagonal(rows, components.space.n_outputs)
     scale = 1.0 / (curvature + ridge)[:, None].clamp(min=1e-12)
     x, r = torch.zeros_like(b), b.clone()
     z = scale * r

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cuvee.components import Rows, cast, pick
 from cuvee.erm import lbfgs, newton
-from cuvee.erm.precondition import Anchor, Task
+from cuvee.erm.precondition import Anchor, Task, rough_diagonal
 from cuvee.glm import GLMComponents
 
 FLOAT32_PAYS = 2e8  # multiplications in a pass
@@ -67,12 +67,18 @@ def solve(
     dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
     largest = max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
     low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS and largest < FLOAT32_HOLDS else rows
-    rms = rows.X.square().mean(0).sqrt().repeat(space.n_outputs)
+    rms = 2.0 * rough_diagonal(rows, space.n_outputs).sqrt()  # (P,) root mean square of each column
     centre = alpha[..., :N].mean((0, 1))
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
     anchor = Anchor.solve(
-        components, pick(low, slice(0, 0)), centre, penalty.mean(0, keepdim=True), dense=dense, tol=max(tol, 1e-5)
+        components,
+        pick(low, slice(0, 0)),
+        centre,
+        penalty.mean(0, keepdim=True),
+        dense=dense,
+        tol=max(tol, 1e-5),
+        memory=memory,
     )
     own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
     # Pairs, iterates and copies of both when some leave; a Hessian, its factor and what LAPACK copies of them.

@@ -26,14 +26,16 @@ ON_SPHERE = 1e-12
 
 
 class LogisticFamily:
-    def __init__(self, problem: Problem, space: LogisticSpace, *, own: bool, device: str, memory: int) -> None:
+    def __init__(
+        self, problem: Problem, space: LogisticSpace, *, own: bool, device: str, memory: int, roundings: int = 0
+    ) -> None:
         self.space, self._memory, self._own = space, memory, own
         data = problem if own else problem.without_targets()
         self.components = GLMComponents(data, space, device=device, memory=memory)
         self.rows = self.components.everything
         self._spreads = Spreads.of(self.components) if space.intercept else None
         self._penalty = (space.l2 * space.penalised).to(self.rows.X)
-        self._summed = self.components.roundings + self.rows.own_X.shape[1] + space.n_params + 32
+        self._summed = self.components.roundings + self.rows.own_X.shape[1] + space.n_params + roundings + 32
 
     @property
     def rests_on(self) -> str:

@@ -3,7 +3,7 @@
 Around the anchor w_c every f_j is nearly its quadratic model, so mixture α is nearly the quadratic
 Σ_j α_j (f_j + ∇f_j·(w − w_c) + ½‖w − w_c‖²_{∇²f_j}): its minimiser is where the solver starts (a rational surface in
 α), its Hessian is what the solver divides by. Where no Hessian per mixture fits, the anchor's own, without the blocks
-that couple two classes, serves all.
+that couple two classes, serves all; where not even that fits, the scale of each column.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cuvee.glm import GLMComponents
 
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-13}
 CENTRE_PASSES = 100
+MOST_COLUMNS = 2048  # with more, a block per class costs more than the passes it saves
 
 
 class Preconditioner(Protocol):
@@ -70,6 +71,19 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class Diagonal:
+    """One number per parameter, shared by all models: all that fits where there are many columns."""
+
+    inverse: Tensor  # (P,)
+
+    def apply(self, q: Tensor) -> Tensor:
+        return q * self.inverse.to(q.dtype)
+
+    def narrow(self, targets: Tensor) -> Diagonal:
+        return self
+
+
+@dataclass(frozen=True)
 class Task:
     """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that are free."""
 
@@ -113,11 +127,19 @@ class Anchor:
     w: Tensor  # (1, 1, P)
     gradients: Tensor  # (N, P)
     hessians: Tensor | None  # (N, P, P) where they fit
-    blocks: Blocks | None
+    shared: Preconditioner | None  # for all mixtures, where they do not
 
     @classmethod
     def solve(
-        cls, components: GLMComponents, rows: Rows, alpha: Tensor, penalty: Tensor, *, dense: bool, tol: float
+        cls,
+        components: GLMComponents,
+        rows: Rows,
+        alpha: Tensor,
+        penalty: Tensor,
+        *,
+        dense: bool,
+        tol: float,
+        memory: int,
     ) -> Anchor:
         """The mixture α (N,), to a tolerance that is good enough for an anchor; `rows` without own blocks."""
         N, P = len(components.counts), components.space.n_params
@@ -127,7 +149,7 @@ class Anchor:
         if dense:
             preconditioner = Factors.of(add_diagonal(components.hessians(w, alpha, rows), penalty))
         else:
-            preconditioner = _blocks(components, w, alpha, rows, penalty)
+            preconditioner = _shared(components, w, alpha, rows, penalty, memory)
         task = Task(components, rows, alpha, penalty, preconditioner)
         w = components.space.canonical(lbfgs.minimise(task, w, tol=tol, max_passes=CENTRE_PASSES).w)
         one_each = torch.eye(N, dtype=w.dtype, device=w.device)[:, None]  # (N, 1, N)
@@ -137,7 +159,7 @@ class Anchor:
             w,
             components.pull(everywhere, one_each, rows)[:, 0],
             _finite(components.hessians(everywhere, one_each, rows)[:, 0]) if dense else None,
-            None if dense else _blocks(components, w, alpha, rows, penalty),
+            None if dense else _shared(components, w, alpha, rows, penalty, memory),
         )
 
     def start(self, rows: Rows, alpha: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Preconditioner]:
@@ -155,8 +177,8 @@ class Anchor:
             own = torch.cat([torch.zeros_like(shares), alpha[..., N:].to(w.dtype)], -1)
             g = g + self.components.pull(w, own, rows)
         if self.hessians is None:
-            assert self.blocks is not None
-            return w, g, self.blocks
+            assert self.shared is not None
+            return w, g, self.shared
         H = (shares.reshape(-1, N) @ self.hessians.view(N, -1)).view(M, Q, P, P)
         if own is not None:
             H += self.components.hessians(w, own, rows)
@@ -174,8 +196,18 @@ def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
     return H
 
 
-def _blocks(components: GLMComponents, w: Tensor, alpha: Tensor, rows: Rows, penalty: Tensor) -> Blocks:
+def rough_diagonal(rows: Rows, n_outputs: int) -> Tensor:
+    """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the columns."""
+    return 0.25 * torch.einsum("rp,rp->p", rows.X, rows.X).div_(len(rows.X)).repeat(n_outputs)
+
+
+def _shared(
+    components: GLMComponents, w: Tensor, alpha: Tensor, rows: Rows, penalty: Tensor, memory: int
+) -> Preconditioner:
     K, width = components.space.n_outputs, components.space.width
+    if width > MOST_COLUMNS or 48 * K * width**2 > memory:
+        curvature = rough_diagonal(rows, K) + penalty.view(-1, K * width)[0].to(rows.X)
+        return Diagonal(1.0 / curvature.clamp(min=torch.finfo(curvature.dtype).tiny ** 0.5))
     own = [components.hessian_blocks(w, alpha, rows, a, only=True)[0, 0, 0] for a in range(K)]
     factors = Factors.of(add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1)))
     inverse = torch.cholesky_inverse(factors.L[:, 0])

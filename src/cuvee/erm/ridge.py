@@ -16,6 +16,9 @@ from cuvee.parallel import each
 
 CACHE = 8 * 2**20  # bytes of stacked (P, P) systems that are worked on at a time
 
+Chunk = tuple[slice, slice]
+"""Some targets, and some of each one's mixtures."""
+
 
 @dataclass(frozen=True)
 class Solved:
@@ -45,7 +48,7 @@ def solve(
     """
     found = _room(alpha, sources)
 
-    def work(some: slice) -> slice:
+    def work(some: Chunk) -> Chunk:
         H, b, r = _system(sources, rows, alpha, penalty, some)
         x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=intercept)
         found.w[some] = x[..., 0]
@@ -55,7 +58,7 @@ def solve(
         return some
 
     for some in each(work, _chunks(rows, alpha, sources, memory), alpha.device):
-        told(min(some.stop, len(alpha)))
+        told(min(some[0].stop, len(alpha)))
     return found
 
 
@@ -70,7 +73,7 @@ def evaluate(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, w: Tens
 
 def hessians(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor) -> Tensor:
     """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
-    return _system(sources, rows, alpha, penalty, slice(0, len(alpha)))[0]
+    return _system(sources, rows, alpha, penalty, (slice(len(alpha)), slice(alpha.shape[1])))[0]
 
 
 def _room(alpha: Tensor, sources: Grams) -> Solved:
@@ -80,25 +83,32 @@ def _room(alpha: Tensor, sources: Grams) -> Solved:
     return Solved(w, gradient, last, alpha.new_zeros(shape), torch.zeros(shape, dtype=torch.bool, device=alpha.device))
 
 
-def _chunks(rows: Rows, alpha: Tensor, sources: Grams, memory: int) -> list[slice]:
-    """Mixtures whose systems fit the cache, and the budget."""
+def _chunks(rows: Rows, alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
+    """Mixtures whose systems fit the cache, and the budget: several targets, or some of one target's mixtures."""
     (M, Q), (N, P) = alpha.shape[:2], sources.b.shape
     own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
-    size = max(1, min(memory, CACHE) // (8 * Q * P * (2 * P + 2 * own_rows)))
-    return [slice(low, low + size) for low in range(0, M, size)]
+    models = max(1, min(memory, CACHE) // (8 * P * (2 * P + 2 * own_rows)))
+    targets, mixtures = max(1, models // max(1, Q)), min(models, max(1, Q))
+    return [
+        (slice(low, low + targets), slice(first, first + mixtures))
+        for low in range(0, M, targets)
+        for first in range(0, Q, mixtures)
+    ]
 
 
-def _system(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, some: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """H = A + λ (m, Q, P, P), b (m, Q, P) and r (m, Q) of some mixtures."""
+def _system(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, some: Chunk) -> tuple[Tensor, Tensor, Tensor]:
+    """H = A + λ (m, q, P, P), b (m, q, P) and r (m, q) of some mixtures."""
     N, P = sources.b.shape
-    Q = alpha.shape[1]
-    a = alpha[some, :, :N]
-    H = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(-1, Q, P, P)
+    shares = alpha[some]
+    a = shares[..., :N]
+    H = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(*a.shape[:2], P, P)
     b, r = a @ sources.b, a @ sources.r
     if alpha.shape[-1] > N:
-        weight, share = rows.own_weight[some], alpha[some, :, N:]
-        y = rows.own_y[some].expand(-1, weight.shape[1], -1)
-        grams = own_grams(rows.own_X[some, None], y, weight)  # (m, Q or 1, …)
+        targets, mixtures = some
+        weight, share = rows.own_weight[targets], shares[..., N:]
+        weight = weight if weight.shape[1] == 1 else weight[:, mixtures]
+        y = rows.own_y[targets].expand(-1, weight.shape[1], -1)
+        grams = own_grams(rows.own_X[targets, None], y, weight)  # (m, q or 1, …)
         H += share[..., None] * grams.A
         b += share * grams.b
         r += share[..., 0] * grams.r
@@ -106,7 +116,7 @@ def _system(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, some: sl
     return H, b, r
 
 
-def _evaluate(found: Solved, some: slice, H: Tensor, b: Tensor, r: Tensor) -> None:
+def _evaluate(found: Solved, some: Chunk, H: Tensor, b: Tensor, r: Tensor) -> None:
     """Fill in gradient, last row and the size of what cancels."""
     w, norm = found.w[some], torch.linalg.vector_norm
     found.gradient[some] = (H @ w[..., None])[..., 0] - b

@@ -1,7 +1,8 @@
 """`Family` of ridge regression: Gram matrices once, streamed; rows are never seen again.
 
 With an unpenalised intercept, and no ball that would notice, everything happens around a reference row x0 and label
-y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no digits.
+y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no digits. What comes back is b again,
+rounded: gradient, status and certificate are those of the rounded one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components import own_blocks, pick
-from cuvee.erm import certificate, linear_system, ridge
+from cuvee.erm import certificate, compensated, linear_system, ridge
 from cuvee.erm.certificate import EPS, Mean
 from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
 from cuvee.gram import BLOCK, Reference, own_grams, stream_grams
@@ -24,7 +25,9 @@ RELATIVE_TOL = 1e-9  # of what cancels in the gradient: closer than this no tole
 
 
 class RidgeFamily:
-    def __init__(self, problem: Problem, space: RidgeSpace, *, own: bool, device: str, memory: int) -> None:
+    def __init__(
+        self, problem: Problem, space: RidgeSpace, *, own: bool, device: str, memory: int, roundings: int = 0
+    ) -> None:
         self.space, self._memory = space, memory
         self._around: Reference | None = None
         self._rows = own_blocks(problem.targets if own else (), space, device)
@@ -35,7 +38,8 @@ class RidgeFamily:
             self._rows = replace(self._rows, own_X=self._rows.own_X - near.row, own_y=self._rows.own_y - near.label)
         longest = max(d.n_rows for d in problem.sources)
         # A sum of that many terms, block by block, is off by at most this many roundings.
-        self._summed = BLOCK + longest / BLOCK + self._rows.own_X.shape[1] + problem.n_sources + space.n_params + 16
+        counted = problem.n_sources + space.n_params + roundings + 16
+        self._summed = BLOCK + longest / BLOCK + self._rows.own_X.shape[1] + counted
         grams = stream_grams(problem.sources, space, device, self._around)
         # A source that overflows is no source: mixtures that weigh it diverge, others must not feel it.
         finite = grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1) & grams.r.isfinite()
@@ -65,41 +69,54 @@ class RidgeFamily:
             memory=self._memory,
             told=lambda done: progress(done, len(alpha)) if progress is not None else None,
         )
-        return self._outcome(found, alpha, tol)
+        w, left_out = self._shift(found.w[:, 0], -1.0)
+        return self._outcome(found, w, -left_out, alpha, tol)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
-        inside = self._shift(self.space.project(w), 1.0)
-        found = ridge.evaluate(self._sources, self._rows, alpha[:, None], self._penalty, inside[:, None], self._memory)
-        return self._outcome(found, alpha, tol).moved_from(w)
+        inside = self.space.project(w)
+        u, left_out = self._shift(inside, 1.0)
+        found = ridge.evaluate(self._sources, self._rows, alpha[:, None], self._penalty, u[:, None], self._memory)
+        return self._outcome(found, inside, left_out, alpha, tol).moved_from(w)
 
-    def _shift(self, w: Tensor, sign: float) -> Tensor:
-        """Into the coordinates around the reference (sign 1), or back (−1)."""
+    def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
+        """Return w in the coordinates around the reference (sign 1), or back (−1), and what rounding left out.
+
+        Where means are large, b' is a small difference of large numbers: plain float64 would lose most of it.
+        """
+        left_out = w.new_zeros(len(w))
         if self._around is None:
-            return w
+            return w, left_out
         w = w.clone()
-        w[:, -1] += sign * (w @ self._around.row - self._around.label)
-        return w
+        row = self._around.row[:-1]
+        coefficients = torch.cat([sign * row, row.new_tensor([1.0, -sign])])
+        size = max(1, self._memory // (256 * len(row)))  # some thirty numbers are held for every one of w
+        for low in range(0, len(w), size):
+            some = slice(low, low + size)
+            label = self._around.label.expand(len(w[some]), 1)
+            w[some, -1], left_out[some] = compensated.dot(coefficients, torch.cat([w[some], label], -1))
+        return w, left_out
 
-    def _outcome(self, found: ridge.Solved, alpha: Tensor, tol: float) -> Outcome:
-        w, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
-        slack = self._summed * EPS * scale
-        if self._around is not None:  # b' is a rounded sum too
-            norm = torch.linalg.vector_norm
-            slack = slack + 4 * EPS * (norm(self._around.row) * norm(w, dim=-1) + self._around.label.abs())
+    def _outcome(self, found: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float) -> Outcome:
+        """Return what is known of w (M, P), whose b' are by `moved` (M,) larger than those of `found`."""
+        u, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
+        g = g + last * moved[:, None]
+        slack, floor = self._summed * EPS * scale, RELATIVE_TOL * scale
+        if self._around is not None:  # an intercept is rounded once, and every column feels it
+            floor = floor + EPS * w[:, -1].abs() * (1.0 + self._around.row.abs().amax())
         if self.space.intercept:
             bounds = self._bounds(g, last, slack)
         else:
             bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, self.space.l2)
         if self.space.radius is not None:
-            bounds = bounds.least(certificate.on_ball(w, g, self.space.radius, slack))
-        g, w = self._unshift(g), self._shift(w, -1.0)
+            bounds = bounds.least(certificate.on_ball(u, g, self.space.radius, slack))
+        g = self._unshift(g)
         nu = sphere(w, g, self.space.radius)
         rest = (g + nu[:, None] * w).abs().amax(-1)
         broken = self.without_minimiser(alpha)
         w = torch.where(broken[:, None], torch.nan, w)
         status = statuses(
             len(w),
-            (~(rest <= torch.clamp(RELATIVE_TOL * scale, min=tol)), Status.ITERATION_LIMIT),
+            (~(rest <= torch.clamp(floor, min=tol)), Status.ITERATION_LIMIT),
             (found.singular[:, 0], Status.ILL_CONDITIONED),
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
@@ -129,7 +146,7 @@ class RidgeFamily:
         return (alpha[:, : len(self._broken)] * self._broken > 0).any(-1)
 
     def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
-        return self._unshift(self._gradients(self._shift(w, 1.0)))
+        return self._unshift(self._gradients(self._shift(w, 1.0)[0]))
 
     def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
         H = self._sources.A
@@ -152,7 +169,7 @@ class RidgeFamily:
         return torch.cat(parts) if parts else w.new_zeros(0, alpha.shape[1], P)
 
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
-        M, N, rows, w = len(w), len(self._sources.b), self._rows, self._shift(w, 1.0)
+        M, N, rows, w = len(w), len(self._sources.b), self._rows, self._shift(w, 1.0)[0]
         gradients = self._gradients(w)
         if alpha.shape[1] > N:
             rows = pick(rows, slice(first, first + M))

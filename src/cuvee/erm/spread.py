@@ -13,6 +13,7 @@ from cuvee.glm import GLMComponents
 from cuvee.gram import nearest_to_zero
 
 MANY_FEATURES = 256
+MOST_FEATURES = 2048
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class Spreads:
         rows, lengths = components.everything, components.counts.tolist()
         parts = list(zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True))
         reference = nearest_to_zero(torch.stack([weight @ X for X, weight in parts]))
-        reach, moments = [], []
+        reach, largest = [], []
         for X, weight in parts:
             centred = X - reference
             reach.append(torch.linalg.vector_norm(centred, dim=-1).amax())
-            moments.append((centred * weight[:, None]).T @ centred)
-        return cls(reference, torch.stack(reach), top_eigenvalue(torch.stack(moments)))
+            largest.append(largest_moment(centred.mul_(weight.sqrt()[:, None])))
+        return cls(reference, torch.stack(reach), torch.stack(largest))
 
     def of_mixtures(self, alpha: Tensor, rows: Rows) -> Spread:
         """α (M, N or N+1): reach is a maximum over what is mixed, second moments add up."""
@@ -46,6 +47,13 @@ class Spreads:
             reach = torch.maximum(reach, torch.where(alpha[:, N:] > 0, size, 0.0).amax(-1))
             second_moment = second_moment + alpha[:, N] * (rows.own_weight[:, 0] * size.square()).sum(-1)
         return Spread(self.reference, reach, second_moment)
+
+
+def largest_moment(R: Tensor) -> Tensor:
+    """Return an upper bound on λ_max(RᵀR) for rows R (m, d), from the smaller one of RᵀR and RRᵀ."""
+    if min(R.shape) > MOST_FEATURES:  # either matrix would cost more than the models themselves
+        return R.square().sum() * (1 + 1e-9)
+    return top_eigenvalue(R @ R.T if len(R) < R.shape[1] else R.T @ R)
 
 
 def top_eigenvalue(A: Tensor) -> Tensor:

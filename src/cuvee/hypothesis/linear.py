@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Self
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -33,21 +36,40 @@ class LinearSpace(Space):
                 f"rows of X have shape {problem.input_shape}; ridge and logistic need one row of numbers "
                 "each: flatten X, or use Network"
             )
-        self.input_shape = problem.input_shape
-        (n_features,) = problem.input_shape
         self.l2, self.radius, self.intercept = l2, radius, intercept
-        self.n_outputs, self.width = n_outputs, n_features + int(intercept)
-        self.n_params = n_outputs * self.width
+        self.n_outputs = n_outputs
+        self._set_features(problem.input_shape[0])
         self._standardised = standardised
         if standardised:
             mean, scale = pooled(problem.sources, "X")
             self._mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
             self._scale = torch.as_tensor(scale)
 
-    def prepare(self, X: Tensor) -> Tensor:
+    def _set_features(self, n_features: int) -> None:
+        self.input_shape = (n_features,)
+        self.width = n_features + int(self.intercept)
+        self.n_params = self.n_outputs * self.width
+        self._started = n_features
+
+    def in_coordinates(self, n_features: int, started: int) -> Self:
+        """Return this space for rows that were standardised already and then given new coordinates.
+
+        `start` spreads models over the first `started` of them alone.
+        """
+        other = copy(self)
+        other._set_features(n_features)
+        other._standardised, other._started = False, started
+        return other
+
+    def standardise(self, X: Tensor) -> Tensor:
+        """Return rows (..., features) in the coordinates that models see, the intercept left out."""
         X = X.to(self.dtype)
         if self._standardised:
             X = (X - self._mean.to(X)) / self._scale.to(X)
+        return X
+
+    def prepare(self, X: Tensor) -> Tensor:
+        X = self.standardise(X)
         if not self.intercept:
             return X
         rows = X.new_ones(*X.shape[:-1], X.shape[-1] + 1)
@@ -63,6 +85,10 @@ class LinearSpace(Space):
         stacked = w.reshape(M, Q * self.n_outputs, self.width) @ X.transpose(-1, -2)
         return stacked.view(M, Q, self.n_outputs, X.shape[-2])
 
+    def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
+        """Return the w of least norm among those that predict the same; here there is only one."""
+        return w
+
     @property
     def penalised(self) -> Tensor:
         mask = torch.ones(self.n_outputs, self.width, dtype=self.dtype)
@@ -72,7 +98,14 @@ class LinearSpace(Space):
 
     def start(self, n_models: int, seed: int) -> Tensor:
         """Row k at half the radius of W, but never farther than START, in its own random direction."""
-        rows = [np.random.default_rng([seed, k]).standard_normal(self.n_params) for k in range(n_models)]
-        w = torch.as_tensor(np.reshape(rows, (n_models, self.n_params)), dtype=self.dtype)
+        features = self._started
+        shape = (self.n_outputs, features + int(self.intercept))
+        drawn = [np.random.default_rng([seed, k]).standard_normal(shape) for k in range(n_models)]
+        each = torch.as_tensor(np.reshape(drawn, (n_models, *shape)), dtype=self.dtype)
+        w = each.new_zeros(n_models, self.n_outputs, self.width)
+        w[..., :features] = each[..., :features]
+        if self.intercept:
+            w[..., -1] = each[..., -1]
+        w = w.view(n_models, self.n_params)
         reach = START if self.radius is None else min(self.radius / 2, START)
         return w * (reach / torch.linalg.vector_norm(w, dim=-1, keepdim=True))

@@ -1,0 +1,108 @@
+"""Wide tables: where rows are fewer than columns, models live in the space that the rows span.
+
+A part of w that is orthogonal to every row changes no score. It costs λ/2 of its square, and room in a ball W. So no
+minimiser has one, and an adversary gains nothing by one: rows in an orthonormal basis of their span give the same
+losses, the same minimisers and the same norms, with as many coordinates as there are rows. Intercepts stay outside.
+
+For a w from anywhere, w = Q u + v with v orthogonal to all rows: f(w) = f(Qu) + λ/2‖v‖², and nothing couples the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.erm.held_out import quietly
+from cuvee.hypothesis.base import Space
+from cuvee.hypothesis.linear import LinearSpace
+from cuvee.problem import Array, Domain, Problem
+
+WIDE = 0.75  # rows per column up to which other coordinates are worth their making
+ALWAYS = 512  # so many rows make a basis in no time,
+ROWS_PER_MODEL = 100  # more only pay where many models share it, unless Gram matrices are the other way
+
+
+@dataclass(frozen=True)
+class RowsSpace:
+    """A problem in the coordinates of its rows, and the way back."""
+
+    problem: Problem  # the same names, labels and weights; X (rows, r)
+    space: LinearSpace  # of models with r features
+    basis: Tensor  # (features, r), orthonormal columns
+
+    @property
+    def roundings(self) -> int:
+        """How many roundings, at most, a product with the basis adds to a number."""
+        return sum(self.basis.shape)
+
+    def expand(self, u: Tensor) -> Tensor:
+        """Return parameters (or derivatives) of the given columns for those in coordinates."""
+        by_output = u.unflatten(-1, (self.space.n_outputs, self.space.width))
+        r = self.basis.shape[1]
+        columns = by_output[..., :r] @ self.basis.T
+        return torch.cat([columns, by_output[..., r:]], -1).flatten(-2)
+
+    def split(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return w's coordinates, and the part of it that no row sees, both flat."""
+        by_output = w.unflatten(-1, (self.space.n_outputs, -1))
+        d = self.basis.shape[0]
+        u = by_output[..., :d] @ self.basis
+        unseen = torch.zeros_like(by_output)
+        unseen[..., :d] = by_output[..., :d] - u @ self.basis.T
+        return torch.cat([u, by_output[..., d:]], -1).flatten(-2), unseen.flatten(-2)
+
+
+def targets_at_a_time(problem: Problem, space: Space) -> int:
+    """Return how many targets' own rows may join the sources' in one such space; 0 if none is worth using.
+
+    They may double it, no more: each target pays for the coordinates of the others beside it.
+    """
+    if not isinstance(space, LinearSpace):
+        return 0
+    rows = sum(s.n_rows for s in problem.sources)
+    longest = max((t.n_rows for t in problem.targets), default=1)
+    room = int(WIDE * space.input_shape[0]) - rows
+    return max(0, min(room // longest, max(1, rows // longest)))
+
+
+def basis_pays(problem: Problem, space: Space, models: int | None) -> bool:
+    """Return whether solving `models` of them (None: very many) repays making a basis of the rows.
+
+    For squared loss it always does: the other way is to factorise (P, P) systems.
+    """
+    rows = sum(s.n_rows for s in problem.sources)
+    return space.quadratic or models is None or rows <= max(ALWAYS, ROWS_PER_MODEL * models)
+
+
+def of(problem: Problem, space: LinearSpace) -> RowsSpace:
+    """Express all rows of the problem in a basis of their span, the sources' first.
+
+    So what the sources look like in it, and where adversaries start, does not depend on the targets.
+    """
+    domains = (*problem.sources, *problem.targets)
+    rows = space.standardise(torch.as_tensor(np.concatenate([d.X for d in domains])))
+    basis, triangle = torch.linalg.qr(rows.T)
+    parts = triangle.T.contiguous().numpy()
+    shared = sum(s.n_rows for s in problem.sources)
+    ends = np.cumsum([d.n_rows for d in domains])[:-1]
+    given = [_with_rows(d, X) for d, X in zip(domains, np.split(parts, ends), strict=True)]
+    sources, targets = given[: problem.n_sources], given[problem.n_sources :]
+    return RowsSpace(quietly(sources, targets), space.in_coordinates(len(rows), shared), basis)
+
+
+def _with_rows(domain: Domain, X: Array) -> Domain:
+    return Domain(domain.name, X, domain.y, domain.weight)
+
+
+def narrowed(problem: Problem, space: Space) -> tuple[Problem, Space]:
+    """Return the problem and its space in the coordinates of the rows, where that pays.
+
+    For losses, which are the same in both; a model found there would have to be expanded.
+    """
+    if isinstance(space, LinearSpace) and targets_at_a_time(problem, space) >= problem.n_targets > 0:
+        wide = of(problem, space)
+        return wide.problem, wide.space
+    return problem, space

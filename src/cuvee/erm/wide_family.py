@@ -1,0 +1,160 @@
+"""`Family` of a linear hypothesis on a wide table: every question is put in the coordinates of the rows.
+
+Where own samples joined, targets are taken a few at a time, so that their rows do not fill the space they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.erm import rows_space
+from cuvee.erm.certificate import EPS, Bounds
+from cuvee.erm.family import Family, Outcome, Progress, sphere
+from cuvee.erm.held_out import quietly
+from cuvee.erm.rows_space import RowsSpace
+from cuvee.hypothesis.linear import LinearSpace
+from cuvee.problem import Problem
+from cuvee.results import Status
+
+Make = Callable[[Problem, LinearSpace, int], Family]
+"""(problem, space, roundings that each number of its rows carries) -> the family that does the work."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some models, the coordinates that their rows span, and the family that answers in them."""
+
+    models: slice
+    rows: RowsSpace
+    family: Family
+
+
+class WideFamily:
+    """Answers like the family it is made of, for w in all columns."""
+
+    def __init__(self, problem: Problem, space: LinearSpace, make: Make, *, own: bool, device: str) -> None:
+        self._space, self._make, self._device = space, make, device
+        self._problems = [(slice(None), problem.without_targets())]
+        if own:
+            size, targets = rows_space.targets_at_a_time(problem, space), problem.targets
+            chunks = [slice(low, low + size) for low in range(0, len(targets), size)]
+            self._problems = [(c, quietly(problem.sources, targets[c])) for c in chunks]
+        self._first = self._part(*self._problems[0])
+
+    def _part(self, models: slice, problem: Problem) -> Part:
+        rows = rows_space.of(problem, self._space)
+        family = self._make(rows.problem, rows.space, rows.roundings)
+        return Part(models, replace(rows, basis=rows.basis.to(self._device)), family)
+
+    def _parts(self) -> Iterator[Part]:
+        """Yield part after part; the first is kept, others are made again each time, to hold one at a time."""
+        yield self._first
+        for models, problem in self._problems[1:]:
+            yield self._part(models, problem)
+
+    @property
+    def rests_on(self) -> str:
+        return self._first.family.rests_on
+
+    def solve(
+        self,
+        alpha: Tensor,
+        *,
+        tol: float,
+        start: Tensor | None = None,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        outcomes = []
+        for part in self._parts():
+            near = None if start is None else part.rows.split(start[part.models])[0]
+            # ‖∇‖∞ in the columns is at most ‖∇‖₂ in the coordinates, and that √P times ‖∇‖∞ there.
+            enough = tol / part.rows.space.n_params**0.5
+            solved = part.family.solve(alpha[part.models], tol=enough, start=near)
+            outcome = self._expanded(part.rows, solved)
+            if not self._space.quadratic:  # the tolerance asked for may be met where the stricter one was not
+                late = [s in (Status.ITERATION_LIMIT, Status.ILL_CONDITIONED) for s in outcome.status]
+                outcome.status[(outcome.gradient <= tol).cpu().numpy() & late] = Status.SOLVED
+            outcomes.append(outcome)
+            if progress is not None:
+                progress(sum(len(o.w) for o in outcomes), len(alpha))
+        return _joined(outcomes)
+
+    def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
+        outcomes = []
+        for part in self._parts():
+            given = self._space.canonical(w[part.models], features=False)
+            inside = self._space.project(given)
+            u, unseen = part.rows.split(inside)
+            seen = part.family.certify(alpha[part.models], u, tol=tol)
+            outcomes.append(self._expanded(part.rows, seen, unseen).moved_from(given))
+        return _joined(outcomes)
+
+    def _expanded(self, rows: RowsSpace, seen: Outcome, unseen: Tensor | None = None) -> Outcome:
+        """Return the outcome in all columns; the part of w that no row sees has λ alone to answer to."""
+        norm, l2 = torch.linalg.vector_norm, self._space.l2
+        rounded = rows.roundings * EPS * norm(seen.w, dim=-1)
+        distance, excess = seen.bounds.distance + rounded, seen.bounds.excess
+        w, vector = rows.expand(seen.w), rows.expand(seen.vector)
+        if unseen is not None:
+            w, vector = w + unseen, vector + l2 * unseen
+            size = norm(unseen, dim=-1)
+            distance, excess = torch.hypot(distance, size), excess + 0.5 * l2 * size.square()
+        nu = sphere(w, vector, self._space.radius)
+        gradient = (vector + nu[:, None] * w).abs().amax(-1)
+        return replace(seen, w=w, gradient=gradient, vector=vector, bounds=Bounds(distance, excess))
+
+    def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
+        return torch.cat(
+            [p.rows.expand(p.family.sensitivity(alpha[p.models], p.rows.split(w[p.models])[0])) for p in self._parts()]
+        )
+
+    def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
+        solved = []
+        for p in self._parts():
+            seen, unseen = p.rows.split(stack[p.models])
+            u = p.rows.split(w[p.models])[0]
+            inside = p.rows.expand(p.family.hessian_solve(alpha[p.models], u, seen))
+            solved.append(inside + self._space.canonical(unseen) / self._space.l2)
+        return torch.cat(solved)
+
+    def without_minimiser(self, alpha: Tensor) -> Tensor:
+        return torch.cat([p.family.without_minimiser(alpha[p.models]) for p in self._parts()])
+
+    def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
+        rows, family = self._first.rows, self._first.family
+        return rows.expand(family.component_gradients(rows.split(w)[0], rough=rough))
+
+    def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
+        rows, family = self._first.rows, self._first.family
+        return self._both_sides(family.component_hessians(rows.split(w)[0], rough=rough))
+
+    @property
+    def flat(self) -> Tensor:
+        flat = self._first.family.flat
+        return flat if flat.ndim == 0 else self._both_sides(flat)
+
+    def _both_sides(self, H: Tensor) -> Tensor:
+        """Return symmetric (..., r, r) of the coordinates as (..., P, P) of the columns."""
+        rows = self._first.rows
+        return rows.expand(rows.expand(H).transpose(-1, -2))
+
+
+def _joined(outcomes: list[Outcome]) -> Outcome:
+    """Return the outcomes of successive models as one."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+
+    def of(name: str) -> Tensor:
+        return torch.cat([getattr(o, name) for o in outcomes])
+
+    bounds = Bounds(
+        torch.cat([o.bounds.distance for o in outcomes]),
+        torch.cat([o.bounds.excess for o in outcomes]),
+    )
+    status = np.concatenate([o.status for o in outcomes])
+    return Outcome(of("w"), of("gradient"), of("vector"), bounds, status, of("passes"))
