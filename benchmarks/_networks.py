@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import cuvee
+from cuvee.components import LocalComponents, rows
 from cuvee.data import mnist
-from cuvee.erm import held_out, network
-from cuvee.problem import Domain, Problem
+from cuvee.erm import network
+from cuvee.problem import Problem
 
 M, HIDDEN, L2, WANTED = 32, 32, 1e-3, 4.0
 BATCH, RATE, FORGET = 64, 2e-2, 0.05
@@ -76,15 +77,14 @@ def problem(seed: int) -> tuple[Problem, nn.Module, Tensor]:
 
 def together(data: Problem, module: nn.Module, alpha: Tensor, seed: int) -> Outcome:
     space = cuvee.Network(module, l2=L2).bind(data)
-    trained = network.train(data, space, alpha, seed=seed)
+    trained = network.train(LocalComponents(data, space, seed=seed), alpha, seed=seed)
     return float(trained.held_out.mean()), float(trained.steps.double().mean())
 
 
 def loop(data: Problem, module: nn.Module, alpha: Tensor, seed: int) -> Outcome:
-    split = held_out.split(data, seed)  # for the same held-out rows
-    kept = [(s.X[h], s.y[h]) for s, h in zip(data.sources, split.sources, strict=True)]
-    held = [Domain(s.name, *rows) for s, rows in zip(data.sources, kept, strict=True)]
-    (X, y, domain), (X_held, y_held, domain_held) = tables(split.training.sources), tables(held)
+    # The same held-out rows as on the other side.
+    parts = [rows.split(s, rows.held_out_rows("source", s, seed, rows.LEAST_SOURCE)) for s in data.sources]
+    (X, y, domain), (X_held, y_held, domain_held) = (tables(part) for part in zip(*parts, strict=True))
     share, share_held = 1 / domain.bincount()[domain], 1 / domain_held.bincount()[domain_held]
     draw = torch.Generator().manual_seed(seed)
     losses, steps = [], []

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 import cuvee
 from cuvee.components import LocalComponents
+from cuvee.components.sampling import RowStream
 from cuvee.hypothesis.base import Space
 from cuvee.mixture import scgda
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.path import inverse_counts
 from cuvee.mixture.play import Settings
-from cuvee.sampling import RowStream
 from cuvee.simplex import project
 
 INPUTS, HIDDEN, CLASSES, ROWS, BATCH = 784, 32, 10, 100, 16
@@ -160,7 +160,7 @@ class PerSourceLoop:
     """The paper's box with a loop over sources, in plain torch, on the very tensors the batched side holds."""
 
     def __init__(self, components: LocalComponents) -> None:
-        rows, n_sources = components.everything, len(components.counts)
+        rows, n_sources = components._all(torch.float32), len(components.counts)
         self.sources = list(zip(rows.X.split(ROWS), rows.y.split(ROWS), strict=True))
         self.target = rows.own_X[0], rows.own_y[0, 0]
         self.model, self.previous = network(), network()

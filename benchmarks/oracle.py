@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 import cuvee
+from cuvee.components import QuadraticComponents
 from cuvee.data.synthetic import squared_loss_instance
-from cuvee.gram import GramComponents
 from cuvee.mixture.exact import Quadratics
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 
@@ -61,7 +61,7 @@ def hypothesis() -> cuvee.Ridge:
 
 def oracle(form: Discrepancy, seed: int) -> Quadratics:
     problem = squared_loss_instance(seed)
-    return Quadratics.of(GramComponents(problem, hypothesis().bind(problem)), C, form)
+    return Quadratics.of(QuadraticComponents(problem, hypothesis().bind(problem)), C, form)
 
 
 def optimum(form: Discrepancy, seed: int) -> float:

@@ -22,6 +22,7 @@ import torch
 
 import cuvee
 from cuvee import erm
+from cuvee.components import ALL
 from cuvee.data import levels
 from cuvee.errors import OptionError
 from cuvee.hypothesis import Hypothesis
@@ -109,7 +110,7 @@ def score(problem: cuvee.Problem, test: list[tuple[Array, Array]], hypothesis: H
     ]
     space = hypothesis.bind(problem)
     components = erm.components(problem, space)
-    w = erm.solve(components, components.everything, torch.as_tensor(np.stack(mixtures, 1)))
+    w = erm.solve(components, ALL, torch.as_tensor(np.stack(mixtures, 1)))
     scores = []
     for models, (X, y) in zip(w, test, strict=True):
         predicted = space.predict(models, X)

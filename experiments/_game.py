@@ -71,7 +71,7 @@ class Game:
     @cached_property
     def _row_bounds(self) -> tuple[float, float, float]:
         """(G_f, L_f, largest loss) of any row, any w in W."""
-        every = self.components.everything
+        every = self.ALL
         X = torch.cat([every.X, every.own_X.flatten(0, 1)])
         length = torch.linalg.vector_norm(X, dim=-1)
         if self.kind == "logistic":  # σ' ≤ 1/4 and |σ''| ≤ 1/(6√3)

@@ -105,6 +105,12 @@ class Problem:
         """The same sources alone."""
         return Problem(self.sources) if self.targets else self
 
+    def with_targets(self, targets: Sequence[Domain]) -> Problem:
+        """Return the same sources with other targets; what had to be said of their rows has been said."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CuveeWarning)
+            return Problem(self.sources, targets)
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one row of X."""

@@ -13,9 +13,9 @@ from scipy.optimize import brentq
 import cuvee
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Problem, Ridge
+from cuvee.components import LinearComponents
 from cuvee.erm.certificate import on_ball, strongly_convex
 from cuvee.erm.spread import Spreads, top_eigenvalue
-from cuvee.glm import GLMComponents
 
 LD = np.longdouble
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3}
@@ -347,11 +347,11 @@ def test_spread_holds_every_row(own):
     sources = make_sources("binary", rng, 5.0)
     targets = [Domain(f"t{i}", rng.normal(size=(3 + i, 2)) * 4, np.arange(3 + i) % 2) for i in range(3)]
     problem = Problem(sources, targets if own else ())
-    components = GLMComponents(problem, Logistic().bind(problem))
+    components = LinearComponents(problem, Logistic().bind(problem))
     alpha = rng.dirichlet(np.ones(3 + own), size=3)
     alpha[1, 0] = 0.0
     alpha[2] = np.eye(3 + own)[-1]
-    spread = Spreads.of(components).of_mixtures(torch.as_tensor(alpha), components.everything)
+    spread = Spreads.of(components).of_mixtures(torch.as_tensor(alpha), ALL)
     for i in range(3):
         parts = [*sources, *([targets[i]] if own else [])]
         used = [(a, p) for a, p in zip(alpha[i], parts, strict=True) if a > 0]

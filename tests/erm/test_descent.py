@@ -52,7 +52,7 @@ def test_too_few_steps_are_told(case):
 
 
 def smoothness(components, w, alpha):
-    return descent.smoothness(components, components.everything, w, alpha)
+    return descent.smoothness(components, ALL, w, alpha)
 
 
 def true_curvature(problem, space, alpha, w):
@@ -60,7 +60,7 @@ def true_curvature(problem, space, alpha, w):
     components = erm.components(problem, space)
     step, H = 1e-5, []
     for e in step * torch.eye(space.n_params, dtype=torch.float64):
-        ahead, behind = (descent.gradient(components, components.everything, w + s * e, alpha) for s in (1, -1))
+        ahead, behind = (descent.gradient(components, ALL, w + s * e, alpha) for s in (1, -1))
         H.append((ahead - behind) / (2 * step))
     return torch.linalg.eigvalsh(torch.stack(H, 1))[..., -1]
 
@@ -103,7 +103,7 @@ def test_networks_descend_too():
     risks = []
     for steps in (1, 200):
         sol = cuvee.solve(problem, hypothesis, alpha, method="descent", steps=steps)
-        losses = components.values(torch.as_tensor(sol.w).to(components.space.dtype)[:, None], components.everything)
+        losses = components.values(torch.as_tensor(sol.w).to(components.space.dtype)[:, None], ALL)
         risks.append((losses[:, 0].numpy() * alpha).sum(1))
         assert np.isinf(sol.certificate.distance).all() and np.isinf(sol.certificate.excess_risk).all()
     assert (risks[1] < risks[0]).all()

@@ -333,7 +333,7 @@ def test_on_the_ball_the_minimum_is_scipys(kind, intercept):
 
     def value(w, shares):
         t = torch.as_tensor(w)[None, None]
-        losses, pullback = components.losses(t, components.everything)
+        losses, pullback = components.losses(t, ALL)
         a = torch.as_tensor(shares)[None, None]
         g = pullback(a)[0, 0].numpy() + 1e-2 * penalised * w
         return float((losses * a).sum()) + 0.5e-2 * (penalised * w * w).sum(), g

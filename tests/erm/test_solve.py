@@ -8,8 +8,7 @@ import torch
 
 import cuvee
 from cuvee import erm
-from cuvee.components import LocalComponents
-from cuvee.gram import GramComponents
+from cuvee.components import LocalComponents, QuadraticComponents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +52,7 @@ def test_solutions_are_scikit_learns(kind, seed, n_sources, n_targets, d):
     components = erm.components(problem, space)
     alpha = rng.dirichlet(np.ones(n_sources + 1), size=(n_targets, 2))
     alpha[0, 0] = np.eye(n_sources + 1)[0]  # a corner of the simplex
-    w = erm.solve(components, components.everything, torch.as_tensor(alpha), tol=1e-9)
+    w = erm.solve(components, ALL, torch.as_tensor(alpha), tol=1e-9)
     for i in range(n_targets):
         for q in range(2):
             wanted, got = with_sklearn(kind, problem, i, alpha[i, q], l2), w[i, q].view(-1, d + 1).numpy()
@@ -67,10 +66,10 @@ def test_singular_ridge_gives_a_finite_minimiser():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4, 6))  # fewer rows than columns, λ = 0
     problem = cuvee.Problem([cuvee.Domain("s", X, X @ np.ones(6))], [cuvee.Domain("t", X[:2] + 1, np.zeros(2))])
-    components = GramComponents(problem, cuvee.Ridge(0.0).bind(problem))
+    components = QuadraticComponents(problem, cuvee.Ridge(0.0).bind(problem))
     alpha = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
-    w = erm.solve(components, components.everything, alpha)
-    losses, pullback = components.losses(w, components.everything)
+    w = erm.solve(components, ALL, alpha)
+    losses, pullback = components.losses(w, ALL)
     assert losses[0, 0, 0] < 1e-12
     assert pullback(alpha).abs().max() < 1e-7
 
@@ -87,7 +86,7 @@ def test_networks_trained_together_learn_and_do_not_depend_on_company():
     space = cuvee.Network(module).bind(problem)
     components = LocalComponents(problem, space)
     alpha = torch.tensor([[[0.4, 0.4, 0.2], [0.0, 0.5, 0.5]]] * 2)
-    w = erm.solve(components, components.everything, alpha)
+    w = erm.solve(components, ALL, alpha)
     accuracy = [(space.predict(w[i, 0], X[240:]) == y[240:]).mean() for i in range(2)]
     assert min(accuracy) > 0.85
     alone = cuvee.Problem(sources, targets[:1])
@@ -99,5 +98,5 @@ def test_networks_trained_together_learn_and_do_not_depend_on_company():
 def test_no_mixtures_give_no_models():
     rng = np.random.default_rng(0)
     problem = make("ridge", rng, 2, 1, 3)
-    components = GramComponents(problem, cuvee.Ridge().bind(problem))
-    assert erm.solve(components, components.everything, torch.zeros(0, 1, 3)).shape == (0, 1, 4)
+    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem))
+    assert erm.solve(components, ALL, torch.zeros(0, 1, 3)).shape == (0, 1, 4)

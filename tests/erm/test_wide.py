@@ -180,14 +180,14 @@ def test_the_systems_of_candidates_and_folds_are_worked_on_a_few_at_a_time():
     rng = np.random.default_rng(0)
     alpha = torch.as_tensor(rng.dirichlet(np.ones(4), size=(1, 30)))
     keep = torch.as_tensor(rng.integers(0, 2, size=(1, 30, 20)), dtype=torch.float64)
-    rows = hold_out(components.everything, keep)
+    rows = hold_out(ALL, keep)
     chunks = ridge._chunks(rows, alpha, sources, 2**30)
     P = sources.b.shape[1]
     assert all((s.stop - s.start) * 16 * P**2 <= ridge.CACHE for _, s in chunks) and len(chunks) > 1
     penalty = torch.full((P,), 1e-2, dtype=torch.float64)
     together = ridge.solve(sources, rows, alpha, penalty, intercept=True).w
     for q in (0, 7, 29):
-        one = hold_out(components.everything, keep[:, q : q + 1])
+        one = hold_out(ALL, keep[:, q : q + 1])
         alone = ridge.solve(sources, one, alpha[:, q : q + 1], penalty, intercept=True).w
         torch.testing.assert_close(together[:, q], alone[:, 0], rtol=0, atol=1e-9)
 

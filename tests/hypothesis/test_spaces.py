@@ -311,8 +311,8 @@ def test_binding_leaves_the_module_alone():
     problem = make_problem()
     space = Network(module, loss="squared").bind(problem)
     components = LocalComponents(problem, space)
-    values = components.values(models(space, 2, 2), components.everything)
-    assert torch.equal(components.values(models(space, 2, 2), components.everything), values)
+    values = components.values(models(space, 2, 2), ALL)
+    assert torch.equal(components.values(models(space, 2, 2), ALL), values)
     assert module.training
     assert all(p.requires_grad for p in module.parameters())
     for name, value in module.state_dict().items():
@@ -543,8 +543,8 @@ def standardised_losses(case: Case, problem: Problem, kind: str) -> tuple[torch.
     space = case.hypothesis.bind(problem, standardised=True)
     components = LocalComponents(problem, space, kind)
     w = models(space, problem.n_targets, 3)
-    scores = space.scores(w, components.everything.X)
-    return scores, components.values(w, components.everything)
+    scores = space.scores(w, ALL.X)
+    return scores, components.values(w, ALL)
 
 
 scales = arrays(np.float64, 3, elements=st.floats(1e-4, 1e4))

@@ -85,7 +85,7 @@ def test_labels_contract_at_the_rate_of_the_proposition(classes, hypothesis, K):
     problem = make_problem((12, 20, 9), (), classes=classes)
     alpha = mixtures(20, 3)
     components = erm.components(problem, hypothesis.bind(problem))
-    rows = components.everything
+    rows = ALL
     w0 = torch.zeros(20, components.space.n_params, dtype=torch.float64)
     gamma = 1.0 / descent.smoothness(components, rows, w0, alpha)
     best = torch.as_tensor(cuvee.solve(problem, hypothesis, alpha.numpy(), tol=1e-11).w)

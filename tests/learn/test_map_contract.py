@@ -320,7 +320,7 @@ def test_meta_is_five_steps_of_descent_from_one_start(name, radius):
     atlas = cuvee.learn(sources(name), hypothesis, method="meta", n_labels=16, n_calibration=0)
     problem = cuvee.Problem(sources(name))
     components = erm.components(problem, hypothesis.bind(problem))
-    rows, alpha = components.everything, torch.as_tensor(UNSEEN)
+    rows, alpha = ALL, torch.as_tensor(UNSEEN)
     start = atlas.predictor.w
     L = erm.descent.smoothness(components, rows, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))
     wanted = erm.descent.gd(components, rows, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double()))[0]

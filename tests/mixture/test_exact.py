@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cuvee.components import QuadraticComponents
 from cuvee.data.synthetic import squared_loss_instance
 from cuvee.errors import OptionError
-from cuvee.gram import GramComponents
 from cuvee.hypothesis import Ridge
 from cuvee.mixture.exact import Quadratics, largest_on_ball
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 def instance(seed, form, C=5.0):
     problem = squared_loss_instance(seed)
     space = Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem)
-    return Quadratics.of(GramComponents(problem, space), C, form)
+    return Quadratics.of(QuadraticComponents(problem, space), C, form)
 
 
 def points_in_ball(rng, n, d, radius):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import cuvee
+from cuvee.components import QuadraticComponents
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
-from cuvee.gram import GramComponents
 from cuvee.mixture.exact import Quadratics
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,7 +106,7 @@ def near_minimum(method, form, seeds):
     for seed in seeds:
         problem = squared_loss_instance(seed)
         mix = cuvee.estimate(problem, hypothesis, method=method, discrepancy=form, C=5.0, c=1e-4)
-        oracle = Quadratics.of(GramComponents(problem, hypothesis.bind(problem)), 5.0, form)
+        oracle = Quadratics.of(QuadraticComponents(problem, hypothesis.bind(problem)), 5.0, form)
         good += oracle.worst(mix.alpha[0])[0] <= 1.05 * oracle.minimum()[0]
     return good
 

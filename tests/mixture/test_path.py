@@ -11,9 +11,8 @@ import torch
 import cuvee
 from cuvee import erm
 from cuvee.api import mixtures
-from cuvee.components import LocalComponents
+from cuvee.components import LocalComponents, QuadraticComponents
 from cuvee.data.synthetic import grouped_classes
-from cuvee.gram import GramComponents
 from cuvee.mixture import agp, path
 from cuvee.mixture.play import Settings
 from cuvee.parallel import apart
@@ -36,7 +35,7 @@ def regression(seed, shifts, target_rows=20, rows=60, n_targets=1):
 
 def test_the_path_runs_from_pooled_to_the_own_sample():
     problem = regression(0, [0.0, 0.5, 2.0])
-    components = GramComponents(problem, cuvee.Ridge().bind(problem, standardised=True))
+    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem, standardised=True))
     outcomes = path.follow(agp, components, "mixture", 1e-3, Settings(steps=300))
     own = [float(o.alpha[0, -1]) for o in outcomes]
     pooled = 20 / (3 * 60 + 20)
@@ -65,10 +64,10 @@ def test_held_out_losses_are_those_of_models_that_never_saw_the_row():
 
     problem = regression(1, [0.0, 1.0], target_rows=7, n_targets=2)
     space = cuvee.Ridge(l2=0.1).bind(problem)
-    components = GramComponents(problem, space)
+    components = QuadraticComponents(problem, space)
     alpha = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4))  # (M, G, N+1)
     got = path.held_out_losses(components, erm.solve, alpha, folds=3)
-    fold = path.assign_folds(components.everything, 3).numpy()
+    fold = path.assign_folds(ALL, 3).numpy()
     for i, target in enumerate(problem.targets):
         for g in range(4):
             for row in range(7):
@@ -142,8 +141,8 @@ def test_labels_in_other_units_give_the_same_alpha():
 def excess(problem, alpha, truth):
     """Risk of the weighted ridge model against the target's true linear model."""
     space = cuvee.Ridge(l2=1e-3).bind(problem)
-    components = GramComponents(problem, space)
-    w = erm.solve(components, components.everything, torch.as_tensor(alpha)[:, None])
+    components = QuadraticComponents(problem, space)
+    w = erm.solve(components, ALL, torch.as_tensor(alpha)[:, None])
     X = np.random.default_rng(99).normal(size=(2000, 4))
     return np.mean([(space.predict(w[i, 0], X) - X @ truth) ** 2 for i in range(len(alpha))])
 

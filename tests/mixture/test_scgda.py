@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from cuvee.components import LocalComponents
+from cuvee.components.sampling import RowStream
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.mixture import loop, scgda
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.path import inverse_counts
 from cuvee.mixture.play import Settings
-from cuvee.sampling import RowStream
 from cuvee.simplex import project
 
 B, BETA, ETA, GAMMA, C, SMALL = 7, 0.3, 0.02, 0.05, 4.0, 1e-3

@@ -286,10 +286,9 @@ def descent(bound: Bound, K: int) -> meta.Descend:
     """GD(v, α, K) with γ = 1/L_f, where L_f = Σ_j α_j L_j is at least the mixture's: each source is asked once."""
     space, N = bound.space, bound.problem.n_sources
     components = erm.components(bound.problem.without_targets(), space, device=bound.device)
-    rows = components.everything
     start = torch.zeros(N, space.n_params, dtype=space.dtype) if space.convex else space.start(1, 0).expand(N, -1)
-    L = erm.descent.smoothness(components, rows, start.to(bound.device), torch.eye(N, device=bound.device))
-    size = max(1, bound.memory // (32 * (len(rows.X) + (N + 2) * space.n_params)))
+    L = erm.descent.smoothness(components, start.to(bound.device), torch.eye(N, device=bound.device))
+    size = max(1, bound.memory // (32 * (components.n_rows + (N + 2) * space.n_params)))
 
     def descend(v: Tensor, alpha: Tensor) -> Tensor:
         gamma, w = 1.0 / (alpha @ L.to(alpha)), v.clone()
@@ -298,7 +297,7 @@ def descent(bound: Bound, K: int) -> meta.Descend:
                 w = space.project(w - gamma[:, None] * bound.oracle.certify(alpha, w, tol=1.0).vector)
             return w
         for some in (slice(low, low + size) for low in range(0, len(v), size)):
-            w[some] = erm.descent.gd(components, rows, v[some].to(space.dtype), alpha[some], K, gamma[some])[0].to(v)
+            w[some] = erm.descent.gd(components, v[some].to(space.dtype), alpha[some], K, gamma[some])[0].to(v)
         return w
 
     return descend

@@ -11,9 +11,8 @@ import numpy as np
 
 from cuvee import erm
 from cuvee.api.checks import check_device, check_hypothesis, check_whole
-from cuvee.components import LocalComponents
+from cuvee.components import ALL, LocalComponents
 from cuvee.errors import OptionError, check_choice, check_number
-from cuvee.gram import GramComponents
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.hypothesis.logistic import LogisticSpace
 from cuvee.mixture import agp, baselines, konstantinov, loop, path, scgda
@@ -226,7 +225,7 @@ def _estimate(job: _Job) -> Mixtures:
 
 def _full_batch_is_cheap(components: LocalComponents, settings: Settings) -> bool:
     """Whether a pass over all rows costs about what a minibatch does. The number of targets has no say in it."""
-    if isinstance(components, GramComponents):
+    if components.space.quadratic and components.loss == "trained":
         return True
     rows, minibatch = int(components.counts.sum()), len(components.counts) * settings.batch_size
     return rows <= 3 * minibatch or rows * components.space.n_params * settings.adversaries <= CHEAP
@@ -246,7 +245,7 @@ def _smoothing(job: _Job, components: LocalComponents) -> float:
         return job.c
     w = components.space.start(job.settings.adversaries, job.settings.seed).to(components.counts.device)
     M = len(components.own_counts)
-    losses = components.values(w[:1].expand(M, 1, -1), components.everything)[0, :, :-1]
+    losses = components.values(w[:1].expand(M, 1, -1), ALL)[0, :, :-1]
     share = 0.1 if job.method == "path" else 0.01
     return float((share * losses.mean().clamp(min=1e-12)) ** 2)
 
@@ -290,16 +289,7 @@ def _batches(problem: Problem, space: Space, loss: LossKind, method: str, settin
     if size >= problem.n_targets:
         return [problem]
     targets = list(problem.targets)
-    return [_without_warnings(problem, targets[i : i + size]) for i in range(0, len(targets), size)]
-
-
-def _without_warnings(problem: Problem, targets: list[Any]) -> Problem:
-    """The same sources with some of the targets; what had to be said of them has been said."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Problem(problem.sources, targets)
+    return [problem.with_targets(targets[i : i + size]) for i in range(0, len(targets), size)]
 
 
 def _joined(parts: list[Mixtures]) -> Mixtures:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cuvee.api.model_map import Bound
-from cuvee.components import LocalComponents, own_blocks
+from cuvee.components import ALL, LocalComponents
 from cuvee.errors import DomainError, InputError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.online.mixtures import Sources, Statistics, summarise
@@ -32,13 +32,13 @@ def solve_panel(bound: Bound) -> tuple[Tensor, Sources]:
     w = bound.oracle.solve(torch.as_tensor(mixtures, device=bound.device), tol=TOL).w.to("cpu", space.dtype)
     components = LocalComponents(problem, space, _kind(space))
     size = max(1, int(CHUNK // (10 * m.sum())))
-    parts = [components.values(w[None, i : i + size], components.everything)[0] for i in range(0, len(w), size)]
+    parts = [components.values(w[None, i : i + size], ALL)[0] for i in range(0, len(w), size)]
     loss = torch.cat(parts).double()  # (Q, N)
     good = w.isfinite().all(1) & loss.isfinite().all(1)
     if not bool(good.any()):
         raise InputError("no source has a model to be compared by: give more l2, or rescale the columns")
-    few = [Domain(s.name, s.X[:SOME], s.y[:SOME]) for s in problem.sources]
-    spread = statistics(few, space, w[good], 0.0)
+    counts = components.counts.clamp(max=SOME)
+    spread = _summarised(components.source_moments(w[good], SOME), counts, 0.0)
     variance = np.asarray((spread.noise * spread.rows).mean())
     return w[good], Sources(loss[good].T.contiguous().numpy(), variance, m)
 
@@ -50,17 +50,20 @@ def statistics(targets: Sequence[Domain], space: Space, w: Tensor, variance: flo
     size = max(1, CHUNK // (10 * len(w) * max(t.n_rows for t in targets)))
     parts = []
     for low in range(0, len(targets), size):
-        rows = own_blocks(targets[low : low + size], space)
-        with torch.no_grad():
-            scores = space.own_scores(w.expand(len(rows.own_X), -1, -1), rows.own_X)
-            losses = space.loss(_kind(space), scores, rows.own_y).double()
-        parts.append(summarise(losses.numpy(), rows.own_weight[:, 0].double().numpy(), variance))
+        some = targets[low : low + size]
+        samples = LocalComponents.of_samples(some, space, _kind(space))
+        parts.append(_summarised(samples.own_moments(w), samples.own_counts, variance))
     found = Statistics(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Statistics)))
     good = np.isfinite(found.loss).all(1) & np.isfinite(found.noise)
     if not good.all():
         name = targets[int(np.argmin(good))].name
         raise DomainError(f"domain {name!r}: its losses under the sources' models overflow; rescale its columns")
     return found
+
+
+def _summarised(moments: tuple[Tensor, ...], counts: Tensor, variance: float) -> Statistics:
+    mean, spread, squares = (np.asarray(m) for m in moments)
+    return summarise(mean, spread, squares, np.asarray(counts.double()), variance)
 
 
 def _kind(space: Space) -> LossKind:

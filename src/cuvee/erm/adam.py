@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Rows
+from cuvee.components import Batch, LocalComponents
 
 STEPS = 300
 BATCH = 16
@@ -13,7 +15,7 @@ RATE = 3e-3
 BETA_1, BETA_2 = 0.9, 0.999
 
 
-def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int = 0, steps: int = STEPS) -> Tensor:
+def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = STEPS) -> Tensor:
     """α (M, Q, N+1) -> w (M, Q, P) after `steps` minibatches of BATCH rows per source and all own rows.
 
     Every copy starts from the same initialisation and sees the same minibatches, so that copies differ by their
@@ -26,7 +28,7 @@ def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int =
     first, second = torch.zeros_like(w), torch.zeros_like(w)
     mean, averaged = torch.zeros_like(w), 0
     for t in range(1, steps + 1):
-        _, pullback = components.losses(w, components.minibatch(t, BATCH, own=rows))
+        _, pullback = components.losses(w, replace(batch, step=t, size=BATCH, own_whole=True))
         gradient = pullback(alpha) + penalty * w
         first.mul_(BETA_1).add_(gradient, alpha=1 - BETA_1)
         second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows
+from cuvee.components import Batch, LinearComponents
 from cuvee.erm.precondition import rough_diagonal
-from cuvee.glm import GLMComponents
 
 RTOL = 1e-9
 MAX_PASSES = 2000
 
 
-def solve(components: GLMComponents, rows: Rows, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor) -> Tensor:
+def solve(components: LinearComponents, batch: Batch, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor) -> Tensor:
     """b (M, R, P) -> x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b; w (M, P), ridge (M, P)."""
     M, R, P = b.shape
     at, shares = w[:, None].expand(M, R, P), alpha[:, None].expand(M, R, -1)
-    curvature = rough_diagonal(rows, components.space.n_outputs)
+    curvature = rough_diagonal(components)
     scale = 1.0 / (curvature + ridge)[:, None].clamp(min=1e-12)
     x, r = torch.zeros_like(b), b.clone()
     z = scale * r
@@ -27,7 +26,7 @@ def solve(components: GLMComponents, rows: Rows, alpha: Tensor, w: Tensor, ridge
         running = torch.linalg.vector_norm(r, dim=-1, keepdim=True) > enough
         if not bool(running.any()):
             break
-        Hp = components.hessian_times(at, p, shares, rows) + ridge[:, None] * p
+        Hp = components.hessian_times(at, p, shares, batch) + ridge[:, None] * p
         step = torch.where(running, rz / (p * Hp).sum(-1, keepdim=True).clamp(min=1e-300), 0.0)
         x, r = x + step * p, r - step * Hp
         z = scale * r

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Rows, pick
+from cuvee.components import ALL, LocalComponents
 
 POWER_STEPS = 30
 SAFETY = 1.1  # power iteration approaches L_f from below
@@ -20,12 +20,12 @@ CHECK = 50
 
 
 def gd(
-    components: LocalComponents, rows: Rows, v: Tensor, alpha: Tensor, K: int, gamma: Tensor, tol: float = 0.0
+    components: LocalComponents, v: Tensor, alpha: Tensor, K: int, gamma: Tensor, tol: float = 0.0
 ) -> tuple[Tensor, int]:
     """K steps from v (M, P) for α (M, N or N+1), γ (M,); fewer when no step is longer than γ·tol any more."""
     space, rate = components.space, gamma[:, None].to(v)
     for k in range(1, K + 1):
-        new = space.project(v - rate * gradient(components, rows, v, alpha))
+        new = space.project(v - rate * gradient(components, v, alpha))
         moved = (new - v).abs() / rate
         v = new
         if k % CHECK == 0 and bool((moved <= tol).all()):
@@ -33,26 +33,26 @@ def gd(
     return v, K
 
 
-def gradient(components: LocalComponents, rows: Rows, v: Tensor, alpha: Tensor) -> Tensor:
+def gradient(components: LocalComponents, v: Tensor, alpha: Tensor) -> Tensor:
     """Σ_j α_j ∇f_j(v) + λv, (M, P)."""
     space = components.space
-    _, pullback = components.losses(v[:, None], rows)
+    _, pullback = components.losses(v[:, None], ALL)
     return pullback(alpha[:, None].to(v))[:, 0] + space.l2 * space.penalised.to(v) * v
 
 
-def smoothness(components: LocalComponents, rows: Rows, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
+def smoothness(components: LocalComponents, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
     """L_f (M,): the largest curvature of each mixture at v, by power iteration on differences of gradients.
 
     For ridge it is the same everywhere, for logistic v = 0 tells the largest; for a network it is the one at v.
     """
     generator = torch.Generator().manual_seed(seed)
     u = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
-    at_v = gradient(components, rows, v, alpha)
+    at_v = gradient(components, v, alpha)
     step = torch.finfo(v.dtype).eps ** (1 / 3)
     L = v.new_zeros(len(v))
     for _ in range(POWER_STEPS):
         u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True).clamp(min=1e-30)
-        u = (gradient(components, rows, v + step * u, alpha) - at_v) / step
+        u = (gradient(components, v + step * u, alpha) - at_v) / step
         L = torch.maximum(L, torch.linalg.vector_norm(u, dim=-1))
     return (SAFETY * components.space.steepening * L).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
 
@@ -68,17 +68,16 @@ def solve(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Tensor, Tensor]:
     """w (M, P) after at most `steps` steps from 0, or for a network from its initialisation; and the steps (M,)."""
-    space, rows, M = components.space, components.everything, len(alpha)
+    space, M = components.space, len(alpha)
     start = torch.zeros(1, space.n_params, dtype=space.dtype) if space.convex else space.start(1, seed)
     w = start.to(alpha.device).expand(M, -1).clone()
     taken = torch.zeros(M, dtype=torch.int64, device=alpha.device)
-    gathered = 0 if space.quadratic else len(rows.X) + rows.own_X[:1].numel()
+    gathered = 0 if space.quadratic else components.n_rows + components.own_rows * space.n_params
     size = max(1, memory // (32 * (gathered + (len(components.counts) + 2) * space.n_params)))
     for low in range(0, M, size):
         some = slice(low, low + size)
-        # All of them are `everything` itself, which components may know a shortcut for.
-        own = rows if size >= M else pick(rows, some)
-        gamma = 1.0 / smoothness(components, own, w[some], alpha[some])
-        w[some], taken[some] = gd(components, own, w[some], alpha[some], steps, gamma, tol)
+        part = components if size >= M else components.narrow(torch.arange(M, device=w.device)[some])
+        gamma = 1.0 / smoothness(part, w[some], alpha[some])
+        w[some], taken[some] = gd(part, w[some], alpha[some], steps, gamma, tol)
         progress(min(low + size, M), M)
     return w, taken

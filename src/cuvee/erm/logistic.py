@@ -8,15 +8,14 @@ certifies. Models that are done leave the batch; those that are still not done t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows, cast, pick
+from cuvee.components import Batch, LinearComponents
 from cuvee.erm import lbfgs, newton
 from cuvee.erm.precondition import Anchor, Task, rough_diagonal
-from cuvee.glm import GLMComponents
 
 FLOAT32_PAYS = 2e8  # multiplications in a pass
 FLOAT32_PASSES = 40  # at most; three are usual
@@ -40,8 +39,8 @@ class Solved:
 
 
 def solve(
-    components: GLMComponents,
-    rows: Rows,
+    components: LinearComponents,
+    batch: Batch,
     alpha: Tensor,
     *,
     tol: float,
@@ -59,39 +58,41 @@ def solve(
     Without `certified`, models solved in float32 are left as they are: the gradient is where the last step began.
     """
     space, (M, Q, _), N = components.space, alpha.shape, len(components.counts)
-    P, n = space.n_params, len(rows.X)
-    penalty = (space.l2 * space.penalised).to(rows.X).view(1, 1, P)
+    P, n = space.n_params, components.n_rows
+    penalty = (space.l2 * space.penalised).to(alpha).view(1, 1, P)
     if extra is not None:
         penalty = penalty + extra.view(M, 1, 1)
     # A Hessian per mixture saves about half of the passes, 4nP each; factorising and applying it has to cost less.
     dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
-    largest = max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
-    low = cast(rows, torch.float32) if M * Q * n * P > FLOAT32_PAYS and largest < FLOAT32_HOLDS else rows
-    rms = 2.0 * rough_diagonal(rows, space.n_outputs).sqrt()  # (P,) root mean square of each column
+    pays = M * Q * n * P > FLOAT32_PAYS and components.largest < FLOAT32_HOLDS
+    first_dtype = torch.float32 if pays else space.dtype  # of the first passes
+    rms = 2.0 * rough_diagonal(components).sqrt()  # (P,) root mean square of each column
     centre = alpha[..., :N].mean((0, 1))
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
     anchor = Anchor.solve(
         components,
-        pick(low, slice(0, 0)),
         centre,
         penalty.mean(0, keepdim=True),
         dense=dense,
         tol=max(tol, 1e-5),
         memory=memory,
+        dtype=first_dtype,
     )
-    own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
+    own_rows = components.own_rows if alpha.shape[-1] > N else 0
     # Pairs, iterates and copies of both when some leave; a Hessian, its factor and what LAPACK copies of them.
-    per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + (7 * low.X.element_size() * Q * P * P if dense else 0)
+    per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + (7 * first_dtype.itemsize * Q * P * P if dense else 0)
     size = max(1, memory // per_target)
     at_a_time = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
-    found = _room(components, M, Q, second)
+    found = _room(components, alpha, second)
+    targets = torch.arange(M, device=alpha.device)
     for first in range(0, M, size):
         some = slice(first, first + size)
         chunk_penalty = penalty if len(penalty) == 1 else penalty[some]
-        w, gradient, preconditioner = anchor.start(pick(low, some), alpha[some], chunk_penalty)
+        part = components if size >= M or not own_rows else components.narrow(targets[some])
+        w, gradient, preconditioner = anchor.start(part, batch, alpha[some], chunk_penalty)
         held = None if free is None else free[some]
-        task = Task(components, pick(rows, some), alpha[some], chunk_penalty, preconditioner, held)
+        task = Task(part, batch, alpha[some], chunk_penalty, preconditioner, held)
 
         def told(done: int, first: int = first) -> None:
             if progress is not None:
@@ -99,7 +100,6 @@ def solve(
 
         done = _solve(
             task,
-            pick(low, some),
             w if start is None else start[some].to(w),
             gradient if start is None else None,
             tol=tol,
@@ -115,17 +115,16 @@ def solve(
     return found
 
 
-def _room(components: GLMComponents, M: int, Q: int, second: bool) -> Solved:
+def _room(components: LinearComponents, alpha: Tensor, second: bool) -> Solved:
     """Room for all results at once: small pieces kept between large ones that come and go would scatter the memory."""
-    X, K = components.everything.X, components.space.n_outputs
-    w, gradient = (X.new_zeros(M, Q, components.space.n_params) for _ in range(2))
-    passes, stuck = (torch.zeros(M, Q, dtype=kind, device=X.device) for kind in (torch.int64, torch.bool))
-    return Solved(w, gradient, X.new_zeros(M, Q, K, K) if second else None, passes, stuck)
+    (M, Q, _), K = alpha.shape, components.space.n_outputs
+    w, gradient = (alpha.new_zeros(M, Q, components.space.n_params) for _ in range(2))
+    passes, stuck = (torch.zeros(M, Q, dtype=kind, device=alpha.device) for kind in (torch.int64, torch.bool))
+    return Solved(w, gradient, alpha.new_zeros(M, Q, K, K) if second else None, passes, stuck)
 
 
 def _solve(
     task: Task,
-    low: Rows,
     w: Tensor,
     gradient: Tensor | None,
     *,
@@ -136,15 +135,15 @@ def _solve(
     certified: bool,
     told: Callable[[int], None],
 ) -> Solved:
-    """One chunk of targets from w, where the gradient may be known.
+    """Solve one chunk of targets from w, where the gradient may be known, first in the precision of w.
 
-    `low` are its rows in the precision of the first passes; `at_a_time` targets may take Newton steps together, if any.
+    `at_a_time` targets may take Newton steps together, if any.
     """
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
-    if low.X.dtype == torch.float32:
+    if w.dtype == torch.float32:
         enough = (ROUNDING * rms).clamp(min=0.5 * tol).float()
         rough = lbfgs.minimise(
-            replace(task, rows=low),
+            task,
             w,
             gradient=gradient,
             tol=enough,
@@ -186,5 +185,5 @@ def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tenso
     """The gradient in float64, and the intercepts' Hessian when asked for."""
     if not second:
         return task.gradient(w), w[..., :0]
-    g, bends = task.components.pull_with_second(w, task.alpha, task.rows)
+    g, bends = task.components.pull_with_second(w, task.alpha, task.batch)
     return task.add_penalty(g, w), bends

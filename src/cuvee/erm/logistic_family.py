@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows, cast, pick
+from cuvee.components import ALL, LinearComponents
 from cuvee.erm import certificate, conjugate, linear_system, logistic
 from cuvee.erm.ball import multiplier
 from cuvee.erm.certificate import Bounds
 from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
 from cuvee.erm.precondition import add_diagonal
 from cuvee.erm.spread import Spreads
-from cuvee.glm import GLMComponents
 from cuvee.hypothesis.logistic import LogisticSpace
 from cuvee.problem import Problem
 from cuvee.results import Status
@@ -31,11 +30,10 @@ class LogisticFamily:
     ) -> None:
         self.space, self._memory, self._own = space, memory, own
         data = problem if own else problem.without_targets()
-        self.components = GLMComponents(data, space, device=device, memory=memory)
-        self.rows = self.components.everything
+        self.components = LinearComponents(data, space, device=device, memory=memory)
         self._spreads = Spreads.of(self.components) if space.intercept else None
-        self._penalty = (space.l2 * space.penalised).to(self.rows.X)
-        self._summed = self.components.roundings + self.rows.own_X.shape[1] + space.n_params + roundings + 32
+        self._penalty = (space.l2 * space.penalised).to(device)
+        self._summed = self.components.roundings + self.components.own_rows + space.n_params + roundings + 32
 
     @property
     def rests_on(self) -> str:
@@ -50,21 +48,32 @@ class LogisticFamily:
         absent = self._absent(alpha)  # (M, classes)
         lacking = absent.any(1)
         if not bool(lacking.any()):
-            return self._solve(alpha, self.rows, tol, start, progress)
+            return self._solve(alpha, self.components, tol, start, progress)
         whole, part = (~lacking).nonzero()[:, 0], lacking.nonzero()[:, 0]
         return _merged(
             whole,
-            self._solve(alpha[whole], pick(self.rows, whole), tol, None if start is None else start[whole], progress),
+            self._solve(alpha[whole], self._of(whole), tol, None if start is None else start[whole], progress),
             part,
-            self._solve_without(absent[part], alpha[part], pick(self.rows, part), tol),
+            self._solve_without(absent[part], alpha[part], self._of(part), tol),
         )
 
-    def _solve(self, alpha: Tensor, rows: Rows, tol: float, start: Tensor | None, progress: Progress | None) -> Outcome:
+    def _of(self, models: Tensor) -> LinearComponents:
+        """Return the components with the own samples of some models, where those joined."""
+        return self.components.narrow(models) if self._own else self.components
+
+    def _solve(
+        self,
+        alpha: Tensor,
+        components: LinearComponents,
+        tol: float,
+        start: Tensor | None,
+        progress: Progress | None,
+    ) -> Outcome:
         if len(alpha) == 0:
             return _nothing(self.space, alpha)
         found = logistic.solve(
-            self.components,
-            rows,
+            components,
+            ALL,
             alpha[:, None],
             tol=tol,
             memory=self._memory,
@@ -73,10 +82,10 @@ class LogisticFamily:
             progress=progress,
         )
         if self.space.radius is not None:
-            found = self._into_ball(found, alpha, rows, tol, self.space.radius)
-        return self._outcome(found, alpha, rows, tol)
+            found = self._into_ball(found, alpha, components, tol, self.space.radius)
+        return self._outcome(found, alpha, components, tol)
 
-    def _solve_without(self, absent: Tensor, alpha: Tensor, rows: Rows, tol: float) -> Outcome:
+    def _solve_without(self, absent: Tensor, alpha: Tensor, components: LinearComponents, tol: float) -> Outcome:
         """Mixtures that lack a class: its intercept stands where it is never predicted, the others are solved."""
         space = self.space
         M, K, width = len(alpha), space.n_outputs, space.width
@@ -89,8 +98,8 @@ class LogisticFamily:
             start[..., -1] = torch.where(absent, -NEVER, 0.0)
         free = (~fixed).to(start)[..., None].expand(M, K, width).reshape(M, 1, -1)
         found = logistic.solve(
-            self.components,
-            rows,
+            components,
+            ALL,
             alpha[:, None],
             tol=tol,
             memory=self._memory,
@@ -105,53 +114,45 @@ class LogisticFamily:
 
     def _absent(self, alpha: Tensor) -> Tensor:
         """(M, classes): which classes no row of the mixture has, where that leaves no minimiser."""
-        C, rows, N = len(self.space.classes), self.rows, len(self.components.counts)
+        C, N = len(self.space.classes), len(self.components.counts)
         if not self.space.intercept or self.space.radius is not None:  # penalised, or bounded: there is one
             return torch.zeros(len(alpha), C, dtype=torch.bool, device=alpha.device)
-        seen = (alpha[:, :N] > 0).to(alpha) @ self._rows_of_class.to(alpha)
+        seen = (alpha[:, :N] > 0).to(alpha) @ self.components.rows_of_class.to(alpha)
         if alpha.shape[1] > N:
-            own = torch.zeros_like(seen).scatter_add_(1, rows.own_y[:, 0], (rows.own_weight[:, 0] > 0).to(alpha))
-            seen = seen + own * (alpha[:, N:] > 0)
+            seen = seen + self.components.own_rows_of_class * (alpha[:, N:] > 0)
         return seen == 0
 
-    @cached_property
-    def _rows_of_class(self) -> Tensor:
-        """(N, classes): how many rows that count each source has of each class."""
-        N, C, rows = len(self.components.counts), len(self.space.classes), self.rows
-        source = torch.arange(N, device=rows.X.device).repeat_interleave(self.components.counts)
-        weighed = (rows.weight > 0).to(rows.X)
-        return rows.X.new_zeros(N * C).index_add_(0, source * C + rows.y, weighed).view(N, C)
-
     def _into_ball(
-        self, found: logistic.Solved, alpha: Tensor, rows: Rows, tol: float, radius: float
+        self, found: logistic.Solved, alpha: Tensor, components: LinearComponents, tol: float, radius: float
     ) -> logistic.Solved:
         """Solve again, with λ raised by the multiplier, for models that ended outside W."""
         norm = torch.linalg.vector_norm(found.w[:, 0], dim=-1)
         outside = (norm > radius).nonzero()[:, 0]
         if len(outside) == 0:
             return found
-        a, block, w = alpha[outside, None], pick(rows, outside), self.space.project(found.w[outside])
+        a, w = alpha[outside, None], self.space.project(found.w[outside])
+        part = components.narrow(outside) if self._own else components
 
         def norm_at(nu: Tensor) -> Tensor:
             nonlocal w
-            w = logistic.solve(self.components, block, a, tol=1e-3 * tol, memory=self._memory, extra=nu, start=w).w
+            w = logistic.solve(part, ALL, a, tol=1e-3 * tol, memory=self._memory, extra=nu, start=w).w
             return torch.linalg.vector_norm(w[:, 0], dim=-1)
 
-        at_0 = self._gradient(torch.zeros_like(w), a, block)[0]
+        at_0 = self._gradient(torch.zeros_like(w), a, part)[0]
         most = torch.linalg.vector_norm(at_0[:, 0], dim=-1) / radius  # ‖w(ν)‖ ≤ ‖∇f(0)‖/ν
         multiplier(norm_at, radius, most, norm[outside], rtol=ON_SPHERE)
         w = w * (radius / torch.linalg.vector_norm(w, dim=-1, keepdim=True))
         w_all, g_all, second = found.w.clone(), found.gradient.clone(), found.second
         w_all[outside] = w
-        g_all[outside], bends = self._gradient(w, a, block)
+        g_all[outside], bends = self._gradient(w, a, part)
         if second is not None:
             second = second.clone()
             second[outside] = bends
         return replace(found, w=w_all, gradient=g_all, second=second)
 
-    def _gradient(self, w: Tensor, alpha: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _gradient(self, w: Tensor, alpha: Tensor, components: LinearComponents) -> tuple[Tensor, Tensor]:
         """∇f_α (M, 1, P), penalty included, and the intercepts' Hessian, chunk by chunk inside."""
-        g, second = self.components.pull_with_second(w, alpha, rows)
+        g, second = components.pull_with_second(w, alpha, ALL)
         return g + self._penalty * w, second
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
@@ -159,25 +160,24 @@ class LogisticFamily:
             return _nothing(self.space, alpha)
         w = self.space.canonical(w, features=False)
         inside = self.space.project(w)
-        g, second = self._gradient(inside[:, None], alpha[:, None], self.rows)
+        g, second = self._gradient(inside[:, None], alpha[:, None], self.components)
         nothing = torch.zeros_like(g[..., 0], dtype=torch.bool)
         found = logistic.Solved(inside[:, None], g, second, torch.ones_like(nothing, dtype=torch.int64), nothing)
-        outcome = self._outcome(found, alpha, self.rows, tol)
+        outcome = self._outcome(found, alpha, self.components, tol)
         lacking = self._absent(alpha).any(1)
         return replace(outcome, bounds=outcome.bounds.unless(lacking)).moved_from(w)
 
-    def _outcome(self, found: logistic.Solved, alpha: Tensor, rows: Rows, tol: float) -> Outcome:
+    def _outcome(self, found: logistic.Solved, alpha: Tensor, components: LinearComponents, tol: float) -> Outcome:
         space, w, g = self.space, found.w[:, 0], found.gradient[:, 0]
         if self._spreads is not None:
             assert found.second is not None
-            spread = self._spreads.of_mixtures(alpha, rows)
+            spread = self._spreads.of_mixtures(alpha, components)
             size = 1.0 + spread.reach + torch.linalg.vector_norm(spread.reference)
             slack = certificate.rounding(w, size, self._summed)
             split = g.view(len(g), space.n_outputs, space.width)
             bounds = certificate.logistic(split[..., :-1], split[..., -1], found.second[:, 0], spread, space.l2, slack)
         else:
-            largest = [torch.linalg.vector_norm(X, dim=-1).amax() for X in (rows.X, rows.own_X) if X.numel()]
-            slack = certificate.rounding(w, torch.stack(largest).amax(), self._summed)
+            slack = certificate.rounding(w, components.longest_row, self._summed)
             bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, space.l2)
         if space.radius is not None:
             bounds = bounds.least(certificate.on_ball(w, g, space.radius, slack))
@@ -203,28 +203,28 @@ class LogisticFamily:
 
     def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
         N, P = len(self.components.counts), self.space.n_params
-        rows = self._sources(rough)
         found = w.new_zeros(len(w), N, P)
-        each, w = torch.eye(N, dtype=rows.X.dtype, device=w.device), w.to(rows.X)
+        w = w.to(self._precision(rough))
+        each = torch.eye(N, dtype=w.dtype, device=w.device)
         size = max(1, self._memory // (32 * N * P))
         for low in range(0, len(w), size):
             some = w[low : low + size, None]
-            found[low : low + size] = self.components.pull(some.expand(-1, N, -1), each.expand(len(some), -1, -1), rows)
+            shares = each.expand(len(some), -1, -1)
+            found[low : low + size] = self._sources.pull(some.expand(-1, N, -1), shares, ALL)
         return found
 
     def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
-        N, rows = len(self.components.counts), self._sources(rough)
-        each = torch.eye(N, dtype=rows.X.dtype, device=w.device)[:, None]
-        return self.components.hessians(w.to(rows.X).expand(N, 1, -1), each, rows)[:, 0].to(w)
-
-    def _sources(self, rough: bool) -> Rows:
-        """The sources' rows alone, in float32 where that is enough."""
-        return self._rough if rough else pick(self.rows, slice(0, 0))
+        N, at = len(self.components.counts), w.to(self._precision(rough))
+        each = torch.eye(N, dtype=at.dtype, device=w.device)[:, None]
+        return self._sources.hessians(at.expand(N, 1, -1), each, ALL)[:, 0].to(w)
 
     @cached_property
-    def _rough(self) -> Rows:
-        rows = pick(self.rows, slice(0, 0))
-        return cast(rows, torch.float32) if float(rows.X.abs().amax()) < logistic.FLOAT32_HOLDS else rows
+    def _sources(self) -> LinearComponents:
+        return self.components.without_targets()
+
+    def _precision(self, rough: bool) -> torch.dtype:
+        holds = rough and self.components.largest < logistic.FLOAT32_HOLDS
+        return torch.float32 if holds else self.space.dtype
 
     @property
     def _dense(self) -> bool:
@@ -233,21 +233,21 @@ class LogisticFamily:
 
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
         M, N = alpha.shape
-        rows = pick(self.rows, slice(first, first + M)) if self._own else self.rows
+        components = self._of(torch.arange(first, first + M, device=w.device))
         each = torch.eye(N, dtype=w.dtype, device=w.device).expand(M, N, N)
-        gradients = self.components.pull(w[:, None].expand(M, N, -1), each, rows)
+        gradients = components.pull(w[:, None].expand(M, N, -1), each, ALL)
         nu = sphere(w, (gradients * alpha[..., None]).sum(1) + self._penalty * w, self.space.radius)
 
         def solve(stack: Tensor) -> Tensor:
-            return self._divide(alpha, w, stack, self._penalty + nu[:, None], rows)
+            return self._divide(alpha, w, stack, self._penalty + nu[:, None], components)
 
         return self.space.canonical(implicit_derivative(solve, gradients, w, nu > 0))
 
-    def _divide(self, alpha: Tensor, w: Tensor, stack: Tensor, ridge: Tensor, rows: Rows) -> Tensor:
+    def _divide(self, alpha: Tensor, w: Tensor, stack: Tensor, ridge: Tensor, components: LinearComponents) -> Tensor:
         """(∇²f_α(w) + ridge)⁻¹ on a stack (M, R, P), with a ridge (M, P)."""
         if not self._dense:
-            return conjugate.solve(self.components, rows, alpha, w, ridge, stack)
-        H = add_diagonal(self.components.hessians(w[:, None], alpha[:, None], rows)[:, 0], ridge) + self.flat
+            return conjugate.solve(components, ALL, alpha, w, ridge, stack)
+        H = add_diagonal(components.hessians(w[:, None], alpha[:, None], ALL)[:, 0], ridge) + self.flat
         return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
@@ -255,8 +255,8 @@ class LogisticFamily:
         found = torch.empty_like(stack)
         for low in range(0, len(w), size):
             some = slice(low, low + size)
-            rows, ridge = pick(self.rows, some) if self._own else self.rows, self._penalty.expand_as(w[some])
-            found[some] = self._divide(alpha[some], w[some], stack[some], ridge, rows)
+            part = self._of(torch.arange(len(w), device=w.device)[some])
+            found[some] = self._divide(alpha[some], w[some], stack[some], self._penalty.expand_as(w[some]), part)
         return self.space.canonical(found)
 
     def without_minimiser(self, alpha: Tensor) -> Tensor:

@@ -7,16 +7,13 @@ the gradient norm of its mixture's risk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 
-from cuvee.components import LocalComponents, Rows
-from cuvee.erm import held_out
+from cuvee.components import ALL, Batch, LocalComponents
 from cuvee.hypothesis.base import Space
-from cuvee.problem import Problem
 
 MAX_STEPS = 5000
 BATCH, LEAST = 60, 4
@@ -49,12 +46,10 @@ class Trained:
 
 
 def train(
-    problem: Problem,
-    space: Space,
+    components: LocalComponents,
     alpha: Tensor,
     *,
     seed: int = 0,
-    device: str = "cpu",
     max_steps: int = MAX_STEPS,
     memory: int = MEMORY,
     progress: Callable[[int, int], None] | None = None,
@@ -64,39 +59,39 @@ def train(
     Every copy starts from the same initialisation and sees the same minibatches, so that copies differ by their
     mixtures alone. `progress(ended, M)` is called at every look at the held-out rows.
     """
-    M, N, own = len(alpha), problem.n_sources, alpha.shape[1] == problem.n_sources + 1
-    if alpha.shape[1] not in (N, N + 1) or (own and problem.n_targets != M):
-        raise ValueError(f"alpha {tuple(alpha.shape)} does not fit {N} sources and {problem.n_targets} targets")
-    alpha = alpha.to(device, space.dtype)
+    space, M, N = components.space, len(alpha), len(components.counts)
+    n_targets = len(components.own_counts)
+    own = alpha.shape[1] == N + 1
+    if alpha.shape[1] not in (N, N + 1) or (own and n_targets != M):
+        raise ValueError(f"alpha {tuple(alpha.shape)} does not fit {N} sources and {n_targets} targets")
+    if not own:
+        components = components.without_targets()
+    alpha = alpha.to(components.counts.device, space.dtype)
     if M == 0:
-        none, no = alpha.new_zeros(0), torch.zeros(0, dtype=torch.bool, device=device)
+        none, no = alpha.new_zeros(0), torch.zeros(0, dtype=torch.bool, device=alpha.device)
         return Trained(alpha.new_zeros(0, space.n_params), none, none, no, no.long(), no)
     batch = max(LEAST, BATCH // N)
-    per_row = bytes_per_row(problem, space)
+    per_row = components.bytes_per_row()
     # Parameters, their gradient, two moments, the average, the best and a spare; rows forward and backward.
     per_copy = 7 * space.n_params * alpha.element_size() + 2 * per_row * batch * alpha.shape[1]
     parts = []
     for some in _blocks(M, per_copy, memory):
-        part = held_out.quietly(problem.sources, problem.targets[some] if own else ())
+        part = components.narrow(torch.arange(M, device=alpha.device)[some])
         told = _offset(progress, some.start, M)
-        parts.append(_Training(part, space, alpha[some], seed, batch, per_row, memory).run(max_steps, told))
+        parts.append(_Training(part, alpha[some], seed, batch, per_row, memory).run(max_steps, told))
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
 class _Training:
-    """One block of copies, its training rows and its held-out rows."""
+    """One block of copies."""
 
     def __init__(
-        self, problem: Problem, space: Space, alpha: Tensor, seed: int, batch: int, per_row: int, memory: int
+        self, components: LocalComponents, alpha: Tensor, seed: int, batch: int, per_row: int, memory: int
     ) -> None:
-        split = held_out.split(problem, seed)
-        device = alpha.device
-        self.components = LocalComponents(split.training, space, seed=seed, device=device)
-        self.everything = LocalComponents(problem, space, seed=seed, device=device).everything
-        self.held_out = split.rows(self.everything)
+        self.components, self.space = components, components.space
         self.alpha, self.batch, self.per_row, self.memory = alpha[:, None], batch, per_row, memory
-        self.space, self.penalty = space, (space.l2 * space.penalised).to(alpha)
-        self.start = space.start(1, seed).to(alpha)
+        self.penalty = (self.space.l2 * self.space.penalised).to(alpha)
+        self.start = self.space.start(1, seed).to(alpha)
 
     def run(self, max_steps: int, told: Callable[[int], None]) -> Trained:
         M = len(self.alpha)
@@ -106,16 +101,17 @@ class _Training:
         waited, steps = torch.zeros(2, M, dtype=torch.int64, device=lowest.device)
         stopped = torch.zeros_like(waited, dtype=torch.bool)
         copies = torch.arange(M, device=lowest.device)  # those in the batch
+        here = self.components  # as the copies in the batch see them
         moving = _Moving(best, self.space)
         for t in range(1, max_steps + 1):
             if len(copies) == 0:
                 break
-            moving.step(self.components, _of(self.components.minibatch(t, self.batch), copies, M), self.alpha[copies])
+            moving.step(here, Batch(t, self.batch, part="training"), self.alpha[copies])
             if t % CHECK and t < max_steps:
                 continue
             at = ~stopped[copies]
             live = copies[at]
-            loss = self._held_out_loss(moving.average, copies)[at]
+            loss = self._held_out_loss(here, moving.average, self.alpha[copies])[at]
             better = loss < lowest[live]  # false for a loss that is not finite
             lowest[live] = torch.where(better, loss, lowest[live])
             best[live[better]] = moving.average[at][better]
@@ -127,33 +123,34 @@ class _Training:
             told(int(stopped.sum()))
             still = ~stopped[copies]
             if int(still.sum()) <= CROWD * len(copies):
-                copies = copies[still]
+                copies, here = copies[still], here.narrow(still.nonzero()[:, 0])
                 moving.keep(still)
         told(M)
         return Trained(best[:, 0], self._gradient(best), lowest, stopped, steps, ~lowest.isfinite())
 
-    def _held_out_loss(self, w: Tensor, copies: Tensor) -> Tensor:
-        """(copies,) the α-weighted loss on held-out rows."""
-        found = []
-        for some in self._row_blocks(len(w), self.held_out):
-            alpha = self.alpha[copies[some]]
-            losses = self.components.values(w[some], _of(self.held_out, copies[some], len(self.alpha)))
+    def _held_out_loss(self, components: LocalComponents, w: Tensor, alpha: Tensor) -> Tensor:
+        """Return the α-weighted loss on held-out rows, (copies,)."""
+        by_block = []
+        for some, part in self._row_blocks(components, len(w)):
+            losses = part.values(w[some], Batch(part="held out"))
             # A source that a mixture leaves out cannot spoil it, be its loss infinite.
-            found.append(torch.where(alpha > 0, alpha * losses, 0.0).sum(-1)[:, 0])
-        return torch.cat(found)
+            by_block.append(torch.where(alpha[some] > 0, alpha[some] * losses, 0.0).sum(-1)[:, 0])
+        return torch.cat(by_block)
 
     def _gradient(self, w: Tensor) -> Tensor:
-        """(M,) ‖∇‖∞ of the mixtures' risks on all rows."""
-        found = []
-        for some in self._row_blocks(len(w), self.everything):
-            copies = torch.arange(len(w), device=w.device)[some]
-            _, pullback = self.components.losses(w[some], _of(self.everything, copies, len(w)))
-            found.append((pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0])
-        return torch.cat(found)
+        """Return ‖∇‖∞ of the mixtures' risks on all rows, (M,)."""
+        by_block = []
+        for some, part in self._row_blocks(self.components, len(w)):
+            _, pullback = part.losses(w[some], ALL)
+            by_block.append((pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0])
+        return torch.cat(by_block)
 
-    def _row_blocks(self, copies: int, rows: Rows) -> Iterator[slice]:
-        own = rows.own_X.shape[1] if len(rows.own_X) else 0
-        return _blocks(copies, 2 * self.per_row * (len(rows.X) + own), self.memory)
+    def _row_blocks(self, components: LocalComponents, copies: int) -> Iterator[tuple[slice, LocalComponents]]:
+        """Yield copies whose rows fit into memory, with the components as they see them."""
+        rows = components.n_rows + components.own_rows
+        for some in _blocks(copies, 2 * self.per_row * rows, self.memory):
+            whole = some.stop - some.start == copies
+            yield some, components if whole else components.narrow(torch.arange(copies)[some].to(components.counts))
 
 
 class _Moving:
@@ -166,9 +163,9 @@ class _Moving:
         # One flat tensor for all copies, so that a step is a single fused pass over memory.
         self.optimiser = torch.optim.Adam([self.w], lr=RATE, weight_decay=space.l2, fused=True)
 
-    def step(self, components: LocalComponents, rows: Rows, alpha: Tensor) -> None:
+    def step(self, components: LocalComponents, batch: Batch, alpha: Tensor) -> None:
         self.t += 1
-        _, pullback = components.losses(self.w, rows)
+        _, pullback = components.losses(self.w, batch)
         self.w.grad = pullback(alpha)
         self.optimiser.step()
         if self.space.radius is not None:
@@ -177,37 +174,11 @@ class _Moving:
             self.average.lerp_(self.w, max(EVERY * FORGET, EVERY / self.t))
 
     def keep(self, still: Tensor) -> None:
-        """The others leave."""
+        """Drop all copies but those marked in `still`."""
         state = self.optimiser.state.pop(self.w)
         self.w, self.average = self.w[still], self.average[still]
         self.optimiser.param_groups[0]["params"] = [self.w]
         self.optimiser.state[self.w] = {k: v[still] if v.ndim else v for k, v in state.items()}
-
-
-def bytes_per_row(problem: Problem, space: Space) -> int:
-    """What a forward keeps for every copy and row, whatever the module is made of: a mixed difference of totals."""
-    first = problem.sources[0]
-    table = LocalComponents(held_out.quietly([replace(first, X=first.X[:2], y=first.y[:2], weight=None)]), space)
-    X, y, w = table.everything.X, table.everything.y, space.start(1, 0)
-
-    def kept(copies: int, rows: int) -> int:
-        sizes = []
-        picked = torch.zeros(rows, dtype=torch.int64)
-        with (
-            saved_tensors_hooks(lambda x: sizes.append(x.numel() * x.element_size()), lambda x: x),
-            torch.enable_grad(),
-        ):
-            space.trained(space.scores(w.repeat(copies, 1).requires_grad_(), X[picked]), y[picked])
-        return sum(sizes)
-
-    return max(1, kept(3, 3) - kept(3, 2) - kept(2, 3) + kept(2, 2))
-
-
-def _of(rows: Rows, copies: Tensor, M: int) -> Rows:
-    """The rows with the own blocks of some of the M targets."""
-    if len(rows.own_X) == 0 or len(copies) == M:
-        return rows
-    return replace(rows, own_X=rows.own_X[copies], own_y=rows.own_y[copies], own_weight=rows.own_weight[copies])
 
 
 def _blocks(M: int, each: int, memory: int) -> Iterator[slice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, pick
+from cuvee.components import ALL, LocalComponents
 from cuvee.erm import certificate, network
 from cuvee.erm.family import Outcome, Progress, statuses
 from cuvee.errors import OptionError
@@ -30,18 +30,17 @@ class NetworkFamily:
         seed: int = 0,
         steps: int | None = None,
     ) -> None:
-        self.problem, self.space, self._own = problem, space, own
-        self._device, self._memory, self._seed, self._steps = device, memory, seed, steps
+        data = problem if own else problem.without_targets()
+        self.space, self._components = space, LocalComponents(data, space, seed=seed, device=device)
+        self._memory, self._seed, self._steps = memory, seed, steps
 
     def solve(
         self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
     ) -> Outcome:
         found = network.train(
-            self.problem,
-            self.space,
+            self._components,
             alpha,
             seed=self._seed,
-            device=self._device,
             max_steps=self._steps or network.MAX_STEPS,
             memory=self._memory,
             progress=progress,
@@ -57,14 +56,14 @@ class NetworkFamily:
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         """Nothing is proven; the gradient on all rows says how stationary w is."""
-        components = LocalComponents(self.problem, self.space, device=self._device)
-        rows, w = components.everything, w.to(self.space.dtype)
+        components, w = self._components, w.to(self.space.dtype)
         penalty = self.space.l2 * self.space.penalised.to(w)
-        size = max(1, self._memory // (32 * (len(rows.X) + self.space.n_params)))
+        size = max(1, self._memory // (32 * (components.n_rows + self.space.n_params)))
         norms = [w.new_zeros(0)]
         for low in range(0, len(w), size):
             some = slice(low, low + size)
-            _, pullback = components.losses(w[some, None], pick(rows, some))
+            part = components.narrow(torch.arange(len(w), device=w.device)[some])
+            _, pullback = part.losses(w[some, None], ALL)
             g = pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
             norms.append(g.abs().amax(-1))
         gradient = torch.cat(norms)

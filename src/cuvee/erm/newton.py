@@ -68,12 +68,12 @@ def _line_search(
 
 def value(task: Task, w: Tensor) -> Tensor:
     """Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p², (M, Q)."""
-    losses = task.components.values(w, task.rows)
+    losses = task.components.values(w, task.batch)
     mixed = torch.where(task.alpha > 0, task.alpha * losses, 0.0).sum(-1)
     return mixed + 0.5 * (task.penalty.to(w) * w.square()).sum(-1)
 
 
 def _with_hessians(task: Task, w: Tensor) -> Task:
     """The task preconditioned by each model's own Hessian at w."""
-    H = task.components.hessians(w, task.alpha, task.rows)
+    H = task.components.hessians(w, task.alpha, task.batch)
     return replace(task, preconditioner=Factors.of(add_diagonal(H, task.penalty)))

@@ -14,9 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows, pick
+from cuvee.components import ALL, Batch, LinearComponents
 from cuvee.erm import lbfgs
-from cuvee.glm import GLMComponents
 
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-13}
 CENTRE_PASSES = 100
@@ -87,8 +86,8 @@ class Diagonal:
 class Task:
     """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that are free."""
 
-    components: GLMComponents
-    rows: Rows
+    components: LinearComponents
+    batch: Batch
     alpha: Tensor  # (M, Q, N or N+1)
     penalty: Tensor  # (M or 1, 1, P)
     preconditioner: Preconditioner
@@ -97,7 +96,7 @@ class Task:
     def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
         # Sources are skipped where they weigh nothing.
         alpha = self.alpha if running is None else self.alpha * running[..., None]
-        return self.add_penalty(self.components.pull(w, alpha, self.rows), w)
+        return self.add_penalty(self.components.pull(w, alpha, self.batch), w)
 
     def add_penalty(self, g: Tensor, w: Tensor) -> Tensor:
         g = g.addcmul_(self.penalty.to(w.dtype), w)
@@ -111,7 +110,7 @@ class Task:
     def narrow(self, targets: Tensor) -> Task:
         return replace(
             self,
-            rows=pick(self.rows, targets),
+            components=self.components.narrow(targets),
             alpha=self.alpha[targets],
             penalty=self.penalty if len(self.penalty) == 1 else self.penalty[targets],
             preconditioner=self.preconditioner.narrow(targets),
@@ -123,7 +122,6 @@ class Task:
 class Anchor:
     """A solved mixture and every source's first and second derivatives there."""
 
-    components: GLMComponents
     w: Tensor  # (1, 1, P)
     gradients: Tensor  # (N, P)
     hessians: Tensor | None  # (N, P, P) where they fit
@@ -132,37 +130,39 @@ class Anchor:
     @classmethod
     def solve(
         cls,
-        components: GLMComponents,
-        rows: Rows,
+        components: LinearComponents,
         alpha: Tensor,
         penalty: Tensor,
         *,
         dense: bool,
         tol: float,
         memory: int,
+        dtype: torch.dtype,
     ) -> Anchor:
-        """The mixture α (N,), to a tolerance that is good enough for an anchor; `rows` without own blocks."""
+        """Solve the mixture α (N,) of the sources to a tolerance that is good enough for an anchor."""
         N, P = len(components.counts), components.space.n_params
-        w = rows.X.new_zeros(1, 1, P)
+        components = components.without_targets()
+        w = torch.zeros(1, 1, P, dtype=dtype, device=alpha.device)
         alpha = alpha.to(w).view(1, 1, N)
         preconditioner: Preconditioner
         if dense:
-            preconditioner = Factors.of(add_diagonal(components.hessians(w, alpha, rows), penalty))
+            preconditioner = Factors.of(add_diagonal(components.hessians(w, alpha, ALL), penalty))
         else:
-            preconditioner = _shared(components, w, alpha, rows, penalty, memory)
-        task = Task(components, rows, alpha, penalty, preconditioner)
+            preconditioner = _shared(components, w, alpha, penalty, memory)
+        task = Task(components, ALL, alpha, penalty, preconditioner)
         w = components.space.canonical(lbfgs.minimise(task, w, tol=tol, max_passes=CENTRE_PASSES).w)
         one_each = torch.eye(N, dtype=w.dtype, device=w.device)[:, None]  # (N, 1, N)
         everywhere = w.expand(N, 1, P)
         return cls(
-            components,
             w,
-            components.pull(everywhere, one_each, rows)[:, 0],
-            _finite(components.hessians(everywhere, one_each, rows)[:, 0]) if dense else None,
-            None if dense else _shared(components, w, alpha, rows, penalty, memory),
+            components.pull(everywhere, one_each, ALL)[:, 0],
+            _finite(components.hessians(everywhere, one_each, ALL)[:, 0]) if dense else None,
+            None if dense else _shared(components, w, alpha, penalty, memory),
         )
 
-    def start(self, rows: Rows, alpha: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor, Preconditioner]:
+    def start(
+        self, components: LinearComponents, batch: Batch, alpha: Tensor, penalty: Tensor
+    ) -> tuple[Tensor, Tensor, Preconditioner]:
         """For every α (M, Q, N or N+1): the anchor's w, the gradient there, both (M, Q, P), and a preconditioner.
 
         The first step from there, if nothing stops it, goes to the minimiser of the quadratic model.
@@ -175,13 +175,13 @@ class Anchor:
         own = None
         if alpha.shape[-1] > N:
             own = torch.cat([torch.zeros_like(shares), alpha[..., N:].to(w.dtype)], -1)
-            g = g + self.components.pull(w, own, rows)
+            g = g + components.pull(w, own, batch)
         if self.hessians is None:
             assert self.shared is not None
             return w, g, self.shared
         H = (shares.reshape(-1, N) @ self.hessians.view(N, -1)).view(M, Q, P, P)
         if own is not None:
-            H += self.components.hessians(w, own, rows)
+            H += components.hessians(w, own, batch)
         return w, g, Factors.of(add_diagonal(H, penalty))
 
 
@@ -196,19 +196,17 @@ def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
     return H
 
 
-def rough_diagonal(rows: Rows, n_outputs: int) -> Tensor:
+def rough_diagonal(components: LinearComponents) -> Tensor:
     """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the columns."""
-    return 0.25 * torch.einsum("rp,rp->p", rows.X, rows.X).div_(len(rows.X)).repeat(n_outputs)
+    return 0.25 * components.mean_squares.repeat(components.space.n_outputs)
 
 
-def _shared(
-    components: GLMComponents, w: Tensor, alpha: Tensor, rows: Rows, penalty: Tensor, memory: int
-) -> Preconditioner:
+def _shared(components: LinearComponents, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Preconditioner:
     K, width = components.space.n_outputs, components.space.width
     if width > MOST_COLUMNS or 48 * K * width**2 > memory:
-        curvature = rough_diagonal(rows, K) + penalty.view(-1, K * width)[0].to(rows.X)
+        curvature = rough_diagonal(components) + penalty.view(-1, K * width)[0]
         return Diagonal(1.0 / curvature.clamp(min=torch.finfo(curvature.dtype).tiny ** 0.5))
-    own = [components.hessian_blocks(w, alpha, rows, a, only=True)[0, 0, 0] for a in range(K)]
+    own = [components.hessian_blocks(w, alpha, ALL, a, only=True)[0, 0, 0] for a in range(K)]
     factors = Factors.of(add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1)))
     inverse = torch.cholesky_inverse(factors.L[:, 0])
     return Blocks(inverse * factors.scale * factors.scale.transpose(-1, -2))

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cuvee.components import Rows
+from cuvee.components.quadratic import Grams
 from cuvee.erm import linear_system
 from cuvee.erm.ball import multiplier
-from cuvee.gram import Grams, own_grams
 from cuvee.parallel import each
 
 CACHE = 8 * 2**20  # bytes of stacked (P, P) systems that are worked on at a time
 
 Chunk = tuple[slice, slice]
 """Some targets, and some of each one's mixtures."""
+OwnGrams = Callable[[slice, slice], Grams]
+"""Of a chunk: the own samples' (m, q or 1, …)."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Solved:
 
 def solve(
     sources: Grams,
-    rows: Rows,
+    own: OwnGrams,
     alpha: Tensor,
     penalty: Tensor,
     *,
@@ -42,14 +43,14 @@ def solve(
     memory: int = CACHE,
     told: Callable[[int], None] = lambda done: None,
 ) -> Solved:
-    """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly; `rows` is asked for own blocks alone.
+    """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly.
 
     Of many minimisers the one of least norm, an intercept not counted.
     """
     found = _room(alpha, sources)
 
     def work(some: Chunk) -> Chunk:
-        H, b, r = _system(sources, rows, alpha, penalty, some)
+        H, b, r = _system(sources, own, alpha, penalty, some)
         x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=intercept)
         found.w[some] = x[..., 0]
         if radius is not None:
@@ -57,23 +58,23 @@ def solve(
         _evaluate(found, some, H, b, r)
         return some
 
-    for some in each(work, _chunks(rows, alpha, sources, memory), alpha.device):
+    for some in each(work, _chunks(alpha, sources, memory), alpha.device):
         told(min(some[0].stop, len(alpha)))
     return found
 
 
-def evaluate(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, w: Tensor, memory: int = CACHE) -> Solved:
+def evaluate(sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor, w: Tensor, memory: int = CACHE) -> Solved:
     """The same for a w (M, Q, P) from anywhere."""
     found = _room(alpha, sources)
     found.w.copy_(w)
-    for some in _chunks(rows, alpha, sources, memory):
-        _evaluate(found, some, *_system(sources, rows, alpha, penalty, some))
+    for some in _chunks(alpha, sources, memory):
+        _evaluate(found, some, *_system(sources, own, alpha, penalty, some))
     return found
 
 
-def hessians(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor) -> Tensor:
+def hessians(sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor) -> Tensor:
     """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
-    return _system(sources, rows, alpha, penalty, (slice(len(alpha)), slice(alpha.shape[1])))[0]
+    return _system(sources, own, alpha, penalty, (slice(len(alpha)), slice(alpha.shape[1])))[0]
 
 
 def _room(alpha: Tensor, sources: Grams) -> Solved:
@@ -83,11 +84,11 @@ def _room(alpha: Tensor, sources: Grams) -> Solved:
     return Solved(w, gradient, last, alpha.new_zeros(shape), torch.zeros(shape, dtype=torch.bool, device=alpha.device))
 
 
-def _chunks(rows: Rows, alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
+def _chunks(alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
     """Mixtures whose systems fit the cache, and the budget: several targets, or some of one target's mixtures."""
     (M, Q), (N, P) = alpha.shape[:2], sources.b.shape
-    own_rows = rows.own_X.shape[1] if alpha.shape[-1] > N else 0
-    models = max(1, min(memory, CACHE) // (8 * P * (2 * P + 2 * own_rows)))
+    matrices = 2 if alpha.shape[-1] == N else 3  # with an own sample's beside the mixture's
+    models = max(1, min(memory, CACHE) // (8 * P * P * matrices))
     targets, mixtures = max(1, models // max(1, Q)), min(models, max(1, Q))
     return [
         (slice(low, low + targets), slice(first, first + mixtures))
@@ -96,7 +97,9 @@ def _chunks(rows: Rows, alpha: Tensor, sources: Grams, memory: int) -> list[Chun
     ]
 
 
-def _system(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, some: Chunk) -> tuple[Tensor, Tensor, Tensor]:
+def _system(
+    sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor, some: Chunk
+) -> tuple[Tensor, Tensor, Tensor]:
     """H = A + λ (m, q, P, P), b (m, q, P) and r (m, q) of some mixtures."""
     N, P = sources.b.shape
     shares = alpha[some]
@@ -104,11 +107,7 @@ def _system(sources: Grams, rows: Rows, alpha: Tensor, penalty: Tensor, some: Ch
     H = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(*a.shape[:2], P, P)
     b, r = a @ sources.b, a @ sources.r
     if alpha.shape[-1] > N:
-        targets, mixtures = some
-        weight, share = rows.own_weight[targets], shares[..., N:]
-        weight = weight if weight.shape[1] == 1 else weight[:, mixtures]
-        y = rows.own_y[targets].expand(-1, weight.shape[1], -1)
-        grams = own_grams(rows.own_X[targets, None], y, weight)  # (m, q or 1, …)
+        share, grams = shares[..., N:], own(*some)
         H += share[..., None] * grams.A
         b += share * grams.b
         r += share[..., 0] * grams.r

@@ -7,16 +7,14 @@ rounded: gradient, status and certificate are those of the rounded one.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from cuvee.components import own_blocks, pick
+from cuvee.components import QuadraticComponents
+from cuvee.components.quadratic import Grams, Reference
 from cuvee.erm import certificate, compensated, linear_system, ridge
 from cuvee.erm.certificate import EPS, Mean
 from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
-from cuvee.gram import BLOCK, Reference, own_grams, stream_grams
 from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.problem import Problem
 from cuvee.results import Status
@@ -29,18 +27,14 @@ class RidgeFamily:
         self, problem: Problem, space: RidgeSpace, *, own: bool, device: str, memory: int, roundings: int = 0
     ) -> None:
         self.space, self._memory = space, memory
+        data = problem if own else problem.without_targets()
+        self._components = QuadraticComponents(data, space, device=device)
         self._around: Reference | None = None
-        self._rows = own_blocks(problem.targets if own else (), space, device)
         if space.intercept and space.radius is None:
-            near = Reference.near(problem.sources, space, device)
-            near.row[-1] = 0.0
-            self._around = near
-            self._rows = replace(self._rows, own_X=self._rows.own_X - near.row, own_y=self._rows.own_y - near.label)
-        longest = max(d.n_rows for d in problem.sources)
-        # A sum of that many terms, block by block, is off by at most this many roundings.
-        counted = problem.n_sources + space.n_params + roundings + 16
-        self._summed = BLOCK + longest / BLOCK + self._rows.own_X.shape[1] + counted
-        grams = stream_grams(problem.sources, space, device, self._around)
+            self._around = self._components.reference()
+            self._around.row[-1] = 0.0
+        self._summed = self._components.roundings + problem.n_sources + space.n_params + roundings + 16
+        grams = self._components.source_grams(self._around)
         # A source that overflows is no source: mixtures that weigh it diverge, others must not feel it.
         finite = grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1) & grams.r.isfinite()
         self._broken = ~finite
@@ -61,7 +55,7 @@ class RidgeFamily:
     ) -> Outcome:
         found = ridge.solve(
             self._sources,
-            self._rows,
+            self._own_grams,
             alpha[:, None],
             self._penalty,
             intercept=self.space.intercept,
@@ -75,8 +69,11 @@ class RidgeFamily:
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         inside = self.space.project(w)
         u, left_out = self._shift(inside, 1.0)
-        found = ridge.evaluate(self._sources, self._rows, alpha[:, None], self._penalty, u[:, None], self._memory)
+        found = ridge.evaluate(self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory)
         return self._outcome(found, inside, left_out, alpha, tol).moved_from(w)
+
+    def _own_grams(self, targets: slice, models: slice) -> Grams:
+        return self._components.own_grams(self._around, targets=targets)
 
     def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
         """Return w in the coordinates around the reference (sign 1), or back (−1), and what rounding left out.
@@ -137,7 +134,7 @@ class RidgeFamily:
         return self._penalty.new_zeros(())
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
-        H = ridge.hessians(self._sources, self._rows, alpha[:, None], self._penalty)[:, 0]
+        H = ridge.hessians(self._sources, self._own_grams, alpha[:, None], self._penalty)[:, 0]
         if self._around is not None:
             H = self._unshift(self._unshift(H).transpose(-1, -2))
         return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
@@ -169,13 +166,17 @@ class RidgeFamily:
         return torch.cat(parts) if parts else w.new_zeros(0, alpha.shape[1], P)
 
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
-        M, N, rows, w = len(w), len(self._sources.b), self._rows, self._shift(w, 1.0)[0]
+        M, N, w = len(w), len(self._sources.b), self._shift(w, 1.0)[0]
         gradients = self._gradients(w)
+        own = self._own_grams
         if alpha.shape[1] > N:
-            rows = pick(rows, slice(first, first + M))
-            own = own_grams(rows.own_X, rows.own_y[:, 0], rows.own_weight[:, 0])
-            gradients = torch.cat([gradients, ((own.A @ w[..., None])[..., 0] - own.b)[:, None]], 1)
-        H = ridge.hessians(self._sources, rows, alpha[:, None], self._penalty)[:, 0]
+            grams = self._own_grams(slice(first, first + M), slice(None))
+            gradients = torch.cat([gradients, (grams.A @ w[:, None, :, None])[..., 0] - grams.b], 1)
+
+            def own(targets: slice, models: slice) -> Grams:
+                return grams
+
+        H = ridge.hessians(self._sources, own, alpha[:, None], self._penalty)[:, 0]
         nu = sphere(w, (gradients * alpha[..., None]).sum(1) + self._penalty * w, self.space.radius)
         H.diagonal(dim1=-2, dim2=-1).add_(nu[:, None])
 

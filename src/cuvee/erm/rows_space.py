@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.erm.held_out import quietly
 from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Array, Domain, Problem
@@ -90,7 +89,7 @@ def of(problem: Problem, space: LinearSpace) -> RowsSpace:
     ends = np.cumsum([d.n_rows for d in domains])[:-1]
     given = [_with_rows(d, X) for d, X in zip(domains, np.split(parts, ends), strict=True)]
     sources, targets = given[: problem.n_sources], given[problem.n_sources :]
-    return RowsSpace(quietly(sources, targets), space.in_coordinates(len(rows), shared), basis)
+    return RowsSpace(Problem(sources).with_targets(targets), space.in_coordinates(len(rows), shared), basis)
 
 
 def _with_rows(domain: Domain, X: Array) -> Domain:

@@ -6,11 +6,15 @@ from typing import Any
 
 from torch import Tensor
 
-from cuvee.chance import ChanceComponents
-from cuvee.components import LocalComponents, Rows
+from cuvee.components import (
+    Batch,
+    BoundedComponents,
+    LinearComponents,
+    LocalComponents,
+    QuadraticComponents,
+)
+from cuvee.components.quadratic import Grams
 from cuvee.erm import adam, logistic, ridge
-from cuvee.glm import GLMComponents
-from cuvee.gram import GramComponents
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.hypothesis.logistic import LogisticSpace
 from cuvee.hypothesis.ridge import RidgeSpace
@@ -25,13 +29,15 @@ def components(problem: Problem, space: Space, loss: LossKind = "trained", **opt
     """Local components with all the structure that the space and the loss allow."""
     kind: type[LocalComponents] = LocalComponents
     if loss == "trained":
-        kind = GramComponents if space.quadratic else GLMComponents if isinstance(space, LogisticSpace) else kind
+        kind = (
+            QuadraticComponents if space.quadratic else LinearComponents if isinstance(space, LogisticSpace) else kind
+        )
     elif isinstance(space, LogisticSpace):
-        kind = ChanceComponents
+        kind = BoundedComponents
     return kind(problem, space, loss, **options)
 
 
-def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8) -> Tensor:
+def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8) -> Tensor:
     """w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
     Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol (on many rows ROUGH), networks
@@ -40,14 +46,19 @@ def solve(components: LocalComponents, rows: Rows, alpha: Tensor, *, seed: int =
     space = components.space
     if alpha.numel() == 0:
         return alpha.new_zeros(*alpha.shape[:-1], space.n_params)
-    if isinstance(components, GramComponents) and isinstance(space, RidgeSpace):
+    if isinstance(components, QuadraticComponents) and isinstance(space, RidgeSpace):
         sources, _ = components.grams
-        return ridge.solve(sources, rows, alpha, (space.l2 * space.penalised).to(alpha), intercept=space.intercept).w
-    if isinstance(components, GLMComponents):
+
+        def own(targets: slice, models: slice) -> Grams:
+            return components.own_grams(targets=targets, folds=batch.folds, models=models)
+
+        penalty = (space.l2 * space.penalised).to(alpha)
+        return ridge.solve(sources, own, alpha, penalty, intercept=space.intercept).w
+    if isinstance(components, LinearComponents):
         # Targets have no say in it: what one gets must not depend on how many others there are.
-        rough = rows.X.numel() >= ROUGH_PAYS
+        rough = components.n_rows * components.space.width >= ROUGH_PAYS
         tol = ROUGH if rough else tol
-        return logistic.solve(components, rows, alpha, tol=tol, memory=MEMORY, certified=not rough).w
+        return logistic.solve(components, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
     if space.convex:
         raise TypeError("build the components with erm.components: plain LocalComponents lack what this solver needs")
-    return adam.solve(components, rows, alpha, seed=seed)
+    return adam.solve(components, batch, alpha, seed=seed)

@@ -15,7 +15,6 @@ from torch import Tensor
 from cuvee.erm import rows_space
 from cuvee.erm.certificate import EPS, Bounds
 from cuvee.erm.family import Family, Outcome, Progress, sphere
-from cuvee.erm.held_out import quietly
 from cuvee.erm.rows_space import RowsSpace
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Problem
@@ -43,7 +42,7 @@ class WideFamily:
         if own:
             size, targets = rows_space.targets_at_a_time(problem, space), problem.targets
             chunks = [slice(low, low + size) for low in range(0, len(targets), size)]
-            self._problems = [(c, quietly(problem.sources, targets[c])) for c in chunks]
+            self._problems = [(c, problem.with_targets(targets[c])) for c in chunks]
         self._first = self._part(*self._problems[0])
 
     def _part(self, models: slice, problem: Problem) -> Part:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from cuvee import simplex
-from cuvee.components import Components
+from cuvee.components import ALL, Components
 from cuvee.mixture import play
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.play import Play, Settings
@@ -31,7 +31,7 @@ def init(components: Components, objective: Objective, settings: Settings, warm:
 def step(state: State, components: Components, objective: Objective, settings: Settings) -> State:
     """α ← P_Δ(α − η∇_αF(α, w)), then w ← P_W(w + γ∇_wF(α, w)) at the new α."""
     p = state.play
-    losses, pullback = components.losses(p.w, components.everything)
+    losses, pullback = components.losses(p.w, ALL)
     z = differences(losses)
 
     g_alpha = objective.gradient_alpha(p.alpha, z, p.q)

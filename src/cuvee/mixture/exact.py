@@ -15,8 +15,9 @@ from itertools import product
 import numpy as np
 from torch import Tensor
 
+from cuvee.components import QuadraticComponents
+from cuvee.components.quadratic import Grams
 from cuvee.errors import OptionError
-from cuvee.gram import GramComponents, Grams
 from cuvee.mixture.objective import Discrepancy
 from cuvee.problem import Array
 
@@ -38,7 +39,7 @@ class Quadratics:
             raise OptionError(f"the exact 'sum' oracle enumerates 2^N sign patterns; N must be ≤ 8, got {len(self.A)}")
 
     @classmethod
-    def of(cls, components: GramComponents, C: float, discrepancy: Discrepancy, target: int = 0) -> Quadratics:
+    def of(cls, components: QuadraticComponents, C: float, discrepancy: Discrepancy, target: int = 0) -> Quadratics:
         """The quadratics behind one target of a problem whose space has a radius."""
         sources, own = components.grams
         radius = components.space.radius

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents
+from cuvee.components import ALL, LocalComponents
 from cuvee.mixture import play
 from cuvee.mixture.objective import differences
 from cuvee.mixture.play import Settings
@@ -36,7 +36,7 @@ def discrepancies(components: LocalComponents, settings: Settings) -> Tensor:
     pace = play.Pace.fresh(settings.gamma, play.W_REACH * play.w_reach(components.space, first), w)
     best = w.new_zeros(M, N)
     for t in range(settings.steps + 1):
-        losses, pullback = components.losses(w, components.everything)
+        losses, pullback = components.losses(w, ALL)
         z = differences(losses)[:, torch.arange(len(source)), source] * side  # (M, 2NS)
         best = torch.maximum(best, z.nan_to_num(nan=0.0, posinf=0.0).view(M, N, 2 * starts).amax(-1))
         if t < settings.steps:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cuvee import simplex
-from cuvee.components import Components
+from cuvee.components import ALL, Components
 from cuvee.mixture import play
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.play import Play, Settings
@@ -112,7 +112,7 @@ def stationarity(
     (√2 across the simplex, 2·reach across W): to first order, what F could still change by.
     """
     alpha, q = players.strategies(settings.average)
-    losses, pullback = components.losses(players.w, components.everything)
+    losses, pullback = components.losses(players.w, ALL)
     z = differences(losses)
     values = objective.value(alpha, z)
     eta, gamma = (p.step.double().clamp(min=1e-30) for p in (players.eta, players.gamma))

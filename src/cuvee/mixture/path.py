@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Rows, hold_out
+from cuvee.components import Batch, Folds, LocalComponents
 from cuvee.mixture import loop, play
 from cuvee.mixture.baselines import pooled_sources, proportional, target_only, uniform
 from cuvee.mixture.objective import Discrepancy, Objective
@@ -25,8 +25,8 @@ from cuvee.mixture.play import Settings
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status, Trace
 
-Solver = Callable[[LocalComponents, Rows, Tensor], Tensor]
-"""(components, rows with fold weights, α (M, Q, N+1)) -> w (M, Q, P)."""
+Solver = Callable[[LocalComponents, Batch, Tensor], Tensor]
+"""(components, rows with folds left out, α (M, Q, N+1)) -> w (M, Q, P)."""
 
 POINTS = 8  # values of C between the two ends
 ENDS = (3.0, 1.0)  # C/D at them, in units of all rows and of the target's own rows
@@ -64,10 +64,8 @@ def estimate(
     alpha = np.stack([a for _, a in named], 1)  # (M, G, N+1)
     if progress:
         progress("cross-validating candidates", 0, 1)
-    row_losses = held_out_losses(risk_components, solver, alpha, folds)  # (M, G, k), NaN where no row is
-    own_weight = risk_components.everything.own_weight[:, 0].double().cpu().numpy()  # (M, k), 0 for padding
-    cv_loss = np.nansum(row_losses * own_weight[:, None], -1) + np.where(np.isnan(row_losses).all(-1), np.nan, 0.0)
-    share = shares(cv_loss, (own_weight > 0).sum(1), risk_components.space.likelihood)
+    cv_loss = held_out_loss(risk_components, solver, alpha, folds)  # (M, G), NaN where a model failed
+    share = shares(cv_loss, risk_components.own_counts.cpu().numpy(), risk_components.space.likelihood)
     if progress:
         progress("cross-validating candidates", 1, 1)
     on_path = share[:, -len(points) :]
@@ -77,7 +75,7 @@ def estimate(
         objective=_weighed([p.objective for p in points], on_path),
         status=tuple(
             Status.DIVERGED if failed else s
-            for failed, s in zip(np.isnan(cv_loss).all(1), _status(points, on_path), strict=True)
+            for failed, s in zip(np.asarray(np.isnan(cv_loss)).all(1), _status(points, on_path), strict=True)
         ),
         trace=_joined([p.trace for p in points], settings.steps),
         candidates=tuple(Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)),
@@ -139,39 +137,21 @@ def candidates(components: LocalComponents, points: list[loop.Outcome]) -> list[
     return simple + [(f"path {i + 1}/{len(points)}", p.alpha) for i, p in enumerate(points)]
 
 
-def held_out_losses(components: LocalComponents, solver: Solver, alpha: Floats, folds: int) -> Floats:
-    """Each candidate's loss on each labelled row of its target, by models that did not see the row: (M, G, k)."""
-    rows, space = components.everything, components.space
+def held_out_loss(components: LocalComponents, solver: Solver, alpha: Floats, folds: int) -> Floats:
+    """Return each candidate's mean loss on its target's labelled rows, by models that did not see the row: (M, G)."""
     M, G, _ = alpha.shape
     if M == 0:
-        return np.zeros((0, G, 1))
-    fold = assign_folds(rows, folds)  # (M, k), −1 for padding
-    F = int(fold.max()) + 1
-    number = torch.arange(F, device=fold.device)[None, :, None]
-    out = fold[:, None] == number  # (M, F, k)
-    keep = (~out & (fold[:, None] >= 0)).to(rows.own_weight)
+        return np.zeros((0, G))
+    weight = components.fold_weights(folds)  # (M, F)
+    F = int((weight > 0).any(0).sum())  # a target with fewer rows has fewer folds
     # (M, G, F, …) flattened to (M, G·F, …): one model per candidate and fold.
-    each_keep = keep[:, None].expand(-1, G, -1, -1).reshape(M, G * F, -1)
-    each_alpha = torch.as_tensor(alpha).to(rows.own_weight)[:, :, None].expand(-1, -1, F, -1).reshape(M, G * F, -1)
-    w = solver(components, hold_out(rows, each_keep), each_alpha)
-    with torch.no_grad():
-        loss = space.trained(space.own_scores(w, rows.own_X), rows.own_y).view(M, G, F, -1)
-    seen = torch.where(out[:, None], loss, 0.0).sum(2).double().cpu().numpy()
-    finite = np.isfinite(seen).all(-1, keepdims=True)  # a candidate whose model failed is no candidate
-    return np.where((fold >= 0).cpu().numpy()[:, None] & finite, seen, np.nan)
-
-
-def assign_folds(rows: Rows, folds: int) -> Tensor:
-    """A fold number for every own row (M, k), −1 for padding: rows sorted by label, dealt out in turn.
-
-    Sorting stratifies classes and quantities alike. A target with fewer rows than folds gets one fold per row; with
-    a single row that row is its own fold, and models see it only through their sources.
-    """
-    real = rows.own_weight[:, 0] > 0  # (M, k)
-    label = torch.where(real, rows.own_y[:, 0].double(), torch.inf)
-    rank = label.argsort(dim=-1, stable=True).argsort(-1)
-    most = real.sum(-1, keepdim=True).clamp(max=folds)
-    return torch.where(real, rank % most, -1)
+    number = torch.arange(F, device=weight.device).repeat(G)
+    each_alpha = torch.as_tensor(alpha).to(weight)[:, :, None].expand(-1, -1, F, -1).reshape(M, G * F, -1)
+    w = solver(components, Batch(folds=Folds(folds, number)), each_alpha)
+    held_out = components.own_values(w, Batch(folds=Folds(folds, number, only=True))).view(M, G, F)
+    weight = weight[:, None, :F]
+    loss = torch.where(weight > 0, weight * held_out, 0.0).sum(-1).double().cpu().numpy()
+    return np.where(np.isfinite(loss), loss, np.nan)  # a candidate whose model failed is no candidate
 
 
 def shares(cv_loss: Floats, rows: Array, likelihood: bool) -> Floats:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cuvee.components import Components
+from cuvee.components import ALL, Components
 from cuvee.hypothesis.base import Space
 from cuvee.mixture.objective import Objective, differences
 
@@ -115,7 +115,7 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
     w = first.expand(M, -1, -1).contiguous()
     alpha = w.new_full((M, J), 1.0 / J, dtype=torch.float64)
     q = w.new_full((M, K), 1.0 / K, dtype=torch.float64)
-    z = differences(components.values(w, components.everything))
+    z = differences(components.values(w, ALL))
     return Play(
         t=0,
         alpha=alpha,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cuvee import simplex
-from cuvee.components import Components
+from cuvee.components import ALL, Batch, Components
 from cuvee.mixture import play
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.play import Play, Settings
@@ -31,17 +31,17 @@ class State:
 def init(components: Components, objective: Objective, settings: Settings, warm: Play | None = None) -> State:
     """w^{−1} = w^0 and z^0 = f_T(w^0) − f_j(w^0) on full data, as the proof asks."""
     players = warm or play.start(components, objective, settings)
-    z = differences(components.values(players.w, components.everything))
+    z = differences(components.values(players.w, ALL))
     return State(play=players, z=z, w_previous=players.w)
 
 
 def step(state: State, components: Components, objective: Objective, settings: Settings) -> State:
     """One pass through the loop of Algorithm 1."""
     p, beta = state.play, settings.beta
-    rows = components.minibatch(p.t, settings.batch_size)  # ξ_T^t, ξ_1^t, …, ξ_N^t
+    minibatch = Batch(p.t, settings.batch_size)  # ξ_T^t, ξ_1^t, …, ξ_N^t
 
-    d_previous = differences(components.values(state.w_previous, rows))
-    losses, pullback = components.losses(p.w, rows)
+    d_previous = differences(components.values(state.w_previous, minibatch))
+    losses, pullback = components.losses(p.w, minibatch)
     d = differences(losses)
     z = (1 - beta) * (state.z + d - d_previous) + beta * d
 
@@ -62,5 +62,5 @@ def step(state: State, components: Components, objective: Objective, settings: S
 
 def tracking_error(state: State, components: Components) -> Tensor:
     """|z_j − (f_T − f_j)(w^{t−1})|, mean over sources and adversaries: (M,). What the correction keeps small."""
-    exact = differences(components.values(state.w_previous, components.everything))
+    exact = differences(components.values(state.w_previous, ALL))
     return torch.mean((state.z - exact).abs(), dim=(-2, -1))

@@ -65,15 +65,12 @@ class Statistics:
     rows: Floats  # (M,) k
 
 
-def summarise(row_losses: Array, weight: Array, variance: float) -> Statistics:
-    """Row losses (M, Q, k) with weights (M, k) that sum to 1, 0 for padding -> statistics."""
-    rows = (weight > 0).sum(1).astype(float)
+def summarise(loss: Array, spread: Array, squares: Array, rows: Array, variance: float) -> Statistics:
+    """Return statistics of M targets from mean and variance of row losses (M, Q), Σ weight² (M,) and k (M,)."""
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told by whoever knows the target's name
-        loss = np.einsum("mqk,mk->mq", row_losses, weight)
-        spread = np.einsum("mqk,mk->mq", (row_losses - loss[..., None]) ** 2, weight).mean(1)
-    spread = (rows * spread + PRIOR_ROWS * variance) / (rows + PRIOR_ROWS)
-    tiny = 1e-9 * (loss**2).mean(1) + 1e-300  # where every model is right on every row
-    return Statistics(loss, spread * (weight**2).sum(1) + tiny, rows)
+        spread = (rows * spread.mean(1) + PRIOR_ROWS * variance) / (rows + PRIOR_ROWS)
+        tiny = 1e-9 * (loss**2).mean(1) + 1e-300  # where every model is right on every row
+        return Statistics(loss, spread * squares + tiny, rows)
 
 
 def atoms(sources: Sources, targets: Statistics) -> Floats:

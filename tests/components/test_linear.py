@@ -1,4 +1,4 @@
-"""`GLMComponents`: closed-form gradients and Hessians against autograd of the plain losses."""
+"""`LinearComponents`: closed-form gradients and Hessians against autograd of the plain losses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 
 from builders import make_problem, models
 from cuvee import glm
-from cuvee.components import LocalComponents, cast, hold_out
+from cuvee.components import LinearComponents, LocalComponents, cast, hold_out
 from cuvee.errors import OptionError
-from cuvee.glm import GLMComponents
 from cuvee.hypothesis import Logistic, Ridge
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +31,7 @@ def coefficients(rng, *shape):
 def build(sizes, *, own, classes, weighted, intercept):
     problem = make_problem(SIZES[sizes], (3, 2) if own else (), classes=classes, weighted=weighted, seed=3)
     space = Logistic(1e-2, intercept=intercept).bind(problem)
-    return GLMComponents(problem, space), LocalComponents(problem, space)
+    return LinearComponents(problem, space), LocalComponents(problem, space)
 
 
 CASES = [
@@ -155,10 +154,10 @@ def test_no_models():
 def test_only_logistic_spaces_as_trained():
     problem = make_problem()
     with pytest.raises(OptionError):
-        GLMComponents(problem, Ridge().bind(problem))
+        LinearComponents(problem, Ridge().bind(problem))
     problem = make_problem(classes=2)
     with pytest.raises(OptionError):
-        GLMComponents(problem, Logistic().bind(problem), "bounded")
+        LinearComponents(problem, Logistic().bind(problem), "bounded")
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

@@ -1,7 +1,7 @@
-"""Components of logistic and softmax regression: mixed gradients and Hessians of many models, tile by tile.
+"""Components of models whose scores are linear in w: mixed gradients and Hessians of many models, tile by tile.
 
-    g = components.pull(w, v, rows)            # Σ_j v_j ∇f_j(w),  (M, Q, P)
-    H = components.hessians(w, v, rows)        # Σ_j v_j ∇²f_j(w), (M, Q, P, P)
+    g = components.pull(w, v, batch)            # Σ_j v_j ∇f_j(w),  (M, Q, P)
+    H = components.hessians(w, v, batch)        # Σ_j v_j ∇²f_j(w), (M, Q, P, P)
 
 The same numbers as a pullback, without the graph: a tile holds the scores of some models on some rows of one source,
 is turned into means in place and multiplied back. Sources with v = 0 are skipped, model by model.
@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Rows
+from cuvee.components.local import LocalComponents
+from cuvee.components.protocol import Batch
+from cuvee.components.rows import Rows
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.logistic import LogisticSpace
@@ -26,6 +29,7 @@ from cuvee.problem import Problem
 TILE_ROWS = 1024  # rows of a tile
 SMALL = 128  # sources with fewer rows share tiles
 SPARSE = 0.7  # a source that fewer models weigh is worked out for those alone
+MANY_FEATURES, MOST_FEATURES = 256, 2048  # for whose second moments one can, and cannot, wait
 TILE = {"cpu": 2**20, "cuda": 2**29}  # scores in a tile: what the cache holds, what keeps a GPU busy
 
 
@@ -39,7 +43,7 @@ class Tile:
     last: int
 
 
-class GLMComponents(LocalComponents):
+class LinearComponents(LocalComponents):
     """`LocalComponents` of a logistic space with the loss it is trained on."""
 
     space: LogisticSpace
@@ -58,7 +62,7 @@ class GLMComponents(LocalComponents):
         super().__init__(problem, space, loss, **options)
         room = TILE["cuda" if self.counts.is_cuda else "cpu"]
         self._room = room if memory is None else max(1, min(room, memory // 64))  # a few tiles of float64 at a time
-        rows, lengths = self.everything, self.counts.tolist()
+        rows, lengths = self._all(space.dtype), self.counts.tolist()
         self._tiles = list(_tiles(lengths, on_gpu=self.counts.is_cuda))
         self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(self.counts)
         # Rows of a source mostly weigh alike; then one number replaces a pass over the tile.
@@ -67,8 +71,8 @@ class GLMComponents(LocalComponents):
         """(N, P) Σ_i p_i statistic(y_i) ⊗ x_i: the label's part of every source's gradient."""
 
     def _statistics(self) -> Tensor:
-        """Block by block, as everything is summed here: long sums lose digits."""
-        rows, space, lengths = self.everything, self.space, self.counts.tolist()
+        """Return them block by block, as everything is summed here: long sums lose digits."""
+        rows, space, lengths = self._all(self.space.dtype), self.space, self.counts.tolist()
         total = rows.X.new_zeros(len(lengths), space.n_params)
         parts = zip(rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True)
         for sum_of, even, source in zip(total, self._even, parts, strict=True):
@@ -77,18 +81,76 @@ class GLMComponents(LocalComponents):
                 sum_of += (by_row @ X).view(-1) * (weight[0] if even else 1.0)
         return total
 
+    @cached_property
+    def largest(self) -> float:
+        """The largest number, in absolute value, of all rows."""
+        rows = self._all(self.space.dtype)
+        return max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
+
+    @cached_property
+    def longest_row(self) -> Tensor:
+        """() the largest norm of a row."""
+        rows = self._all(self.space.dtype)
+        norms = [torch.linalg.vector_norm(X, dim=-1).amax() for X in (rows.X, rows.own_X) if X.numel()]
+        return torch.stack(norms).amax()
+
+    @cached_property
+    def mean_squares(self) -> Tensor:
+        """(width,) the mean over all source rows of each column's square."""
+        X = self._all(self.space.dtype).X
+        return torch.einsum("rp,rp->p", X, X) / len(X)
+
+    @cached_property
+    def rows_of_class(self) -> Tensor:
+        """(N, classes): how many rows that count each source has of each class."""
+        N, C, rows = len(self.counts), len(self.space.classes), self._all(self.space.dtype)
+        weighed = (rows.weight > 0).to(rows.X)
+        return rows.X.new_zeros(N * C).index_add_(0, self._source_of * C + rows.y, weighed).view(N, C)
+
+    @property
+    def own_rows_of_class(self) -> Tensor:
+        """(M, classes): the same of each target's own sample."""
+        rows = self._all(self.space.dtype)
+        counted = rows.own_X.new_zeros(len(self.own_counts), len(self.space.classes))
+        return counted.scatter_add_(1, rows.own_y[:, 0], (rows.own_weight[:, 0] > 0).to(counted))
+
+    def means(self) -> Tensor:
+        """Return the mean row of every source without its intercept, (N, features)."""
+        rows, lengths = self._all(self.space.dtype), self.counts.tolist()
+        parts = zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True)
+        return torch.stack([weight @ X for X, weight in parts])
+
+    def spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how far each source's rows lie around a reference row: reach (N,), and λ_max of second moments (N,).
+
+        The reach is the largest distance, the moment an upper bound; features alone, no intercept.
+        """
+        rows, lengths = self._all(self.space.dtype), self.counts.tolist()
+        reach, largest = [], []
+        for X, weight in zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True):
+            centred = X - reference
+            reach.append(torch.linalg.vector_norm(centred, dim=-1).amax())
+            largest.append(largest_moment(centred.mul_(weight.sqrt()[:, None])))
+        return torch.stack(reach), torch.stack(largest)
+
+    def own_spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same for each target's own sample, (M,) twice; the moment is its trace."""
+        rows = self._all(self.space.dtype)
+        size = torch.linalg.vector_norm(rows.own_X[..., :-1] - reference, dim=-1)  # (M, k)
+        return size.amax(-1), (rows.own_weight[:, 0] * size.square()).sum(-1)
+
     @property
     def roundings(self) -> float:
         """How many may have gone into a number that was summed over all rows."""
         return self._longest + len(self._tiles) + len(self.counts)
 
-    def pull(self, w: Tensor, v: Tensor, rows: Rows) -> Tensor:
-        """Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1); `rows` in the precision of w."""
-        return self._pass(w, v, rows, second=False)[0]
+    def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1), in the precision of w."""
+        return self._pass(w, v, self._rows(batch, w.dtype), second=False)[0]
 
-    def pull_with_second(self, w: Tensor, v: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def pull_with_second(self, w: Tensor, v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """`pull`, and Σ_j v_j ∇²f_j(w) in the intercepts alone, (M, Q, outputs, outputs): almost free beside it."""
-        return self._pass(w, v, rows, second=True)
+        return self._pass(w, v, self._rows(batch, w.dtype), second=True)
 
     def _pass(self, w: Tensor, v: Tensor, rows: Rows, *, second: bool) -> tuple[Tensor, Tensor]:
         M, Q, P = w.shape
@@ -163,9 +225,9 @@ class GLMComponents(LocalComponents):
             weighted = mean * weight
             bends += torch.diag_embed(weighted.sum(-1)) - weighted @ mean.transpose(-1, -2)
 
-    def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, rows: Rows) -> Tensor:
+    def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
         """Σ_j v_j ∇²f_j(w) u without any Hessian: w, u (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P)."""
-        M, Q, P = w.shape
+        (M, Q, P), rows = w.shape, self._rows(batch, w.dtype)
         N, space = len(self.counts), self.space
         flat, moved, shares = w.reshape(-1, P), u.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N]
         result = torch.zeros_like(flat)
@@ -194,18 +256,18 @@ class GLMComponents(LocalComponents):
             result = result + (bent.flatten(1, 2) @ rows.own_X).view(M, Q, P)
         return result
 
-    def hessians(self, w: Tensor, v: Tensor, rows: Rows) -> Tensor:
+    def hessians(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
         """Σ_j v_j ∇²f_j(w): w (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P, P)."""
         M, Q, P = w.shape
         K, width = self.space.n_outputs, self.space.width
         H = w.new_zeros(M, Q, K, width, K, width)
         for a in range(K):
-            H[:, :, a] = self.hessian_blocks(w, v, rows, a).transpose(-3, -2)
+            H[:, :, a] = self.hessian_blocks(w, v, batch, a).transpose(-3, -2)
         return H.view(M, Q, P, P)
 
-    def hessian_blocks(self, w: Tensor, v: Tensor, rows: Rows, output: int, only: bool = False) -> Tensor:
+    def hessian_blocks(self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False) -> Tensor:
         """The rows of the Hessian that belong to one output, as blocks (M, Q, K, width, width), or `only` its own."""
-        M, Q, P = w.shape
+        (M, Q, P), rows = w.shape, self._rows(batch, w.dtype)
         N, width, space = len(self.counts), self.space.width, self.space
         flat, shares = w.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N].to(w.dtype)
         K = 1 if only else space.n_outputs
@@ -258,3 +320,22 @@ def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
             low, first = end, j + 1
     if end > low:
         yield Tile(low, end, first, len(lengths))
+
+
+def largest_moment(R: Tensor) -> Tensor:
+    """Return an upper bound on λ_max(RᵀR) for rows R (m, d), from the smaller one of RᵀR and RRᵀ."""
+    if min(R.shape) > MOST_FEATURES:  # either matrix would cost more than the models themselves
+        return R.square().sum() * (1 + 1e-9)
+    return top_eigenvalue(R @ R.T if len(R) < R.shape[1] else R.T @ R)
+
+
+def top_eigenvalue(A: Tensor) -> Tensor:
+    """Return an upper bound on λ_max of positive semidefinite A (..., d, d), within a few percent: ‖A^(2^s)‖_F^(1/2^s)."""
+    bound = torch.linalg.matrix_norm(A).clamp(min=torch.finfo(A.dtype).tiny)
+    power, exponent = A / bound[..., None, None], 1.0
+    for _ in range(5 if A.shape[-1] <= MANY_FEATURES else 2):
+        power = power @ power
+        norm = torch.linalg.matrix_norm(power).clamp(min=1e-300)
+        power, exponent = power / norm[..., None, None], exponent / 2
+        bound = bound * norm**exponent
+    return bound * (1 + 1e-9)  # more than rounding can have lost

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Pullback, Rows, cast
+from cuvee.components.local import LocalComponents
+from cuvee.components.protocol import Batch, Pullback
+from cuvee.components.rows import Rows
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.logistic import LogisticSpace
@@ -30,7 +32,7 @@ FLOAT32_HOLDS = 1e12  # larger entries stay in float64
 Kept = tuple[Tensor, ...]  # of a tile: chances of error; of more than two classes odds and the last one's chance too
 
 
-class ChanceComponents(LocalComponents):
+class BoundedComponents(LocalComponents):
     """`LocalComponents` of a logistic space with the bounded loss; in float32 where there are many rows."""
 
     space: LogisticSpace
@@ -39,14 +41,20 @@ class ChanceComponents(LocalComponents):
         if not isinstance(space, LogisticSpace) or loss != "bounded":
             raise OptionError("only logistic models have this bounded loss; use LocalComponents for others")
         super().__init__(problem, space, loss, **options)
-        X, y, weight = self._table
-        if self.everything.X.numel() >= FLOAT32_PAYS and float(X.abs().amax()) < FLOAT32_HOLDS:
-            self.everything = cast(self.everything, torch.float32)
-            self._table = X.float(), y, weight.float()
-            self._buffer = self._buffer.float()
+        self._precision: torch.dtype | None = None
 
-    def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
+    @property
+    def _inside(self) -> torch.dtype:
+        """The precision that rows are held in."""
+        if self._precision is None:
+            X, n = self._table(self.space.dtype).X, self.n_rows
+            many = X[:n].numel() >= FLOAT32_PAYS and float(X.abs().amax()) < FLOAT32_HOLDS
+            self._precision = torch.float32 if many else self.space.dtype
+        return self._precision
+
+    def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         M, Q, _ = w.shape
+        rows = self._rows(batch, self._inside)
         W, version = self._columns(w, rows), rows.X._version
         keep = len(rows.X) * W.shape[1] <= KEPT
         kept: list[Kept] = []
@@ -59,8 +67,9 @@ class ChanceComponents(LocalComponents):
 
         return losses.to(w.dtype), pullback
 
-    def values(self, w: Tensor, rows: Rows) -> Tensor:
+    def values(self, w: Tensor, batch: Batch) -> Tensor:
         M, Q, _ = w.shape
+        rows = self._rows(batch, self._inside)
         return self._values(self._columns(w, rows), rows, M, Q, None).to(w.dtype)
 
     def _columns(self, w: Tensor, rows: Rows) -> Tensor:
@@ -90,7 +99,7 @@ class ChanceComponents(LocalComponents):
         shared = total.T.view(M, Q, -1)
         if len(rows.own_X) == 0:
             return shared
-        p, wrong = self._chances(rows.own_X, rows.own_y[:, 0], self._own(W, M, Q))  # wrong (M, k, Q)
+        p, wrong = self._chances(rows.own_X, rows.own_y[:, 0], self._own_columns(W, M, Q))  # wrong (M, k, Q)
         if kept is not None:
             kept.append(p)
         own = (wrong.transpose(-1, -2) * rows.own_weight).sum(-1, keepdim=True)
@@ -109,13 +118,13 @@ class ChanceComponents(LocalComponents):
         gradient = gradient.view(self.space.width, -1, M, Q)
         if len(rows.own_X):
             X, y = rows.own_X, rows.own_y[:, 0]
-            p = kept[done] if kept else self._chances(X, y, self._own(W, M, Q))[0]
+            p = kept[done] if kept else self._chances(X, y, self._own_columns(W, M, Q))[0]
             slopes = self._slopes(p).mul_((rows.own_weight * v[..., n:]).transpose(-1, -2))  # (M, k, Q)
             own = self._back(X, y, p, slopes).view(M, self.space.width, -1, Q)
             gradient = gradient + own.permute(1, 2, 0, 3)
         return self._by_model(gradient).reshape(M, Q, -1)
 
-    def _own(self, W: Tensor, M: int, Q: int) -> Tensor:
+    def _own_columns(self, W: Tensor, M: int, Q: int) -> Tensor:
         """The columns of every target's models: (M, width, outputs · Q)."""
         width = self.space.width
         return W.view(width, -1, M, Q).permute(2, 0, 1, 3).reshape(M, width, -1)

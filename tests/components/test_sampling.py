@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chi2_contingency, chisquare
 
-from cuvee.sampling import RowStream
+from cuvee.components.sampling import RowStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

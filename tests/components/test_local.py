@@ -1,17 +1,16 @@
 from __future__ import annotations
 
+import cuvee.gram
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-import cuvee.gram
 from builders import CASES, Case, make_problem, mlp, models, slow_scores
-from cuvee.components import LocalComponents, hold_out
-from cuvee.gram import GramComponents
+from cuvee.components import LocalComponents, QuadraticComponents, hold_out
+from cuvee.components.sampling import RowStream
 from cuvee.hypothesis import Network, Ridge, Space
 from cuvee.problem import Domain, Problem
-from cuvee.sampling import RowStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,9 +81,9 @@ def test_losses_and_pullback_are_the_slow_loop(case, kind, shape):
     leaf = w.clone().requires_grad_()
     slow = slow_losses(case, problem, space, kind, leaf)
     v = weights(*slow.shape)
-    losses, pullback = components.losses(w, components.everything)
+    losses, pullback = components.losses(w, ALL)
     close(losses, slow.detach())
-    close(components.values(w, components.everything), slow.detach())
+    close(components.values(w, ALL), slow.detach())
     close(pullback(v), torch.autograd.grad(slow, leaf, v)[0])
     assert not losses.requires_grad
     assert w.grad is None
@@ -114,7 +113,7 @@ def test_pullback_is_the_slope_of_the_losses(case, kind, shape, full):
     problem = case.problem(**shape)
     space = case.hypothesis.bind(problem)
     components = LocalComponents(problem, space, kind)
-    rows = components.everything if full else components.minibatch(2, 5)
+    rows = ALL if full else components.minibatch(2, 5)
     w = models(space, problem.n_targets, 2)
     losses, pullback = components.losses(w, rows)
     v = weights(*losses.shape)
@@ -136,7 +135,7 @@ def test_losses_of_any_shape_are_the_slow_loop(sources, targets, Q, case, kind, 
     space = case.hypothesis.bind(problem)
     components = LocalComponents(problem, space, kind, seed=seed)
     w = models(space, len(targets), Q, seed=seed)
-    close(components.values(w, components.everything), slow_losses(case, problem, space, kind, w))
+    close(components.values(w, ALL), slow_losses(case, problem, space, kind, w))
     slow = slow_losses(case, problem, space, kind, w, drawn(step=seed, size=4, seed=seed))
     close(components.values(w, components.minibatch(seed, 4)), slow)
     assert components.counts.tolist() == sources
@@ -228,7 +227,7 @@ def test_duplicates_and_weights_change_nothing_when_bound_anew(case, standardise
     for each in (problem, again):
         space = case.hypothesis.bind(each, standardised=standardised)
         components = LocalComponents(each, space, kind)
-        values.append(components.values(models(space, 2, 2), components.everything))
+        values.append(components.values(models(space, 2, 2), ALL))
     close(values[1], values[0])
 
 
@@ -240,7 +239,7 @@ def test_minibatches_are_unbiased(case, shape):
     components = LocalComponents(problem, space)
     w = models(space, problem.n_targets, 1)
     draws = torch.stack([components.values(w, components.minibatch(step, 4)) for step in range(1500)])
-    full = components.values(w, components.everything)
+    full = components.values(w, ALL)
     error = draws.std(0) / len(draws) ** 0.5
     assert ((draws.mean(0) - full).abs() < 4.5 * error + 1e-12).all()
     assert (error < 0.1 * full + 1e-12).all()
@@ -270,7 +269,7 @@ def test_order_of_sources_and_company_of_targets_do_not_matter(case, full):
 
     def values(each: Problem, w: Tensor) -> Tensor:
         components = LocalComponents(each, space)
-        return components.values(w, components.everything if full else components.minibatch(3, 4))
+        return components.values(w, ALL if full else components.minibatch(3, 4))
 
     whole = values(problem, w)
     close(values(other, w[[2, 0]]), whole[[2, 0]][..., [2, 0, 1, 3]])
@@ -312,8 +311,8 @@ def test_held_out_rows_do_not_count(case, kind):
             for q in range(2)
         ]
     ).view(2, 2)
-    losses, pullback = components.losses(w, hold_out(components.everything, torch.as_tensor(keep)))
-    close(losses[..., :-1], components.values(w, components.everything)[..., :-1])
+    losses, pullback = components.losses(w, hold_out(ALL, torch.as_tensor(keep)))
+    close(losses[..., :-1], components.values(w, ALL)[..., :-1])
     close(losses[..., -1], slow.detach())
     own_column = torch.zeros_like(losses)
     own_column[..., -1] = weights(2, 2)
@@ -337,7 +336,7 @@ def test_holding_everything_out_leaves_0(dtype):
     problem = make_problem()
     space = Network(mlp(3, 1).to(dtype), loss="squared").bind(problem)
     components = LocalComponents(problem, space)
-    rows = hold_out(components.everything, torch.zeros(2, 1, 3))
+    rows = hold_out(ALL, torch.zeros(2, 1, 3))
     assert (components.values(models(space, 2, 1).to(dtype), rows)[..., -1] == 0).all()
 
 
@@ -380,7 +379,7 @@ def test_float32_tables_are_used_in_full_precision_by_ridge():
 def test_grams_say_what_the_rows_say(case, standardised, sources, targets, Q, weighted, block, seed):
     problem = case.problem(sources, targets, weighted=weighted, seed=seed)
     space = case.hypothesis.bind(problem, standardised=standardised)
-    fast, slow = GramComponents(problem, space, seed=seed), LocalComponents(problem, space, seed=seed)
+    fast, slow = QuadraticComponents(problem, space, seed=seed), LocalComponents(problem, space, seed=seed)
     w = models(space, len(targets), Q, seed=seed, scale=2.0)
     folds = torch.as_tensor(np.random.default_rng(seed).integers(0, 2, (len(targets), Q, max(targets))))
     with pytest.MonkeyPatch.context() as patch:
@@ -401,7 +400,7 @@ def test_grams_say_what_the_rows_say(case, standardised, sources, targets, Q, we
 def test_grams_are_their_sums():
     problem = make_problem(weighted=True)
     space = Ridge().bind(problem)
-    sources, own = GramComponents(problem, space).grams
+    sources, own = QuadraticComponents(problem, space).grams
     for grams, domains in ((sources, problem.sources), (own, problem.targets)):
         for j, domain in enumerate(domains):
             X = np.column_stack([domain.X, np.ones(domain.n_rows)])
@@ -414,7 +413,7 @@ def test_grams_are_their_sums():
 def test_grams_do_without_targets():
     problem = Problem(make_problem().sources)
     space = Ridge().bind(problem)
-    fast, slow = GramComponents(problem, space), LocalComponents(problem, space)
+    fast, slow = QuadraticComponents(problem, space), LocalComponents(problem, space)
     w = models(space, 2, 3)
     close(fast.values(w, fast.everything), slow.values(w, slow.everything))
 
@@ -425,7 +424,7 @@ def test_grams_refuse_or_honour_the_bounded_loss():
     slow = LocalComponents(problem, space, "bounded")
     w = models(space, 2, 2)
     try:
-        fast = GramComponents(problem, space, "bounded")
+        fast = QuadraticComponents(problem, space, "bounded")
     except (ValueError, TypeError):
         return
     close(fast.values(w, fast.everything), slow.values(w, slow.everything))

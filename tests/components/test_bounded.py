@@ -1,13 +1,12 @@
 from __future__ import annotations
 
+import cuvee.chance
 import numpy as np
 import pytest
 import torch
 
-import cuvee.chance
 from builders import CASES, models
-from cuvee.chance import ChanceComponents
-from cuvee.components import LocalComponents
+from cuvee.components import BoundedComponents, LocalComponents
 from cuvee.hypothesis import Logistic
 
 LOGISTIC = [case for case in CASES if isinstance(case.hypothesis, Logistic)]
@@ -30,7 +29,7 @@ def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pay
     monkeypatch.setattr(cuvee.chance, "FLOAT32_PAYS", pays)
     problem = case.problem(**shape)
     space = case.hypothesis.bind(problem)
-    fast, slow = ChanceComponents(problem, space), LocalComponents(problem, space, "bounded")
+    fast, slow = BoundedComponents(problem, space), LocalComponents(problem, space, "bounded")
     some = torch.tensor([problem.n_targets - 1])
     w = models(space, problem.n_targets, 3)
     close = {"rtol": 1e-4, "atol": 1e-5} if pays == 1 else {"rtol": 1e-10, "atol": 1e-12}
@@ -50,7 +49,7 @@ def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pay
 def test_a_stale_minibatch_refuses():
     case = LOGISTIC[0]
     problem = case.problem(**SHAPES["unequal"])
-    components = ChanceComponents(problem, case.hypothesis.bind(problem))
+    components = BoundedComponents(problem, case.hypothesis.bind(problem))
     losses, pullback = components.losses(models(components.space, 2, 2), components.minibatch(0, 4))
     components.minibatch(1, 4)
     with pytest.raises(RuntimeError, match="overwritten"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from cuvee.gram import QuadraticComponents, stream_grams
 
 from builders import make_problem
 from cuvee import gram
-from cuvee.gram import GramComponents, stream_grams
 from cuvee.hypothesis import Ridge
 from cuvee.problem import Domain, Problem
 
@@ -21,7 +21,7 @@ def test_streamed_grams_are_the_tables(weighted, intercept, standardised, block,
     monkeypatch.setattr(gram, "BLOCK", block)  # sources of 7, 9, 2 and 30 rows: blocks that do and do not divide
     problem = make_problem((7, 9, 2, 30), (), weighted=weighted)
     space = Ridge(intercept=intercept).bind(problem, standardised=standardised)
-    got, (wanted, _) = stream_grams(problem.sources, space), GramComponents(problem, space).grams
+    got, (wanted, _) = stream_grams(problem.sources, space), QuadraticComponents(problem, space).grams
     for part in ("A", "b", "r"):
         torch.testing.assert_close(getattr(got, part), getattr(wanted, part), rtol=1e-13, atol=1e-14)
     for j, source in enumerate(problem.sources):

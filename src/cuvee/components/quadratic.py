@@ -7,14 +7,16 @@ fewer rows than numbers in the matrices' rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from cuvee.components import LocalComponents, Pullback, Rows, row_weights, source_sums
+from cuvee.components.local import LocalComponents
+from cuvee.components.protocol import ALL, Batch, Folds, Pullback
+from cuvee.components.rows import Rows, Table, pick, row_weights, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.parallel import each
@@ -33,48 +35,105 @@ class Grams:
     b: Tensor
     r: Tensor
 
+    def __getitem__(self, index: Any) -> Grams:
+        return Grams(self.A[index], self.b[index], self.r[index])
 
-class GramComponents(LocalComponents):
-    """`LocalComponents` of a quadratic space with the trained loss."""
 
-    _grams: tuple[Grams, Grams] | None = None
-    _halves: Tensor | None = None
+@dataclass(frozen=True)
+class Reference:
+    """A row and a label near the data: around them, squares of large means do not drown what varies."""
+
+    row: Tensor  # (P,)
+    label: Tensor  # ()
+
+
+class QuadraticComponents(LocalComponents):
+    """`LocalComponents` of a quadratic space with the trained loss.
+
+    Gram matrices are streamed from the sources' arrays: the table of all rows is stacked for minibatches alone.
+    """
 
     def __init__(self, problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> None:
         if not space.quadratic or loss != "trained":
             raise OptionError("Gram matrices describe the squared loss as trained; use LocalComponents for others")
         super().__init__(problem, space, loss, **options)
+        self._sums: dict[str, Any] = {}  # what the sources' rows add up to: the same for all that are narrowed
 
     @property
+    def roundings(self) -> float:
+        """How many roundings, at most, go into a number of the Gram matrices."""
+        longest = max(s.n_rows for s in self._sources)
+        return BLOCK + longest / BLOCK + self.own_rows
+
+    def reference(self) -> Reference:
+        """Return, column by column, the least of the sources' means, taken over their first rows."""
+        rows, labels = [], []
+        for domain in self._sources:
+            rows.append(self.space.prepare(_tensor(domain.X[:FIRST], self._device)).mean(0))
+            labels.append(torch.as_tensor(self.space.encode(domain)[:FIRST], device=self._device).mean())
+        return Reference(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
+
+    def source_grams(self, around: Reference | None = None) -> Grams:
+        """Return Grams (N, …), block by block."""
+        grams = each(lambda domain: _gram(domain, self.space, self._device, around), self._sources, self._device)
+        return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
+
+    def own_grams(
+        self,
+        around: Reference | None = None,
+        *,
+        targets: slice = slice(None),
+        folds: Folds | None = None,
+        models: slice = slice(None),
+    ) -> Grams:
+        """Return Grams of some targets' own samples, (m, 1, …), or (m, q, …) for some models that leave out folds."""
+        rows = pick(self._own_blocks if folds is None else self._held_out(folds, self.space.dtype), targets)
+        X, y, weight = rows.own_X, rows.own_y, rows.own_weight
+        if around is not None:
+            X, y = X - around.row, y - around.label
+        weight = weight if weight.shape[1] == 1 else weight[:, models]
+        return own_grams(X[:, None], y.expand(-1, weight.shape[1], -1), weight)
+
+    @cached_property
     def grams(self) -> tuple[Grams, Grams]:
-        """(sources (N, …), own samples (M, …)), computed once."""
-        if self._grams is None:
-            rows = self.everything
-            self._grams = source_grams(rows), own_grams(rows.own_X, rows.own_y[:, 0], rows.own_weight[:, 0])
-        return self._grams
+        """(sources (N, …), own samples (M, …))."""
+        if "grams" not in self._sums:
+            self._sums["grams"] = self.source_grams()
+        return self._sums["grams"], self.own_grams()[:, 0]
+
+    @property
+    def _own_blocks(self) -> Rows:
+        """The targets' rows, without stacking the sources' for them."""
+        if self.space.dtype in self._tables or not self._own:
+            return self._all(self.space.dtype)
+        if "own" not in self._sums:
+            self._sums["own"] = Table.of((), self._own, self.space, self._device).rows
+        return self._sums["own"] if self._targets is None else pick(self._sums["own"], self._targets)
 
     def narrow(self, targets: Tensor) -> Self:
-        sources, own = self.grams
         other = super().narrow(targets)
-        other._grams = sources, Grams(own.A[targets], own.b[targets], own.r[targets])
+        if "grams" in self.__dict__:
+            sources, own = self.grams
+            other.__dict__["grams"] = sources, own[targets]
         return other
 
     @property
     def _packed(self) -> Tensor:
         """(P(P+1)/2, N): ½A_j as it multiplies w_a w_b, a ≤ b."""
-        if self._halves is None:
+        if "packed" not in self._sums:
             A = self.grams[0].A
             N, P, _ = A.shape
             upper = A.triu(1) + 0.5 * torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
             a, b = torch.triu_indices(P, P, device=A.device)
-            self._halves = upper.view(N, P, P)[:, a, b].T.contiguous()
-        return self._halves
+            self._sums["packed"] = upper.view(N, P, P)[:, a, b].T.contiguous()
+        packed: Tensor = self._sums["packed"]
+        return packed
 
-    def losses(self, w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
-        if rows is not self.everything:
-            return super().losses(w, rows)
-        if len(rows.X) <= len(self.counts) * self.space.n_params:
-            return _losses_by_rows(w, rows)
+    def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
+        if batch != ALL:
+            return super().losses(w, batch)
+        if self.n_rows <= len(self.counts) * self.space.n_params:
+            return _losses_by_rows(w, self._all(w.dtype))
         sources, own = self.grams
         M, Q, P = w.shape
         N = len(sources.r)
@@ -101,8 +160,8 @@ class GramComponents(LocalComponents):
 
         return torch.cat([shared, mine], -1), pullback
 
-    def values(self, w: Tensor, rows: Rows) -> Tensor:
-        return self.losses(w, rows)[0] if rows is self.everything else super().values(w, rows)
+    def values(self, w: Tensor, batch: Batch) -> Tensor:
+        return self.losses(w, batch)[0] if batch == ALL else super().values(w, batch)
 
 
 def _losses_by_rows(w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
@@ -148,31 +207,6 @@ def nearest_to_zero(means: Tensor) -> Tensor:
     return means.gather(0, means.abs().argmin(0, keepdim=True))[0]
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A row and a label near the data: around them, squares of large means do not drown what varies."""
-
-    row: Tensor  # (P,)
-    label: Tensor  # ()
-
-    @classmethod
-    def near(cls, sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu") -> Reference:
-        """Column by column the least of the sources' means, taken over their first rows."""
-        rows, labels = [], []
-        for domain in sources:
-            rows.append(space.prepare(_tensor(domain.X[:FIRST], device)).mean(0))
-            labels.append(torch.as_tensor(space.encode(domain)[:FIRST], device=device).mean())
-        return cls(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
-
-
-def stream_grams(
-    sources: Iterable[Domain], space: Space, device: str | torch.device = "cpu", around: Reference | None = None
-) -> Grams:
-    """Grams (N, …) straight from the sources' arrays, block by block: no table of all rows is ever built."""
-    grams = each(lambda domain: _gram(domain, space, device, around), sources, device)
-    return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
-
-
 def _gram(
     domain: Domain, space: Space, device: str | torch.device, around: Reference | None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -188,19 +222,6 @@ def _gram(
             X, y = X - around.row, y - around.label
         _add_block(A, b, r, X, y, weight, even=even)
     return A, b, r
-
-
-def source_grams(rows: Rows) -> Grams:
-    """Grams (N, …) of rows already in a table, block by block."""
-    N, P = len(rows.lengths), rows.X.shape[1]
-    A, b, r = rows.X.new_zeros(N, P, P), rows.X.new_zeros(N, P), rows.X.new_zeros(N)
-    first = 0
-    for j, length in enumerate(rows.lengths.tolist()):
-        for low in range(first, first + length, BLOCK):
-            part = slice(low, min(low + BLOCK, first + length))
-            _add_block(A[j], b[j], r[j], rows.X[part], rows.y[part], rows.weight[part])
-        first += length
-    return Grams(A, b, r)
 
 
 def _tensor(block: Array, device: str | torch.device) -> Tensor:

@@ -1,0 +1,19 @@
+"""Components: the only rooms with rows. `protocol` says what may be asked, the other files answer it."""
+
+from cuvee.components.bounded import BoundedComponents
+from cuvee.components.linear import LinearComponents
+from cuvee.components.local import LocalComponents
+from cuvee.components.protocol import ALL, Batch, Components, Folds, Pullback
+from cuvee.components.quadratic import QuadraticComponents
+
+__all__ = [
+    "ALL",
+    "Batch",
+    "BoundedComponents",
+    "Components",
+    "Folds",
+    "LinearComponents",
+    "LocalComponents",
+    "Pullback",
+    "QuadraticComponents",
+]

@@ -1,0 +1,263 @@
+"""Components over tables in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from cuvee.components.protocol import Batch, Folds, Part, Pullback
+from cuvee.components.rows import (
+    LEAST_SOURCE,
+    LEAST_TARGET,
+    Rows,
+    Table,
+    deal_folds,
+    held_out_rows,
+    hold_out,
+    pick,
+    source_sums,
+    split,
+)
+from cuvee.components.sampling import RowStream
+from cuvee.hypothesis.base import LossKind, Space
+from cuvee.problem import Domain, Problem
+
+
+class LocalComponents:
+    """Losses of any hypothesis, by one forward over stacked rows and a walk back through its graph.
+
+    M = 0 is allowed: then w has no target axis to match and the losses have N columns. Rows are stacked when they are
+    first needed; numbers are computed in the precision of w.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        space: Space,
+        loss: LossKind = "trained",
+        *,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.space, self.loss = space, loss
+        self._seed, self._device = seed, torch.device(device)
+        self._bind(problem.sources, problem.targets)
+
+    @classmethod
+    def of_samples(
+        cls, samples: Sequence[Domain], space: Space, loss: LossKind = "trained", **options: Any
+    ) -> LocalComponents:
+        """Return components of own samples alone, with no sources beside them."""
+        other = LocalComponents.__new__(LocalComponents)
+        other.space, other.loss = space, loss
+        other._seed, other._device = options.get("seed", 0), torch.device(options.get("device", "cpu"))
+        other._bind((), samples)
+        return other
+
+    def _bind(self, sources: Sequence[Domain], targets: Sequence[Domain]) -> None:
+        device = self._device
+        self._sources, self._own = tuple(sources), tuple(targets)
+        self.counts = torch.tensor([s.n_rows for s in sources], dtype=torch.int64, device=device)
+        self.own_counts = torch.tensor([t.n_rows for t in targets], dtype=torch.int64, device=device)
+        self._targets: Tensor | None = None  # their numbers in the problem, once some have left
+        names = [*(f"source {s.name}" for s in sources), *(f"target {t.name}" for t in targets)]
+        self._stream = RowStream(names, torch.cat([self.counts, self.own_counts]), self._seed)
+        self._tables: dict[torch.dtype, Table] = {}  # of all targets: one for all that are narrowed from here
+        self._chosen: dict[torch.dtype, Rows] = {}
+        self._folded: tuple[Folds, torch.dtype, Rows] | None = None
+        self._parts: dict[Part, LocalComponents] = {}
+        self._buffer: Tensor | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all sources together."""
+        return sum(s.n_rows for s in self._sources)
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of the longest own block."""
+        return max((t.n_rows for t in self._own), default=0) if len(self.own_counts) else 0
+
+    def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
+        """Return f (M, Q, N+1) for w (M, Q, P), and its pullback (M, Q or 1, N+1) -> (M, Q, P).
+
+        One forward over shared and own rows; the graph behind the pullback is walked once, when it is called.
+        """
+        leaf = w.detach().requires_grad_()
+        with torch.enable_grad():
+            losses = self._forward(leaf, self._rows(batch, w.dtype))
+
+        def pullback(v: Tensor) -> Tensor:
+            (gradient,) = torch.autograd.grad(losses, leaf, v.to(losses.dtype).expand_as(losses))
+            return gradient
+
+        return losses.detach(), pullback
+
+    def values(self, w: Tensor, batch: Batch) -> Tensor:
+        """Return the losses alone, (M, Q, N+1), without keeping anything for a pullback."""
+        with torch.no_grad():
+            return self._forward(w, self._rows(batch, w.dtype))
+
+    def own_values(self, w: Tensor, batch: Batch) -> Tensor:
+        """Return f_T alone, (M, Q), without a look at the sources."""
+        with torch.no_grad():
+            return self._own_forward(w, self._rows(batch, w.dtype))
+
+    def _forward(self, w: Tensor, rows: Rows) -> Tensor:
+        space = self.space
+        by_row = space.loss(self.loss, space.scores(w, rows.X), rows.y) * rows.weight  # (M, Q, rows)
+        shared = source_sums(by_row, rows)  # (M, Q, N)
+        if len(rows.own_X) == 0:
+            return shared
+        return torch.cat([shared, self._own_forward(w, rows)[..., None]], -1)
+
+    def _own_forward(self, w: Tensor, rows: Rows) -> Tensor:
+        by_row = self.space.loss(self.loss, self.space.own_scores(w, rows.own_X), rows.own_y)
+        return (by_row * rows.own_weight).sum(-1)
+
+    def narrow(self, targets: Tensor) -> Self:
+        """Return the same sources with some of the targets (their numbers), which see and draw what they did."""
+        if len(self.own_counts) == 0:
+            return self
+        other = copy(self)
+        other._targets = targets if self._targets is None else self._targets[targets]
+        other.own_counts = self.own_counts[targets]
+        other._stream = self._stream.of(self._domains(targets))
+        other._chosen, other._folded, other._buffer = {}, None, None
+        other._parts = {part: rows.narrow(targets) for part, rows in self._parts.items()}
+        return other
+
+    def without_targets(self) -> Self:
+        """Return the sources alone."""
+        return self.narrow(torch.zeros(0, dtype=torch.int64, device=self._device))
+
+    def own_moments(self, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean and variance of row losses on each own sample, (M, Q) twice, and Σ weight² of its rows (M,).
+
+        w (Q, P) are the same models for every target.
+        """
+        rows, space = self._all(w.dtype), self.space
+        with torch.no_grad():
+            scores = space.own_scores(w.expand(len(rows.own_X), -1, -1), rows.own_X)
+            by_row = space.loss(self.loss, scores, rows.own_y).double()  # (M, Q, k)
+        weight = rows.own_weight.double()
+        mean = (by_row * weight).sum(-1)
+        variance = ((by_row - mean[..., None]).square() * weight).sum(-1)
+        return mean, variance, weight[:, 0].square().sum(-1)
+
+    def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the same of every source's first `most` rows."""
+        first = [Domain(s.name, s.X[:most], s.y[:most]) for s in self._sources]
+        return LocalComponents.of_samples(first, self.space, self.loss, device=self._device).own_moments(w)
+
+    def fold_weights(self, count: int) -> Tensor:
+        """Return how much of each target's own sample lies in each of `count` folds: (M, count)."""
+        rows = self._all(self.space.dtype)
+        number = torch.arange(count, device=self._device)[None, :, None]
+        inside = deal_folds(rows, count)[:, None] == number  # (M, count, k)
+        return (inside * rows.own_weight).sum(-1)
+
+    def bytes_per_row(self) -> int:
+        """Return what a forward keeps for every model and row: a mixed difference of totals."""
+        rows, space = self._all(self.space.dtype), self.space
+        X, y, w = rows.X[:1].cpu(), rows.y[:1].cpu(), space.start(1, 0)
+
+        def kept(models: int, rows: int) -> int:
+            sizes = []
+            first = torch.zeros(rows, dtype=torch.int64)
+            with (
+                saved_tensors_hooks(lambda x: sizes.append(x.numel() * x.element_size()), lambda x: x),
+                torch.enable_grad(),
+            ):
+                space.trained(space.scores(w.repeat(models, 1).requires_grad_(), X[first]), y[first])
+            return sum(sizes)
+
+        return max(1, kept(3, 3) - kept(3, 2) - kept(2, 3) + kept(2, 2))
+
+    # What follows gathers rows; nothing of it leaves this package.
+
+    def _rows(self, batch: Batch, dtype: torch.dtype) -> Rows:
+        """Return what a batch describes, in the precision asked for."""
+        if batch.part != "all":
+            return self._part(batch.part)._rows(Batch(batch.step, batch.size, batch.own_whole, batch.folds), dtype)
+        if batch.step is None:
+            return self._all(dtype) if batch.folds is None else self._held_out(batch.folds, dtype)
+        own = None
+        if batch.folds is not None:
+            own = self._held_out(batch.folds, dtype)
+        elif batch.own_whole:
+            own = self._all(dtype)
+        return self._minibatch(batch.step, batch.size, own, dtype)
+
+    def _table(self, dtype: torch.dtype) -> Table:
+        own = self.space.dtype
+        if own not in self._tables:
+            self._tables[own] = Table.of(self._sources, self._own, self.space, self._device)
+        if dtype not in self._tables:
+            self._tables[dtype] = self._tables[own].to(dtype)
+        return self._tables[dtype]
+
+    def _all(self, dtype: torch.dtype) -> Rows:
+        if dtype not in self._chosen:
+            rows = self._table(dtype).rows
+            self._chosen[dtype] = rows if self._targets is None else pick(rows, self._targets)
+        return self._chosen[dtype]
+
+    def _domains(self, targets: Tensor) -> Tensor:
+        """Return the numbers of all sources and of some targets among the domains."""
+        N = len(self.counts)
+        return torch.cat([torch.arange(N, device=self._device), N + targets])
+
+    def _held_out(self, folds: Folds, dtype: torch.dtype) -> Rows:
+        if self._folded is None or self._folded[0] is not folds or self._folded[1] != dtype:
+            rows = self._all(dtype)
+            fold = deal_folds(rows, folds.count)[:, None]  # (M, 1, k), −1 for padding
+            inside = fold == folds.number.to(fold)[None, :, None]  # (M, Q, k)
+            keep = inside if folds.only else ~inside & (fold >= 0)
+            self._folded = folds, dtype, hold_out(rows, keep.to(rows.own_weight))
+        return self._folded[2]
+
+    def _minibatch(self, step: int, size: int, own: Rows | None, dtype: torch.dtype) -> Rows:
+        """Return `size` rows with replacement from every source and every target, determined by seed and step.
+
+        With `own`, its own block is taken as it is instead. They stand in a buffer that the next call overwrites: a
+        fresh one every step costs more than the forward.
+        """
+        table, M, N = self._table(dtype), len(self.own_counts), len(self.counts)
+        starts = table.starts if self._targets is None else table.starts[self._domains(self._targets)]
+        picked = (self._stream.draw(step, size) + starts).view(-1)
+        if self._buffer is None or len(self._buffer) != len(picked) or self._buffer.dtype != dtype:
+            self._buffer = table.X.new_empty(len(picked), *table.X.shape[1:])
+        X = torch.index_select(table.X, 0, picked, out=self._buffer)
+        y, weight = table.y[picked], table.drawn_weight[picked] / size
+        # A single target is one more source to the forward: no second pass through the model for its rows.
+        shared = N + 1 if M == 1 and own is None else N
+        n, left = shared * size, N + M - shared  # targets with a block of their own
+        return Rows(
+            X=X[:n],
+            y=y[:n],
+            weight=weight[:n],
+            lengths=table.counts.new_full((shared,), size),
+            regular=True,
+            own_X=own.own_X if own else X[n:].view(left, size, *X.shape[1:]),
+            own_y=own.own_y if own else y[n:].view(left, 1, size),
+            own_weight=own.own_weight if own else weight[n:].view(left, 1, size),
+        )
+
+    def _part(self, part: Part) -> LocalComponents:
+        """Return the components of the rows that training sees, or of those it does not."""
+        if part not in self._parts:
+            which = 0 if part == "training" else 1
+            present = self._own if self._targets is None else [self._own[i] for i in self._targets.tolist()]
+            other = LocalComponents.of_samples((), self.space, self.loss, seed=self._seed, device=self._device)
+            other._bind(
+                [split(s, held_out_rows("source", s, self._seed, LEAST_SOURCE))[which] for s in self._sources],
+                [split(t, held_out_rows("target", t, self._seed, LEAST_TARGET))[which] for t in present],
+            )
+            self._parts[part] = other
+        return self._parts[part]

@@ -1,0 +1,207 @@
+"""Rows in this process, gathered and weighed: what the local components work on, and nobody else sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.errors import DomainError
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Array, Domain
+
+HELD_OUT = 0.2  # of every domain, to tell when training should end
+LEAST_SOURCE, LEAST_TARGET = 3, 5
+"""Domains with fewer rows stay whole and serve for both; a source must keep two rows to train on."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to average over: every source's, and each target's own block.
+
+    A minibatch for a single target carries that target's rows as a last source and has an empty own block.
+    """
+
+    X: Tensor  # (rows, …), source after source
+    y: Tensor  # (rows,)
+    weight: Tensor  # (rows,), summing to 1 within each source
+    lengths: Tensor  # (N,) rows of each source; (N+1,) with the single target behind them
+    regular: bool  # all lengths equal, so a reshape is enough
+    own_X: Tensor  # (M, k, …)
+    own_y: Tensor  # (M, 1, k)
+    own_weight: Tensor  # (M, 1 or Q, k), summing to 1; padding and held-out rows weigh 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows stacked: source after source, then k rows for every target, padded by repeats of weight 0."""
+
+    X: Tensor  # (n + M·k, …)
+    y: Tensor
+    weight: Tensor
+    counts: Tensor  # (N,) rows of each source
+    own_counts: Tensor  # (M,) rows of each target, without padding
+
+    @classmethod
+    def of(
+        cls, sources: Sequence[Domain], targets: Sequence[Domain], space: Space, device: str | torch.device
+    ) -> Table:
+        k = max((t.n_rows for t in targets), default=0)
+        X, y, weight = _stack([*sources, *(_padded(t, k) for t in targets)], space, device)
+        counts, own_counts = (
+            torch.tensor([d.n_rows for d in domains], dtype=torch.int64, device=device)
+            for domains in (sources, targets)
+        )
+        return cls(X, y, weight, counts, own_counts)
+
+    def to(self, dtype: torch.dtype) -> Table:
+        """Return the same rows in another precision; class numbers stay what they are."""
+        floats = {name: getattr(self, name) for name in ("X", "y", "weight")}
+        return replace(self, **{name: t.to(dtype) for name, t in floats.items() if t.is_floating_point()})
+
+    @cached_property
+    def rows(self) -> Rows:
+        """All of them, to average over."""
+        M, k, n = len(self.own_counts), self._padded_rows, int(self.counts.sum())
+        return Rows(
+            X=self.X[:n],
+            y=self.y[:n],
+            weight=self.weight[:n],
+            lengths=self.counts,
+            regular=bool((self.counts == self.counts[:1]).all()),
+            own_X=self.X[n:].view(M, k, *self.X.shape[1:]),
+            own_y=self.y[n:].view(M, 1, k),
+            own_weight=self.weight[n:].view(M, 1, k),
+        )
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """(N+M, 1) where each domain starts."""
+        return (self._lengths.cumsum(0) - self._lengths)[:, None]
+
+    @cached_property
+    def drawn_weight(self) -> Tensor:
+        """What a row counts for when rows are drawn uniformly: its weight × the rows of its domain."""
+        counts = torch.cat([self.counts, self.own_counts])
+        return self.weight * counts.repeat_interleave(self._lengths).to(self.weight)
+
+    @property
+    def _lengths(self) -> Tensor:
+        return torch.cat([self.counts, torch.full_like(self.own_counts, self._padded_rows)])
+
+    @property
+    def _padded_rows(self) -> int:
+        return int(self.own_counts.max()) if len(self.own_counts) else 0
+
+
+def _stack(tables: list[Domain], space: Space, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return X, y and row weights of all tables, one after the other."""
+    if not tables:
+        empty = torch.zeros(0, space.n_params, dtype=space.dtype, device=device)
+        return empty, empty[:, 0], empty[:, 0]
+    X = space.prepare(_tensor(np.concatenate([d.X for d in tables]), space).to(device))
+    y = _tensor(np.concatenate([space.encode(d) for d in tables]), space).to(device)
+    weight = _tensor(np.concatenate([row_weights(d) for d in tables]), space).to(device)
+    _check_finite(tables, X)
+    return X, y, weight
+
+
+def _tensor(array: Array, space: Space) -> Tensor:
+    """Return floats in the space's own precision; class numbers stay integers."""
+    return torch.as_tensor(array, dtype=space.dtype if array.dtype.kind == "f" else None)
+
+
+def _check_finite(tables: list[Domain], X: Tensor) -> None:
+    """Raise for a row that was finite as given and overflows in the precision of the hypothesis."""
+    bad = ~X.flatten(1).isfinite().all(1)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0, 0])
+        for domain in tables:
+            if row < domain.n_rows:
+                raise DomainError(f"domain {domain.name!r}: row {row} of X is too large for {X.dtype}; rescale it")
+            row -= domain.n_rows
+
+
+def _padded(target: Domain, k: int) -> Domain:
+    """Return the target with its rows repeated up to k, the repeats weighing nothing."""
+    weight = np.zeros(k)
+    weight[: target.n_rows] = row_weights(target)
+    rows = np.arange(k) % target.n_rows
+    return Domain(target.name, target.X[rows], target.y[rows], weight)
+
+
+def row_weights(domain: Domain) -> Array:
+    """Return weights (rows,) that sum to 1: uniform, or the domain's own."""
+    if domain.weight is None:
+        return np.full(domain.n_rows, 1.0 / domain.n_rows)
+    weight = domain.weight / domain.weight.max()  # first, so that huge weights do not overflow
+    return np.asarray(weight / weight.sum())
+
+
+def source_sums(by_row: Tensor, rows: Rows) -> Tensor:
+    """Return (..., N) from (..., rows), each source's rows added up."""
+    if rows.regular:
+        return by_row.view(*by_row.shape[:-1], len(rows.lengths), -1).sum(-1)
+    lengths = rows.lengths.expand(*by_row.shape[:-1], -1).contiguous()
+    return torch.segment_reduce(by_row, "sum", lengths=lengths, axis=by_row.ndim - 1)
+
+
+def hold_out(rows: Rows, keep: Tensor) -> Rows:
+    """Return the same rows with each target's own block reweighted by `keep` (M, Q, k) of 0 and 1."""
+    weight = rows.own_weight * keep
+    least = torch.finfo(weight.dtype).tiny
+    return replace(rows, own_weight=weight / weight.sum(-1, keepdim=True).clamp(min=least))
+
+
+def pick(rows: Rows, targets: Tensor | slice) -> Rows:
+    """Return the same shared rows with the own blocks of some targets."""
+    if len(rows.own_X) == 0:
+        return rows
+    own = {name: getattr(rows, name)[targets] for name in ("own_X", "own_y", "own_weight")}
+    return replace(rows, **own)
+
+
+def deal_folds(rows: Rows, count: int) -> Tensor:
+    """Return a fold number for every own row (M, k), −1 for padding: rows sorted by label, dealt out in turn.
+
+    Sorting stratifies classes and quantities alike. A target with fewer rows than folds gets one fold per row; with
+    a single row that row is its own fold, and models see it only through their sources.
+    """
+    real = rows.own_weight[:, 0] > 0  # (M, k)
+    label = torch.where(real, rows.own_y[:, 0].double(), torch.inf)
+    rank = label.argsort(dim=-1, stable=True).argsort(-1)
+    most = real.sum(-1, keepdim=True).clamp(max=count)
+    return torch.where(real, rank % most, -1)
+
+
+def held_out_rows(role: str, domain: Domain, seed: int, least: int) -> Array:
+    """Return sorted numbers of the rows that training does not see; all of a domain too small to be split.
+
+    Which ones is a matter of the seed and the domain's name alone, whatever other domains there are.
+    """
+    # Rows that weigh nothing tell nothing: neither part may consist of them.
+    counted = np.arange(domain.n_rows) if domain.weight is None else np.flatnonzero(domain.weight)
+    if len(counted) < least:
+        return np.arange(domain.n_rows)
+    name = f"{role} {domain.name}"
+    key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+    order = np.random.default_rng([seed, key]).permutation(counted)
+    return np.sort(order[: max(1, round(HELD_OUT * len(counted)))])
+
+
+def split(domain: Domain, held: Array) -> tuple[Domain, Domain]:
+    """Return the domain without the rows `held`, and those alone; both whole where all are held."""
+    if len(held) == domain.n_rows:
+        return domain, domain
+    rest = np.setdiff1d(np.arange(domain.n_rows), held)
+    return _of_rows(domain, rest), _of_rows(domain, held)
+
+
+def _of_rows(domain: Domain, rows: Array) -> Domain:
+    weight = None if domain.weight is None else domain.weight[rows]
+    return Domain(domain.name, domain.X[rows], domain.y[rows], weight)
