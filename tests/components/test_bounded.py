@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import cuvee.chance
 import numpy as np
 import pytest
 import torch
 
 from builders import CASES, models
-from cuvee.components import BoundedComponents, LocalComponents
+from cuvee.components import ALL, Batch, BoundedComponents, LocalComponents, bounded
 from cuvee.hypothesis import Logistic
 
 LOGISTIC = [case for case in CASES if isinstance(case.hypothesis, Logistic)]
@@ -24,9 +23,9 @@ SHAPES = {
 @pytest.mark.parametrize("kept", [0, 2**24])
 @pytest.mark.parametrize("pays", [1, 2**20], ids=["float32", "float64"])
 def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pays, monkeypatch):
-    monkeypatch.setitem(cuvee.chance.TILE, "cpu", tile)
-    monkeypatch.setattr(cuvee.chance, "KEPT", kept)
-    monkeypatch.setattr(cuvee.chance, "FLOAT32_PAYS", pays)
+    monkeypatch.setitem(bounded.TILE, "cpu", tile)
+    monkeypatch.setattr(bounded, "KEPT", kept)
+    monkeypatch.setattr(bounded, "FLOAT32_PAYS", pays)
     problem = case.problem(**shape)
     space = case.hypothesis.bind(problem)
     fast, slow = BoundedComponents(problem, space), LocalComponents(problem, space, "bounded")
@@ -34,9 +33,9 @@ def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pay
     w = models(space, problem.n_targets, 3)
     close = {"rtol": 1e-4, "atol": 1e-5} if pays == 1 else {"rtol": 1e-10, "atol": 1e-12}
     for a, b, at in ((fast, slow, w), (fast.narrow(some), slow.narrow(some), w[some])):
-        for rows, same in ((a.everything, b.everything), (a.minibatch(3, 4), b.minibatch(3, 4))):
+        for rows in (ALL, Batch(3, 4)):
             losses, pullback = a.losses(at, rows)
-            expected, pull_slow = b.losses(at, same)
+            expected, pull_slow = b.losses(at, rows)
             torch.testing.assert_close(losses, expected, **close)
             torch.testing.assert_close(a.values(at, rows), expected, **close)
             v = torch.as_tensor(np.random.default_rng(1).normal(size=losses.shape))
@@ -50,7 +49,8 @@ def test_a_stale_minibatch_refuses():
     case = LOGISTIC[0]
     problem = case.problem(**SHAPES["unequal"])
     components = BoundedComponents(problem, case.hypothesis.bind(problem))
-    losses, pullback = components.losses(models(components.space, 2, 2), components.minibatch(0, 4))
-    components.minibatch(1, 4)
+    w = models(components.space, 2, 2)
+    losses, pullback = components.losses(w, Batch(0, 4))
+    components.values(w, Batch(1, 4))
     with pytest.raises(RuntimeError, match="overwritten"):
         pullback(torch.ones_like(losses))

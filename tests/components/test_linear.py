@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from builders import make_problem, models
-from cuvee import glm
-from cuvee.components import LinearComponents, LocalComponents, cast, hold_out
+from cuvee.components import ALL, Batch, Folds, LinearComponents, LocalComponents, linear
 from cuvee.errors import OptionError
 from cuvee.hypothesis import Logistic, Ridge
 from hypothesis import given, settings
@@ -51,13 +50,13 @@ def test_pull_is_the_pullback(sizes, own, classes, weighted, intercept):
     fast, plain = build(sizes, own=own, classes=classes, weighted=weighted, intercept=intercept)
     M, Q, columns = 2, 3, len(SIZES[sizes]) + own
     w, v = models(fast.space, M, Q, seed=1), coefficients(np.random.default_rng(2), M, Q, columns)
-    _, pullback = plain.losses(w, plain.everything)
-    g = fast.pull(w, v, fast.everything)
+    _, pullback = plain.losses(w, ALL)
+    g = fast.pull(w, v, ALL)
     torch.testing.assert_close(g, pullback(v), rtol=1e-11, atol=1e-12)
-    again, second = fast.pull_with_second(w, v, fast.everything)
+    again, second = fast.pull_with_second(w, v, ALL)
     torch.testing.assert_close(again, g, rtol=0, atol=0)
     if intercept:
-        H = fast.hessians(w, v, fast.everything)
+        H = fast.hessians(w, v, ALL)
         K, width = fast.space.n_outputs, fast.space.width
         last = H.view(M, Q, K, width, K, width)[:, :, :, -1, :, -1]
         torch.testing.assert_close(second, last, rtol=1e-10, atol=1e-12)
@@ -69,7 +68,7 @@ def test_hessians_are_autograds(sizes, own, classes, weighted, intercept):
     M, Q, columns, P = 2, 2, len(SIZES[sizes]) + own, fast.space.n_params
     w, v = models(fast.space, M, Q, seed=4), coefficients(np.random.default_rng(5), M, Q, columns)
 
-    rows, space = plain.everything, plain.space
+    rows, space = plain._all(torch.float64), plain.space
     share = v[..., : len(SIZES[sizes])].repeat_interleave(rows.lengths, -1)  # segment_reduce has no second derivative
 
     def mixed(flat):
@@ -81,17 +80,15 @@ def test_hessians_are_autograds(sizes, own, classes, weighted, intercept):
         return total
 
     wanted = torch.autograd.functional.hessian(mixed, w.reshape(-1)).view(M, Q, P, M, Q, P)
-    H = fast.hessians(w, v, fast.everything)
+    H = fast.hessians(w, v, ALL)
     u = models(fast.space, M, Q, seed=6)
     for i in range(M):
         for q in range(Q):
             torch.testing.assert_close(H[i, q], wanted[i, q, :, i, q], rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(
-        fast.hessian_times(w, u, v, fast.everything), (H @ u[..., None])[..., 0], rtol=1e-9, atol=1e-12
-    )
+    torch.testing.assert_close(fast.hessian_times(w, u, v, ALL), (H @ u[..., None])[..., 0], rtol=1e-9, atol=1e-12)
     K, width = fast.space.n_outputs, fast.space.width
     for a in range(K):
-        only = fast.hessian_blocks(w, v, fast.everything, a, only=True)[:, :, 0]
+        only = fast.hessian_blocks(w, v, ALL, a, only=True)[:, :, 0]
         diagonal = H.view(M, Q, K, width, K, width)[:, :, a, :, a]
         torch.testing.assert_close(only, diagonal, rtol=1e-10, atol=1e-12)
 
@@ -100,23 +97,21 @@ def test_hessians_are_autograds(sizes, own, classes, weighted, intercept):
 def test_small_batches_of_models_change_nothing(classes, monkeypatch):
     fast, _ = build("mixed", own=True, classes=classes, weighted=False, intercept=True)
     w, v = models(fast.space, 2, 5), coefficients(np.random.default_rng(0), 2, 5, len(SIZES["mixed"]) + 1)
-    g, second = fast.pull_with_second(w, v, fast.everything)
-    H, Hw = fast.hessians(w, v, fast.everything), fast.hessian_times(w, w, v, fast.everything)
-    monkeypatch.setitem(glm.TILE, "cpu", 1)  # one model at a time
-    torch.testing.assert_close(fast.pull_with_second(w, v, fast.everything), (g, second), rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(fast.hessians(w, v, fast.everything), H, rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(fast.hessian_times(w, w, v, fast.everything), Hw, rtol=1e-12, atol=1e-13)
+    g, second = fast.pull_with_second(w, v, ALL)
+    H, Hw = fast.hessians(w, v, ALL), fast.hessian_times(w, w, v, ALL)
+    monkeypatch.setitem(linear.TILE, "cpu", 1)  # one model at a time
+    torch.testing.assert_close(fast.pull_with_second(w, v, ALL), (g, second), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(fast.hessians(w, v, ALL), H, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(fast.hessian_times(w, w, v, ALL), Hw, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_held_out_own_rows(classes):
     """Own row weights may differ per q: cross-validation folds."""
     fast, plain = build("small", own=True, classes=classes, weighted=True, intercept=True)
-    keep = torch.ones(2, 3, 3)
-    keep[:, 0, 0], keep[:, 1, 1] = 0, 0
-    rows = hold_out(fast.everything, keep)
+    rows = Batch(folds=Folds(3, torch.tensor([0, 1, 2])))
     w, v = models(fast.space, 2, 3), coefficients(np.random.default_rng(1), 2, 3, 4)
-    _, pullback = plain.losses(w, hold_out(plain.everything, keep))
+    _, pullback = plain.losses(w, rows)
     g, second = fast.pull_with_second(w, v, rows)
     torch.testing.assert_close(g, pullback(v), rtol=1e-11, atol=1e-13)
     H = fast.hessians(w, v, rows)
@@ -129,16 +124,16 @@ def test_held_out_own_rows(classes):
 def test_float32_pass(classes):
     fast, _ = build("mixed", own=True, classes=classes, weighted=True, intercept=True)
     w, v = models(fast.space, 2, 2), coefficients(np.random.default_rng(1), 2, 2, len(SIZES["mixed"]) + 1)
-    g = fast.pull(w.float(), v, cast(fast.everything, torch.float32))
+    g = fast.pull(w.float(), v, ALL)
     assert g.dtype == torch.float32
-    torch.testing.assert_close(g.double(), fast.pull(w, v, fast.everything), rtol=1e-4, atol=2e-5)
+    torch.testing.assert_close(g.double(), fast.pull(w, v, ALL), rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_saturated_scores_give_no_nan(classes):
     fast, _ = build("small", own=True, classes=classes, weighted=False, intercept=True)
     w, v = models(fast.space, 2, 1, scale=1e8), torch.ones(2, 1, 4, dtype=torch.float64)
-    for t in (*fast.pull_with_second(w, v, fast.everything), fast.hessians(w, v, fast.everything)):
+    for t in (*fast.pull_with_second(w, v, ALL), fast.hessians(w, v, ALL)):
         assert t.isfinite().all()
 
 
@@ -146,9 +141,9 @@ def test_no_models():
     fast, _ = build("small", own=False, classes=3, weighted=False, intercept=True)
     w, v = models(fast.space, 0, 1), torch.zeros(0, 1, 3, dtype=torch.float64)
     P = fast.space.n_params
-    assert fast.pull(w, v, fast.everything).shape == (0, 1, P)
-    assert fast.hessians(w, v, fast.everything).shape == (0, 1, P, P)
-    assert fast.hessian_times(w, w, v, fast.everything).shape == (0, 1, P)
+    assert fast.pull(w, v, ALL).shape == (0, 1, P)
+    assert fast.hessians(w, v, ALL).shape == (0, 1, P, P)
+    assert fast.hessian_times(w, w, v, ALL).shape == (0, 1, P)
 
 
 def test_only_logistic_spaces_as_trained():
@@ -166,9 +161,9 @@ def test_only_logistic_spaces_as_trained():
     on_gpu=st.booleans(),
 )  # fmt: skip
 def test_tiles_cover_every_row_once(lengths, on_gpu):
-    tiles = list(glm._tiles(lengths, on_gpu=on_gpu))
+    tiles = list(linear._tiles(lengths, on_gpu=on_gpu))
     ends = np.cumsum([0, *lengths])
-    longest = glm.TILE_ROWS * (16 if on_gpu else 1)
+    longest = linear.TILE_ROWS * (16 if on_gpu else 1)
     assert tiles[0].low == 0 and tiles[-1].high == ends[-1]
     assert all(a.high == b.low for a, b in pairwise(tiles))
     for tile in tiles:
@@ -176,4 +171,4 @@ def test_tiles_cover_every_row_once(lengths, on_gpu):
         # The sources named are exactly those that have rows in it.
         having = [j for j in range(len(lengths)) if ends[j] < tile.high and ends[j + 1] > tile.low]
         assert having == list(range(tile.first, tile.last))
-        assert tile.last - tile.first == 1 or max(lengths[tile.first : tile.last]) < glm.SMALL
+        assert tile.last - tile.first == 1 or max(lengths[tile.first : tile.last]) < linear.SMALL

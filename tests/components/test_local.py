@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import cuvee.gram
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from builders import CASES, Case, make_problem, mlp, models, slow_scores
-from cuvee.components import LocalComponents, QuadraticComponents, hold_out
+from cuvee.components import ALL, Batch, Folds, LocalComponents, QuadraticComponents, quadratic
+from cuvee.components.rows import deal_folds, hold_out
 from cuvee.components.sampling import RowStream
 from cuvee.hypothesis import Network, Ridge, Space
 from cuvee.problem import Domain, Problem
@@ -100,7 +100,7 @@ def test_minibatch_losses_and_pullback_are_the_slow_loop_over_its_draws(case, ki
     leaf = models(space, problem.n_targets, 2).requires_grad_()
     slow = slow_losses(case, problem, space, kind, leaf, drawn(step=6, size=size, seed=11))
     v = weights(*slow.shape)
-    losses, pullback = components.losses(leaf.detach(), components.minibatch(6, size))
+    losses, pullback = components.losses(leaf.detach(), Batch(6, size))
     close(losses, slow.detach())
     close(pullback(v), torch.autograd.grad(slow, leaf, v)[0])
 
@@ -113,7 +113,7 @@ def test_pullback_is_the_slope_of_the_losses(case, kind, shape, full):
     problem = case.problem(**shape)
     space = case.hypothesis.bind(problem)
     components = LocalComponents(problem, space, kind)
-    rows = ALL if full else components.minibatch(2, 5)
+    rows = ALL if full else Batch(2, 5)
     w = models(space, problem.n_targets, 2)
     losses, pullback = components.losses(w, rows)
     v = weights(*losses.shape)
@@ -137,7 +137,7 @@ def test_losses_of_any_shape_are_the_slow_loop(sources, targets, Q, case, kind, 
     w = models(space, len(targets), Q, seed=seed)
     close(components.values(w, ALL), slow_losses(case, problem, space, kind, w))
     slow = slow_losses(case, problem, space, kind, w, drawn(step=seed, size=4, seed=seed))
-    close(components.values(w, components.minibatch(seed, 4)), slow)
+    close(components.values(w, Batch(seed, 4)), slow)
     assert components.counts.tolist() == sources
     assert components.own_counts.tolist() == targets
 
@@ -149,12 +149,12 @@ def test_without_targets_there_is_a_column_per_source(case):
     space = case.hypothesis.bind(whole)
     w = models(space, 2, 3)
     alone, both = LocalComponents(problem, space), LocalComponents(whole, space)
-    losses, pullback = alone.losses(w, alone.everything)
-    close(losses, both.values(w, both.everything)[..., :-1])
+    losses, pullback = alone.losses(w, ALL)
+    close(losses, both.values(w, ALL)[..., :-1])
     v = weights(*losses.shape)
-    _, pull_both = both.losses(w, both.everything)
+    _, pull_both = both.losses(w, ALL)
     close(pullback(v), pull_both(torch.cat([v, torch.zeros(2, 3, 1)], -1)))
-    close(alone.values(w, alone.minibatch(1, 4)), both.values(w, both.minibatch(1, 4))[..., :-1])
+    close(alone.values(w, Batch(1, 4)), both.values(w, Batch(1, 4))[..., :-1])
 
 
 def with_sources(problem: Problem, *sources: Domain) -> Problem:
@@ -204,7 +204,7 @@ def test_only_relative_row_weights_matter(case):
 def assert_same_losses(one: Problem, other: Problem, space: Space, kind: str) -> None:
     w = models(space, one.n_targets, 2)
     a, b = LocalComponents(one, space, kind), LocalComponents(other, space, kind)
-    (losses, pullback), (again, pull_again) = a.losses(w, a.everything), b.losses(w, b.everything)
+    (losses, pullback), (again, pull_again) = a.losses(w, ALL), b.losses(w, ALL)
     close(again, losses)
     v = weights(*losses.shape)
     close(pull_again(v), pullback(v))
@@ -238,7 +238,7 @@ def test_minibatches_are_unbiased(case, shape):
     space = case.hypothesis.bind(problem)
     components = LocalComponents(problem, space)
     w = models(space, problem.n_targets, 1)
-    draws = torch.stack([components.values(w, components.minibatch(step, 4)) for step in range(1500)])
+    draws = torch.stack([components.values(w, Batch(step, 4)) for step in range(1500)])
     full = components.values(w, ALL)
     error = draws.std(0) / len(draws) ** 0.5
     assert ((draws.mean(0) - full).abs() < 4.5 * error + 1e-12).all()
@@ -250,12 +250,12 @@ def test_a_minibatch_depends_on_seed_and_step_alone():
     space = Ridge().bind(problem)
     w = models(space, 2, 1)
     one, other, third = (LocalComponents(problem, space, seed=seed) for seed in (3, 3, 4))
-    values = one.values(w, one.minibatch(5, 6))
-    one.minibatch(9, 6)
-    assert torch.equal(one.values(w, one.minibatch(5, 6)), values)
-    assert torch.equal(other.values(w, other.minibatch(5, 6)), values)
-    assert not torch.equal(one.values(w, one.minibatch(6, 6)), values)
-    assert not torch.equal(third.values(w, third.minibatch(5, 6)), values)
+    values = one.values(w, Batch(5, 6))
+    Batch(9, 6)
+    assert torch.equal(one.values(w, Batch(5, 6)), values)
+    assert torch.equal(other.values(w, Batch(5, 6)), values)
+    assert not torch.equal(one.values(w, Batch(6, 6)), values)
+    assert not torch.equal(third.values(w, Batch(5, 6)), values)
 
 
 @every_case
@@ -269,7 +269,7 @@ def test_order_of_sources_and_company_of_targets_do_not_matter(case, full):
 
     def values(each: Problem, w: Tensor) -> Tensor:
         components = LocalComponents(each, space)
-        return components.values(w, ALL if full else components.minibatch(3, 4))
+        return components.values(w, ALL if full else Batch(3, 4))
 
     whole = values(problem, w)
     close(values(other, w[[2, 0]]), whole[[2, 0]][..., [2, 0, 1, 3]])
@@ -283,11 +283,11 @@ def test_a_stale_minibatch_never_gives_a_wrong_pullback():
         space = case.hypothesis.bind(problem)
         components = LocalComponents(problem, space)
         w = models(space, 2, 2)
-        losses, pullback = components.losses(w, components.minibatch(0, 4))
+        losses, pullback = components.losses(w, Batch(0, 4))
         v = weights(*losses.shape)
         right = pullback(v)
-        _, pullback = components.losses(w, components.minibatch(0, 4))
-        components.minibatch(1, 4)
+        _, pullback = components.losses(w, Batch(0, 4))
+        components.values(w, Batch(1, 4))
         try:
             stale = pullback(v)
         except RuntimeError:
@@ -297,11 +297,14 @@ def test_a_stale_minibatch_never_gives_a_wrong_pullback():
 
 @every_case
 @every_loss
-def test_held_out_rows_do_not_count(case, kind):
+@pytest.mark.parametrize("only_them", [False, True], ids=["left out", "alone"])
+def test_held_out_rows_do_not_count(case, kind, only_them):
     problem = case.problem(targets=(4, 3), weighted=True)
     space = case.hypothesis.bind(problem)
     components = LocalComponents(problem, space, kind)
-    keep = np.array([[[1, 1, 0, 1], [0, 0, 1, 0]], [[1, 0, 1, 0], [0, 1, 1, 0]]], bool)  # ends in padding
+    folds = Folds(3, torch.tensor([2, 0]), only=only_them)
+    fold = deal_folds(components._all(space.dtype), 3)[:, None]  # (M, 1, k), −1 for padding
+    keep = np.asarray((fold == folds.number[None, :, None]) == only_them)
     leaf = models(space, 2, 2).requires_grad_()
     w = leaf.detach()
     slow = torch.stack(
@@ -311,7 +314,8 @@ def test_held_out_rows_do_not_count(case, kind):
             for q in range(2)
         ]
     ).view(2, 2)
-    losses, pullback = components.losses(w, hold_out(ALL, torch.as_tensor(keep)))
+    losses, pullback = components.losses(w, Batch(folds=folds))
+    close(components.own_values(w, Batch(folds=folds)), losses[..., -1])
     close(losses[..., :-1], components.values(w, ALL)[..., :-1])
     close(losses[..., -1], slow.detach())
     own_column = torch.zeros_like(losses)
@@ -326,7 +330,7 @@ def only(domain: Domain, keep) -> Domain:
 def test_holding_nothing_out_changes_nothing():
     problem = make_problem(weighted=True)
     space = Ridge().bind(problem)
-    rows = LocalComponents(problem, space).everything
+    rows = LocalComponents(problem, space)._all(space.dtype)
     close(hold_out(rows, torch.ones(2, 1, 3)).own_weight, rows.own_weight)
     assert hold_out(rows, torch.ones(2, 4, 3)).own_weight.shape == (2, 4, 3)
 
@@ -336,8 +340,8 @@ def test_holding_everything_out_leaves_0(dtype):
     problem = make_problem()
     space = Network(mlp(3, 1).to(dtype), loss="squared").bind(problem)
     components = LocalComponents(problem, space)
-    rows = hold_out(ALL, torch.zeros(2, 1, 3))
-    assert (components.values(models(space, 2, 1).to(dtype), rows)[..., -1] == 0).all()
+    rows = hold_out(components._all(dtype), torch.zeros(2, 1, 3))
+    assert (components._forward(models(space, 2, 1).to(dtype), rows)[..., -1] == 0).all()
 
 
 def test_a_float32_module_keeps_its_precision():
@@ -346,7 +350,7 @@ def test_a_float32_module_keeps_its_precision():
     exact = Network(mlp(3, 3)).bind(problem)
     w = models(exact, 2, 2)
     small, big = LocalComponents(problem, space), LocalComponents(problem, exact)
-    for rows, big_rows in ((small.everything, big.everything), (small.minibatch(1, 4), big.minibatch(1, 4))):
+    for rows, big_rows in ((ALL, ALL), (Batch(1, 4), Batch(1, 4))):
         losses, pullback = small.losses(w.float(), rows)
         expected, pull_exact = big.losses(w, big_rows)
         assert losses.dtype == torch.float32
@@ -381,20 +385,16 @@ def test_grams_say_what_the_rows_say(case, standardised, sources, targets, Q, we
     space = case.hypothesis.bind(problem, standardised=standardised)
     fast, slow = QuadraticComponents(problem, space, seed=seed), LocalComponents(problem, space, seed=seed)
     w = models(space, len(targets), Q, seed=seed, scale=2.0)
-    folds = torch.as_tensor(np.random.default_rng(seed).integers(0, 2, (len(targets), Q, max(targets))))
+    folds = Folds(3, torch.as_tensor(np.random.default_rng(seed).integers(0, 3, Q)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuvee.gram, "BLOCK", block)
-        for pick in (
-            lambda c: c.everything,
-            lambda c: c.minibatch(seed, 4),
-            lambda c: hold_out(c.everything, folds),
-        ):
-            losses, pullback = fast.losses(w, pick(fast))
-            expected, pull_slow = slow.losses(w, pick(slow))
+        patch.setattr(quadratic, "BLOCK", block)
+        for batch in (ALL, Batch(seed, 4), Batch(folds=folds), Batch(seed, 4, folds=folds)):
+            losses, pullback = fast.losses(w, batch)
+            expected, pull_slow = slow.losses(w, batch)
             v = weights(*losses.shape, seed=seed)
             close(losses, expected, tolerance=1e-10)
             close(pullback(v), pull_slow(v), tolerance=1e-10)
-            close(fast.values(w, pick(fast)), expected, tolerance=1e-10)
+            close(fast.values(w, batch), expected, tolerance=1e-10)
 
 
 def test_grams_are_their_sums():
@@ -415,7 +415,7 @@ def test_grams_do_without_targets():
     space = Ridge().bind(problem)
     fast, slow = QuadraticComponents(problem, space), LocalComponents(problem, space)
     w = models(space, 2, 3)
-    close(fast.values(w, fast.everything), slow.values(w, slow.everything))
+    close(fast.values(w, ALL), slow.values(w, ALL))
 
 
 def test_grams_refuse_or_honour_the_bounded_loss():
@@ -427,4 +427,4 @@ def test_grams_refuse_or_honour_the_bounded_loss():
         fast = QuadraticComponents(problem, space, "bounded")
     except (ValueError, TypeError):
         return
-    close(fast.values(w, fast.everything), slow.values(w, slow.everything))
+    close(fast.values(w, ALL), slow.values(w, ALL))

@@ -14,8 +14,9 @@ import cuvee
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Problem, Ridge
 from cuvee.components import LinearComponents
+from cuvee.components.linear import top_eigenvalue
 from cuvee.erm.certificate import on_ball, strongly_convex
-from cuvee.erm.spread import Spreads, top_eigenvalue
+from cuvee.erm.spread import Spreads
 
 LD = np.longdouble
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3}
@@ -351,7 +352,7 @@ def test_spread_holds_every_row(own):
     alpha = rng.dirichlet(np.ones(3 + own), size=3)
     alpha[1, 0] = 0.0
     alpha[2] = np.eye(3 + own)[-1]
-    spread = Spreads.of(components).of_mixtures(torch.as_tensor(alpha), ALL)
+    spread = Spreads.of(components).of_mixtures(torch.as_tensor(alpha), components)
     for i in range(3):
         parts = [*sources, *([targets[i]] if own else [])]
         used = [(a, p) for a, p in zip(alpha[i], parts, strict=True) if a > 0]

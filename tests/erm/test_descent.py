@@ -9,6 +9,7 @@ import torch
 import cuvee
 from builders import make_problem, mlp
 from cuvee import Domain, Logistic, Network, Ridge, Status, erm
+from cuvee.components import ALL
 from cuvee.erm import descent
 from cuvee.hypothesis import Hypothesis
 
@@ -52,7 +53,7 @@ def test_too_few_steps_are_told(case):
 
 
 def smoothness(components, w, alpha):
-    return descent.smoothness(components, ALL, w, alpha)
+    return descent.smoothness(components, w, alpha)
 
 
 def true_curvature(problem, space, alpha, w):
@@ -60,7 +61,7 @@ def true_curvature(problem, space, alpha, w):
     components = erm.components(problem, space)
     step, H = 1e-5, []
     for e in step * torch.eye(space.n_params, dtype=torch.float64):
-        ahead, behind = (descent.gradient(components, ALL, w + s * e, alpha) for s in (1, -1))
+        ahead, behind = (descent.gradient(components, w + s * e, alpha) for s in (1, -1))
         H.append((ahead - behind) / (2 * step))
     return torch.linalg.eigvalsh(torch.stack(H, 1))[..., -1]
 

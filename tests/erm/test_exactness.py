@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import cuvee
-from cuvee import Domain, Logistic, Problem, Ridge, Status, glm
-from cuvee.components import row_weights
+from cuvee import Domain, Logistic, Problem, Ridge, Status
+from cuvee.components import ALL, linear
+from cuvee.components.rows import row_weights
 from cuvee.erm import logistic
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -433,4 +434,4 @@ print(sorted(heavy & {name.split(".")[0] for name in sys.modules}))
 
 
 def test_the_sizes_above_cut_and_share_tiles():
-    assert 9 < glm.SMALL <= 128 and glm.TILE_ROWS < 1030
+    assert 9 < linear.SMALL <= 128 and linear.TILE_ROWS < 1030

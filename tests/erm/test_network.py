@@ -9,8 +9,9 @@ from torch import nn
 
 import cuvee
 from builders import Wrapped, conv_net, make_problem, mlp
-from cuvee.components import LocalComponents, row_weights
-from cuvee.erm import held_out, network
+from cuvee.components import Batch, LocalComponents
+from cuvee.components.rows import LEAST_SOURCE, LEAST_TARGET, held_out_rows, row_weights, split
+from cuvee.erm import network
 
 
 def checkerboard(sizes, targets=(), seed=0, flip=()):
@@ -28,7 +29,7 @@ def checkerboard(sizes, targets=(), seed=0, flip=()):
 def test_learns_what_no_linear_model_can():
     problem, test = checkerboard([200, 300]), checkerboard([400], seed=1).sources[0]
     space = cuvee.Network(mlp(2, 2, 24), l2=1e-4).bind(problem)
-    trained = network.train(problem, space, torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]]))
+    trained = network.train(LocalComponents(problem, space), torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]]))
     accuracy = (space.predict(trained.w, test.X) == test.y).mean(-1)
     assert accuracy.min() > 0.9
     assert not trained.diverged.any()
@@ -40,10 +41,10 @@ def test_a_copy_does_not_depend_on_its_company(own):
     problem = checkerboard([60, 40, 50], [20, 7, 3], flip=("s2",))
     space = cuvee.Network(mlp(2, 2, 8)).bind(problem)
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3 + own), 3))
-    together = network.train(problem, space, alpha, max_steps=400)
+    together = network.train(LocalComponents(problem, space), alpha, max_steps=400)
     for i in range(3):
         alone = cuvee.Problem(problem.sources, problem.targets[i : i + 1])
-        single = network.train(alone, space, alpha[i : i + 1], max_steps=400)
+        single = network.train(LocalComponents(alone, space), alpha[i : i + 1], max_steps=400)
         assert single.steps[0] == together.steps[i]
         torch.testing.assert_close(single.w[0], together.w[i], rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(single.gradient[0], together.gradient[i], rtol=1e-5, atol=1e-6)
@@ -53,11 +54,11 @@ def test_blocks_of_copies_change_nothing():
     problem = checkerboard([60, 40], [20, 7, 9])
     space = cuvee.Network(mlp(2, 2, 8)).bind(problem)
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3), 3))
-    whole = network.train(problem, space, alpha, max_steps=50)
+    whole = network.train(LocalComponents(problem, space), alpha, max_steps=50)
     for memory in (1, 2 * 7 * 8 * space.n_params + 100_000):
         calls: list[tuple[int, int]] = []
         keep = lambda *call, to=calls: to.append(call)  # noqa: E731
-        blocks = network.train(problem, space, alpha, max_steps=50, memory=memory, progress=keep)
+        blocks = network.train(LocalComponents(problem, space), alpha, max_steps=50, memory=memory, progress=keep)
         torch.testing.assert_close(blocks.w, whole.w)
         torch.testing.assert_close(blocks.gradient, whole.gradient)
         assert calls == sorted(calls)
@@ -71,13 +72,12 @@ def test_stops_early_at_the_best_held_out_point():
     problem = cuvee.Problem(sources)
     space = cuvee.Network(mlp(10, 2, 32), l2=0.0).bind(problem)
     alpha = torch.tensor([[0.5, 0.5], [0.9, 0.1]], dtype=torch.float64)
-    trained = network.train(problem, space, alpha, max_steps=1000)
+    trained = network.train(LocalComponents(problem, space), alpha, max_steps=1000)
     assert trained.stopped.all()
     assert (trained.steps < 300).all()
-    rows = held_out.split(problem, 0).rows(LocalComponents(problem, space).everything)
-    losses = LocalComponents(problem, space).values(trained.w[:, None], rows)[:, 0]
+    losses = LocalComponents(problem, space).values(trained.w[:, None], Batch(part="held out"))[:, 0]
     torch.testing.assert_close(trained.held_out, (alpha * losses).sum(-1))
-    longer = network.train(problem, space, alpha, max_steps=40)
+    longer = network.train(LocalComponents(problem, space), alpha, max_steps=40)
     assert not longer.stopped.any()
     assert (longer.steps == 40).all()
     assert (trained.held_out <= longer.held_out).all()
@@ -87,7 +87,7 @@ def test_own_rows_count():
     problem = checkerboard([150, 150], [120, 120], flip=("t1",))
     space = cuvee.Network(mlp(2, 2, 24), l2=1e-4).bind(problem)
     alpha = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    trained = network.train(problem, space, alpha)
+    trained = network.train(LocalComponents(problem, space), alpha)
     test = checkerboard([400], seed=1).sources[0]
     said = space.predict(trained.w, test.X)
     assert (said[0] == test.y).mean() > 0.85
@@ -96,7 +96,7 @@ def test_own_rows_count():
 
 def test_no_mixtures_give_no_models():
     problem = checkerboard([10, 10])
-    trained = network.train(problem, cuvee.Network(mlp(2, 2)).bind(problem), torch.zeros(0, 2))
+    trained = network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem)), torch.zeros(0, 2))
     assert trained.w.shape == (0, 22)
     assert trained.gradient.shape == trained.stopped.shape == trained.steps.shape == (0,)
 
@@ -105,7 +105,7 @@ def test_no_mixtures_give_no_models():
 def test_mixtures_that_do_not_fit_are_refused(columns):
     problem = checkerboard([10, 10], [5])
     with pytest.raises(ValueError, match="does not fit"):
-        network.train(problem, cuvee.Network(mlp(2, 2)).bind(problem), torch.ones(2, columns))
+        network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem)), torch.ones(2, columns))
 
 
 def test_a_diverging_copy_is_flagged_and_spoils_nobody():
@@ -116,12 +116,12 @@ def test_a_diverging_copy_is_flagged_and_spoils_nobody():
     module = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
     problem = cuvee.Problem(sources)
     space = cuvee.Network(module, loss="squared").bind(problem)
-    trained = network.train(problem, space, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
+    trained = network.train(LocalComponents(problem, space), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
     assert trained.diverged.tolist() == [False, True, True]
     assert trained.stopped.all()
     assert trained.w.isfinite().all()
     assert trained.held_out[0] < 0.5 * 0.5 * y.var()
-    alone = network.train(problem, space, torch.tensor([[1.0, 0.0]]))
+    alone = network.train(LocalComponents(problem, space), torch.tensor([[1.0, 0.0]]))
     torch.testing.assert_close(alone.held_out[0], trained.held_out[0], rtol=0.05, atol=0)
 
 
@@ -129,7 +129,10 @@ def test_seed_decides_everything():
     problem = checkerboard([40, 30])
     space = cuvee.Network(mlp(2, 2)).bind(problem)
     alpha = torch.tensor([[0.3, 0.7]])
-    runs = [network.train(problem, space, alpha, seed=seed, max_steps=40).w for seed in (0, 0, 1)]
+    runs = [
+        network.train(LocalComponents(problem, space, seed=seed), alpha, seed=seed, max_steps=40).w
+        for seed in (0, 0, 1)
+    ]
     assert torch.equal(runs[0], runs[1])
     assert not torch.allclose(runs[0], runs[2])
 
@@ -137,7 +140,7 @@ def test_seed_decides_everything():
 def test_iterates_stay_in_the_ball():
     problem = checkerboard([40, 30])
     space = cuvee.Network(mlp(2, 2), radius=1.0).bind(problem)
-    trained = network.train(problem, space, torch.tensor([[0.3, 0.7]]), max_steps=100)
+    trained = network.train(LocalComponents(problem, space), torch.tensor([[0.3, 0.7]]), max_steps=100)
     assert trained.w.norm(dim=-1) <= 1 + 1e-9
 
 
@@ -147,7 +150,7 @@ def test_gradient_norm_is_autograds_on_all_rows(module):
     problem = make_problem((9, 12), (7, 4), shape=shape, classes=3, weighted=True)
     space = cuvee.Network(module, l2=0.1).bind(problem)
     alpha = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.0, 0.4]], dtype=torch.float64)
-    trained = network.train(problem, space, alpha, max_steps=25)
+    trained = network.train(LocalComponents(problem, space), alpha, max_steps=25)
     for i in range(2):
         w = trained.w[i].clone().requires_grad_()
         named, first = {}, 0
@@ -163,30 +166,39 @@ def test_gradient_norm_is_autograds_on_all_rows(module):
         torch.testing.assert_close(trained.gradient[i], gradient.abs().max())
 
 
+def held_of(problem, seed):
+    """Numbers of held-out rows, and what is left to train on, of every source and every target."""
+    roles = (("source", problem.sources, LEAST_SOURCE), ("target", problem.targets, LEAST_TARGET))
+    held = {role: [held_out_rows(role, d, seed, least) for d in domains] for role, domains, least in roles}
+    training = {role: [split(d, h)[0] for d, h in zip(domains, held[role], strict=True)] for role, domains, _ in roles}
+    return held, training
+
+
 def test_held_out_rows_are_kept_from_training():
     problem = make_problem((2, 3, 10, 25), (4, 5, 20), classes=2, weighted=True)
-    split = held_out.split(problem, 0)
-    assert [len(h) for h in split.sources] == [2, 1, 2, 5]  # two rows stay whole
-    assert [len(h) for h in split.targets] == [4, 1, 4]
-    assert [s.n_rows for s in split.training.sources] == [2, 2, 8, 20]
-    assert [t.n_rows for t in split.training.targets] == [4, 4, 16]
-    both = np.concatenate([split.training.sources[3].X, problem.sources[3].X[split.sources[3]]])
+    held, training = held_of(problem, 0)
+    assert [len(h) for h in held["source"]] == [2, 1, 2, 5]  # two rows stay whole
+    assert [len(h) for h in held["target"]] == [4, 1, 4]
+    assert [s.n_rows for s in training["source"]] == [2, 2, 8, 20]
+    assert [t.n_rows for t in training["target"]] == [4, 4, 16]
+    both = np.concatenate([training["source"][3].X, problem.sources[3].X[held["source"][3]]])
     assert {tuple(r) for r in both} == {tuple(r) for r in problem.sources[3].X}
-    space = cuvee.Logistic().bind(problem)
-    rows = split.rows(LocalComponents(problem, space).everything)
-    sums = torch.segment_reduce(rows.weight, "sum", lengths=rows.lengths)
-    torch.testing.assert_close(sums, torch.ones(4, dtype=sums.dtype))
-    torch.testing.assert_close(rows.own_weight.sum(-1), torch.ones(3, 1, dtype=sums.dtype))
+    components = LocalComponents(problem, cuvee.Logistic().bind(problem))
+    for part in ("training", "held out"):
+        rows = components._rows(Batch(part=part), torch.float64)
+        sums = torch.segment_reduce(rows.weight, "sum", lengths=rows.lengths)
+        torch.testing.assert_close(sums, torch.ones(4, dtype=sums.dtype))
+        torch.testing.assert_close(rows.own_weight.sum(-1), torch.ones(3, 1, dtype=sums.dtype))
     # Another domain's presence changes nothing; another seed does.
-    fewer = held_out.split(held_out.quietly(problem.sources[2:]), 0)
-    np.testing.assert_array_equal(fewer.sources[1], split.sources[3])
-    assert not np.array_equal(held_out.split(problem, 1).sources[3], split.sources[3])
+    fewer, _ = held_of(cuvee.Problem(problem.sources[2:]), 0)
+    np.testing.assert_array_equal(fewer["source"][1], held["source"][3])
+    assert not np.array_equal(held_of(problem, 1)[0]["source"][3], held["source"][3])
 
 
 def test_rows_that_weigh_nothing_are_not_held_out():
     weight = np.zeros(10)
     weight[:4] = 1.0
     problem = cuvee.Problem([cuvee.Domain("s", np.eye(10), np.arange(10) % 2, weight)])
-    split = held_out.split(problem, 0)
-    assert len(split.sources[0]) == 1 and split.sources[0][0] < 4
-    assert split.training.sources[0].n_rows == 9
+    held, training = held_of(problem, 0)
+    assert len(held["source"][0]) == 1 and held["source"][0][0] < 4
+    assert training["source"][0].n_rows == 9

@@ -8,7 +8,7 @@ import torch
 
 import cuvee
 from cuvee import erm
-from cuvee.components import LocalComponents, QuadraticComponents
+from cuvee.components import ALL, LocalComponents, QuadraticComponents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,7 +91,7 @@ def test_networks_trained_together_learn_and_do_not_depend_on_company():
     assert min(accuracy) > 0.85
     alone = cuvee.Problem(sources, targets[:1])
     single = LocalComponents(alone, cuvee.Network(module).bind(alone))
-    again = erm.solve(single, single.everything, alpha[:1, :1])
+    again = erm.solve(single, ALL, alpha[:1, :1])
     torch.testing.assert_close(again[0, 0], w[0, 0], rtol=1e-3, atol=1e-3)
 
 

@@ -10,7 +10,7 @@ from test_certificates import CLASSES, oracle_of
 import cuvee
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Problem, Ridge, erm
-from cuvee.components import hold_out
+from cuvee.components import Batch, Folds
 from cuvee.erm import compensated, ridge, rows_space
 from cuvee.erm.logistic_family import LogisticFamily
 from cuvee.erm.ridge_family import RidgeFamily
@@ -179,17 +179,15 @@ def test_the_systems_of_candidates_and_folds_are_worked_on_a_few_at_a_time():
     sources, _ = components.grams
     rng = np.random.default_rng(0)
     alpha = torch.as_tensor(rng.dirichlet(np.ones(4), size=(1, 30)))
-    keep = torch.as_tensor(rng.integers(0, 2, size=(1, 30, 20)), dtype=torch.float64)
-    rows = hold_out(ALL, keep)
-    chunks = ridge._chunks(rows, alpha, sources, 2**30)
+    number = torch.as_tensor(rng.integers(0, 5, size=30))
+    chunks = ridge._chunks(alpha, sources, 2**30)
     P = sources.b.shape[1]
-    assert all((s.stop - s.start) * 16 * P**2 <= ridge.CACHE for _, s in chunks) and len(chunks) > 1
-    penalty = torch.full((P,), 1e-2, dtype=torch.float64)
-    together = ridge.solve(sources, rows, alpha, penalty, intercept=True).w
+    assert all((s.stop - s.start) * 24 * P**2 <= ridge.CACHE for _, s in chunks) and len(chunks) > 1
+    together = erm.solve(components, Batch(folds=Folds(5, number)), alpha)
     for q in (0, 7, 29):
-        one = hold_out(ALL, keep[:, q : q + 1])
-        alone = ridge.solve(sources, one, alpha[:, q : q + 1], penalty, intercept=True).w
-        torch.testing.assert_close(together[:, q], alone[:, 0], rtol=0, atol=1e-9)
+        one = slice(q, q + 1)
+        alone = erm.solve(components, Batch(folds=Folds(5, number[one])), alpha[:, one])
+        torch.testing.assert_close(together[:, one], alone, rtol=0, atol=1e-9)
 
 
 @settings(max_examples=60, deadline=None)

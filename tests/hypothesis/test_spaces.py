@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from torch import nn
 
 from builders import CASES, Case, Wrapped, log_cosh, make_problem, mlp, models, slow_scores
-from cuvee.components import LocalComponents
+from cuvee.components import ALL, LocalComponents
 from cuvee.errors import DomainError, OptionError
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.hypothesis.stacked import ELEMENTWISE
@@ -543,7 +543,7 @@ def standardised_losses(case: Case, problem: Problem, kind: str) -> tuple[torch.
     space = case.hypothesis.bind(problem, standardised=True)
     components = LocalComponents(problem, space, kind)
     w = models(space, problem.n_targets, 3)
-    scores = space.scores(w, ALL.X)
+    scores = space.scores(w, components._all(space.dtype).X)
     return scores, components.values(w, ALL)
 
 
@@ -608,7 +608,7 @@ def test_standardising_leaves_a_network_its_inputs(case):
 @every_linear
 def test_a_constant_column_stays_finite_when_standardised(case):
     problem = rescaled(case.problem(), [1.0, 0.0, 1.0], [0.0, 1e6 / 3, 0.0])
-    prepared = LocalComponents(problem, case.hypothesis.bind(problem, standardised=True)).everything.X
+    prepared = LocalComponents(problem, case.hypothesis.bind(problem, standardised=True))._all(torch.float64).X
     assert prepared.isfinite().all()
     assert prepared[:, 1].abs().max() <= (1e-6 if case.hypothesis.intercept else 1e6)
 

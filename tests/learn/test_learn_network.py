@@ -85,14 +85,13 @@ def test_labels_contract_at_the_rate_of_the_proposition(classes, hypothesis, K):
     problem = make_problem((12, 20, 9), (), classes=classes)
     alpha = mixtures(20, 3)
     components = erm.components(problem, hypothesis.bind(problem))
-    rows = ALL
     w0 = torch.zeros(20, components.space.n_params, dtype=torch.float64)
-    gamma = 1.0 / descent.smoothness(components, rows, w0, alpha)
+    gamma = 1.0 / descent.smoothness(components, w0, alpha)
     best = torch.as_tensor(cuvee.solve(problem, hypothesis, alpha.numpy(), tol=1e-11).w)
     history = [w0]
 
     def refine(w: torch.Tensor) -> torch.Tensor:
-        history.append(descent.gd(components, rows, w, alpha, K, gamma)[0])
+        history.append(descent.gd(components, w, alpha, K, gamma)[0])
         return history[-1]
 
     found = train(alpha, w0, refine=refine, width=32, steps=400, patience=400)

@@ -320,10 +320,10 @@ def test_meta_is_five_steps_of_descent_from_one_start(name, radius):
     atlas = cuvee.learn(sources(name), hypothesis, method="meta", n_labels=16, n_calibration=0)
     problem = cuvee.Problem(sources(name))
     components = erm.components(problem, hypothesis.bind(problem))
-    rows, alpha = ALL, torch.as_tensor(UNSEEN)
+    alpha = torch.as_tensor(UNSEEN)
     start = atlas.predictor.w
-    L = erm.descent.smoothness(components, rows, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))
-    wanted = erm.descent.gd(components, rows, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double()))[0]
+    L = erm.descent.smoothness(components, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))
+    wanted = erm.descent.gd(components, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double()))[0]
     found = atlas(UNSEEN, trust="predicted").w
     np.testing.assert_allclose(seen(name, found), seen(name, wanted.numpy()), rtol=0, atol=1e-9)
     exact = cuvee.solve(sources(name), hypothesis, UNSEEN, tol=1e-10).w

@@ -11,7 +11,8 @@ import torch
 import cuvee
 from cuvee import erm
 from cuvee.api import mixtures
-from cuvee.components import LocalComponents, QuadraticComponents
+from cuvee.components import ALL, LocalComponents, QuadraticComponents
+from cuvee.components.rows import deal_folds
 from cuvee.data.synthetic import grouped_classes
 from cuvee.mixture import agp, path
 from cuvee.mixture.play import Settings
@@ -51,14 +52,16 @@ def test_folds_partition_the_rows_evenly_and_stratified(sizes, folds, seed):
     source = cuvee.Domain("s", rng.normal(size=(9, 2)), rng.normal(size=9))
     targets = [cuvee.Domain(f"t{i}", rng.normal(size=(k, 2)), rng.normal(size=k)) for i, k in enumerate(sizes)]
     problem = cuvee.Problem([source], targets)
-    fold = path.assign_folds(LocalComponents(problem, cuvee.Ridge().bind(problem)).everything, folds).numpy()
+    components = LocalComponents(problem, cuvee.Ridge().bind(problem))
+    fold = deal_folds(components._all(torch.float64), folds).numpy()
+    np.testing.assert_allclose(components.fold_weights(folds).sum(1), 1.0)
     for row, k in zip(fold, sizes, strict=True):
         assert (row[k:] == -1).all()
         counts = np.bincount(row[:k], minlength=min(folds, k))
         assert len(counts) == min(folds, k) and counts.max() - counts.min() <= 1
 
 
-def test_held_out_losses_are_those_of_models_that_never_saw_the_row():
+def test_the_held_out_loss_is_that_of_models_that_never_saw_the_row():
     """Against a plain loop over candidates, folds and scikit-learn's Ridge."""
     from sklearn.linear_model import Ridge as SklearnRidge
 
@@ -66,18 +69,19 @@ def test_held_out_losses_are_those_of_models_that_never_saw_the_row():
     space = cuvee.Ridge(l2=0.1).bind(problem)
     components = QuadraticComponents(problem, space)
     alpha = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4))  # (M, G, N+1)
-    got = path.held_out_losses(components, erm.solve, alpha, folds=3)
-    fold = path.assign_folds(ALL, 3).numpy()
+    got = path.held_out_loss(components, erm.solve, alpha, folds=3)
+    fold = deal_folds(components._all(space.dtype), 3).numpy()
     for i, target in enumerate(problem.targets):
         for g in range(4):
+            by_row = []
             for row in range(7):
                 keep = fold[i] != fold[i, row]
                 parts = [*problem.sources, cuvee.Domain("kept", target.X[keep], target.y[keep])]
                 weight = np.concatenate([np.full(p.n_rows, alpha[i, g, j] / p.n_rows) for j, p in enumerate(parts)])
                 X, y = np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts])
                 model = SklearnRidge(alpha=0.1).fit(X, y, sample_weight=weight)
-                wanted = 0.5 * (model.predict(target.X[[row]])[0] - target.y[row]) ** 2
-                assert got[i, g, row] == pytest.approx(wanted, rel=1e-8, abs=1e-12)
+                by_row.append(0.5 * (model.predict(target.X[[row]])[0] - target.y[row]) ** 2)
+            assert got[i, g] == pytest.approx(np.mean(by_row), rel=1e-8, abs=1e-12)
 
 
 @pytest.mark.parametrize("squared", [True, False])

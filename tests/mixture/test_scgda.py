@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cuvee.components import LocalComponents
+from cuvee.components import ALL, Batch, LocalComponents
 from cuvee.components.sampling import RowStream
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 from cuvee.hypothesis import Logistic, Network, Ridge
@@ -176,7 +176,7 @@ def test_vmapped_modules_and_stacked_layers_agree():
     assert plain._stack is not None and wrapped._stack is None
     w = plain.start(6, seed=3).view(3, 2, -1)
     one, other = (LocalComponents(problem, space, "trained") for space in (plain, wrapped))
-    for rows in (one.everything, one.minibatch(0, 5)):
+    for rows in (ALL, Batch(0, 5)):
         (a, pull_a), (b, pull_b) = one.losses(w, rows), other.losses(w, rows)
         torch.testing.assert_close(a, b)
         torch.testing.assert_close(pull_a(torch.ones_like(a)), pull_b(torch.ones_like(b)))

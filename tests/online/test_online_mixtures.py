@@ -79,13 +79,14 @@ def test_atoms_are_minimisers():
         assert objective(found[g], C, rho) <= objective(towards, C, rho).min() * (1 + 1e-6)
 
 
-def test_statistics_ignore_padding_and_survive_one_row():
-    losses = np.array([[[1.0, 3.0, 100.0], [0.0, 0.0, 100.0]]])
-    seen = summarise(losses, np.array([[0.5, 0.5, 0.0]]), 2.0)
+def test_statistics_survive_one_row():
+    mean, variance, squares, rows = np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([0.5]), np.array([2.0])
+    seen = summarise(mean, variance, squares, rows, 2.0)
     assert seen.loss.tolist() == [[2.0, 0.0]] and seen.rows.tolist() == [2.0]
     assert seen.noise[0] == pytest.approx((2 * 0.5 + 2 * 2.0) / 4 / 2)
-    assert summarise(losses[:, :, :1], np.array([[1.0]]), 2.0).noise[0] > 0.0
-    assert summarise(np.zeros((1, 2, 3)), np.full((1, 3), 1 / 3), 0.0).noise[0] > 0.0
+    one, none = np.ones(1), np.zeros((1, 2))
+    assert summarise(mean, none, one, one, 2.0).noise[0] > 0.0
+    assert summarise(none, none, one / 3, 3 * one, 0.0).noise[0] > 0.0
 
 
 def test_answers_are_learnt():

@@ -330,7 +330,10 @@ def largest_moment(R: Tensor) -> Tensor:
 
 
 def top_eigenvalue(A: Tensor) -> Tensor:
-    """Return an upper bound on λ_max of positive semidefinite A (..., d, d), within a few percent: ‖A^(2^s)‖_F^(1/2^s)."""
+    """Return an upper bound on λ_max of positive semidefinite A (..., d, d), within a few percent.
+
+    It is ‖A^(2^s)‖_F^(1/2^s).
+    """
     bound = torch.linalg.matrix_norm(A).clamp(min=torch.finfo(A.dtype).tiny)
     power, exponent = A / bound[..., None, None], 1.0
     for _ in range(5 if A.shape[-1] <= MANY_FEATURES else 2):

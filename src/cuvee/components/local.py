@@ -72,6 +72,7 @@ class LocalComponents:
         self._folded: tuple[Folds, torch.dtype, Rows] | None = None
         self._parts: dict[Part, LocalComponents] = {}
         self._buffer: Tensor | None = None
+        self._drawn: tuple[Batch, torch.dtype, Rows] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -128,7 +129,7 @@ class LocalComponents:
         other._targets = targets if self._targets is None else self._targets[targets]
         other.own_counts = self.own_counts[targets]
         other._stream = self._stream.of(self._domains(targets))
-        other._chosen, other._folded, other._buffer = {}, None, None
+        other._chosen, other._folded, other._buffer, other._drawn = {}, None, None, None
         other._parts = {part: rows.narrow(targets) for part, rows in self._parts.items()}
         return other
 
@@ -192,7 +193,9 @@ class LocalComponents:
             own = self._held_out(batch.folds, dtype)
         elif batch.own_whole:
             own = self._all(dtype)
-        return self._minibatch(batch.step, batch.size, own, dtype)
+        if self._drawn is None or self._drawn[:2] != (batch, dtype):  # it is asked for at two points, mostly
+            self._drawn = batch, dtype, self._minibatch(batch.step, batch.size, own, dtype)
+        return self._drawn[2]
 
     def _table(self, dtype: torch.dtype) -> Table:
         own = self.space.dtype

@@ -24,7 +24,7 @@ Pullback = Callable[[Tensor], Tensor]
 Part = Literal["all", "training", "held out"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Folds:
     """Own rows dealt out into `count` parts by their labels, part `number[q]` left out of what model q sees.
 
