@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from scipy import stats
@@ -215,7 +216,36 @@ def test_predict_as_asked(ridge, tmp_path):
     folder.mkdir()
     for name in TARGETS:
         BASE[BASE.site == name].drop(columns="site").to_csv(folder / f"{name}.csv", index=False)
-    pd.testing.assert_frame_equal(ridge.predict(folder), ridge.predict(BASE[BASE.site.isin(TARGETS)]))
+    rows = BASE[BASE.site.isin(TARGETS)]
+    pd.testing.assert_frame_equal(ridge.predict(folder), ridge.predict(rows.reset_index(drop=True)))
+
+
+def test_predictions_keep_the_index_of_the_rows(ridge, logistic):
+    """So that they can be put beside the rows, whatever their order."""
+    table = BASE[BASE.site.isin(TARGETS)].sample(frac=1, random_state=3)
+    wanted = logistic.predict(table.reset_index(drop=True))["p(yes)"].to_numpy()
+    for index in (table.index, [f"patient {i}" for i in range(len(table))], pd.Index([7] * len(table), name="ward")):
+        rows = table.set_axis(index, axis=0)
+        said = logistic.predict(rows)
+        pd.testing.assert_index_equal(said.index, rows.index, exact=True)
+        np.testing.assert_array_equal(said["p(yes)"], wanted)
+    some = table[table.age > table.age.median()].copy()
+    some["p"] = logistic.predict(some, target="site 3")["p(yes)"]
+    assert some.p.notna().all()
+    everyone = logistic.predict(BASE, target="site 3")["p(yes)"]
+    np.testing.assert_array_equal(some.p, everyone[some.index])
+    # A table in parts keeps the index of all of them, if that still tells one row from another.
+    parts = {name: rows.drop(columns="site") for name, rows in table.groupby("site")}
+    said = ridge.predict(parts)
+    np.testing.assert_allclose(said.prediction[table.index], ridge.predict(table).prediction)
+    numbered = {name: rows.reset_index(drop=True) for name, rows in parts.items()}
+    assert ridge.predict(numbered).index.tolist() == list(range(len(table)))
+    np.testing.assert_array_equal(ridge.predict(numbered).prediction, said.prediction)
+    pairs = {name: (rows.drop(columns="cost"), rows.cost) for name, rows in parts.items()}
+    pd.testing.assert_frame_equal(ridge.predict(pairs), said)
+    whole = ridge.predict((table.drop(columns=["cost", "site"]), table.cost, table.site), target="site 0")
+    pd.testing.assert_index_equal(whole.index, table.index, exact=True)
+    assert ridge.predict(pa.Table.from_pandas(table)).index.tolist() == list(range(len(table)))
 
 
 def test_a_single_target_needs_no_domain_column(tmp_path):
