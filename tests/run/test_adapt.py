@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import warnings
@@ -411,12 +412,37 @@ def test_given_weights(tmp_path):
         assert contents(back.path) == contents(run.path)
 
 
+def test_given_weights_with_names_go_by_them(tmp_path):
+    """Estimated ones, and frames with the targets in a column or in the index, in any order."""
+    learn = problem_by_hand(BASE, "cost", TARGETS)[0]
+    mix = cuvee.estimate(cuvee.Problem(learn.sources[::-1], learn.targets[::-1]), cuvee.Ridge(1e-2), method="path")
+    frame = pd.DataFrame(mix.alpha, mix.targets, mix.columns)
+    wanted = frame.loc[list(TARGETS), ["site 1", "site 2", "site 4", "(own sample)"]]
+    run = adapt(BASE, tmp_path / "run", options=options(targets=TARGETS), alpha=wanted.to_numpy())
+    for i, alpha in enumerate((mix, frame, frame.rename_axis("target").reset_index())):
+        again = adapt(BASE, tmp_path / str(i), options=options(targets=TARGETS), alpha=alpha)
+        assert contents(again.path) == contents(run.path)
+    for alpha, sentence in (
+        (frame.drop(columns="site 2"), "no column for source 'site 2': its columns are"),
+        (frame.assign(note="x"), "a column 'note' that is not a source"),
+        (frame.assign(**{"site 2": "much"}), "alpha must be a table of numbers"),
+        (frame.rename(columns={"site 2": "site 9"}), "a column 'site 9' that is not a source"),
+        (frame.rename({"site 3": "site 9"}), r"no row for target 'site 3'.*rows are 'site 9', 'site 0'"),
+        (dataclasses.replace(mix, targets=("site 3", "site 9")), "no row for target 'site 0'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            adapt(BASE, tmp_path / "no", options=options(targets=TARGETS), alpha=alpha)
+    assert not (tmp_path / "no").exists()
+
+
 def test_given_weights_in_turn(tmp_path):
-    """The alpha.csv of a run with every domain in turn, empty where a source would be the target itself."""
+    """The α of a run with every domain in turn, empty where a source would be the target itself."""
     run = adapt(BASE, tmp_path / "run", options=options(targets="each"))
-    again = adapt(BASE, tmp_path / "again", options=options(targets="each"), alpha=run.path / "alpha.csv")
-    np.testing.assert_array_equal(again.alpha, run.alpha)
-    np.testing.assert_array_equal(again.w, run.w)
+    frame = pd.DataFrame(run.alpha, run.targets, run.columns)
+    for i, alpha in enumerate((run.path / "alpha.csv", frame, frame.sample(frac=1, random_state=0))):
+        again = adapt(BASE, tmp_path / str(i), options=options(targets="each"), alpha=alpha)
+        np.testing.assert_array_equal(again.alpha, run.alpha)
+        np.testing.assert_array_equal(again.w, run.w)
 
 
 @pytest.mark.parametrize("method", ["uniform", "proportional", "target_only"])
