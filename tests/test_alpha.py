@@ -149,6 +149,9 @@ def test_the_problem_of_a_new_user():
     for sources in ([a, b, c], [c, b, a]):
         sol = cuvee.solve(Problem(sources, [t]), Logistic(1e-3), mix)
         assert (sol.predict(later.X)[0] == later.y).mean() > 0.8  # by position it is 0.2
+    own = replace(mix, alpha=np.array([[0.5, 0.0, 0.0, 0.5]]), columns=(*mix.columns, OWN))
+    with pytest.raises(MixtureError, match=r"the sources are 'a', 'b', 'x'\. Give every source"):
+        cuvee.solve(Problem([a, b, replace(c, name="x")], [t]), Logistic(1e-3), own)
     with pytest.raises(MixtureError, match=r"'c'.*its columns are 'a', 'b', 'c'; the sources are 'a', 'b', 'x'"):
         cuvee.solve(Problem([a, b, replace(c, name="x")], [t]), Logistic(1e-3), mix)
 

@@ -16,7 +16,7 @@ TARGET = "target"  # the column of a table that names its rows
 LISTED = 8  # names that an error lists
 ADVICE = {
     "source": "Give every source a column of its name, with weight 0 where it is not wanted",
-    "target": "Give every target a row of its name; if the rows are for others, give an array",
+    "target": "Give every target a row of its name, and leave other rows out",
 }
 
 
@@ -166,7 +166,7 @@ def _places(labels: Sequence[Any], wanted: Sequence[str], what: str, role: str) 
         wrong += [f"a {what} {_first(unknown)} that is not a {role}"] if unknown else []
         raise MixtureError(
             f"alpha has {' and '.join(wrong)}: its {what}s are {_listed(names)}; the {role}s are "
-            f"{_listed(wanted)}. {ADVICE[role]}"
+            f"{_listed([name for name in wanted if name != OWN])}. {ADVICE[role]}"
         )
     return [place[name] for name in wanted]
 
