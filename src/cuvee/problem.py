@@ -98,6 +98,16 @@ class Problem:
     def n_targets(self) -> int:
         return len(self.targets)
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """(N,) in the order of α's columns."""
+        return tuple(source.name for source in self.sources)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """(M,) in the order of α's rows."""
+        return tuple(target.name for target in self.targets)
+
     def __repr__(self) -> str:
         return f"Problem({self.n_sources} sources, {self.n_targets} targets, rows of shape {self.input_shape})"
 

@@ -13,6 +13,8 @@ from cuvee.errors import OptionError, StatusError
 from cuvee.notebook import html_table
 
 Floats = npt.NDArray[np.float64]
+OWN = "(own sample)"
+"""The last column's name when each target's own sample joins its mixture."""
 
 
 class Status(Enum):

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.run import open_run
+
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
 QUICK = ("--targets", "new,007", "--method", "proportional", "--out", "run")
 
@@ -74,6 +76,20 @@ def test_predictions_are_the_same_on_stdout_in_csv_and_in_parquet(cli, finished)
     assert (finished / "p.csv").read_text() == ended.out
     assert np.array_equal(pd.read_parquet("p.parquet")["prediction"], printed["prediction"])
     assert cli(*words, "--out", "p.csv").code == 2 and cli(*words, "--out", "p.csv", "--force").code == 0
+
+
+def test_predictions_come_in_the_order_of_the_rows(cli, finished):
+    rows = pd.read_csv("visits.csv", dtype={"hospital": str}).query("hospital in ['new', '007']")
+    shuffled = rows.sample(frac=1, random_state=0)
+    shuffled.to_csv("rows.csv", index=False)
+    shuffled.to_parquet("rows.parquet")  # with the index, which is no order of its rows
+    said = open_run("run").predict(shuffled)
+    for file in ("rows.csv", "rows.parquet"):
+        ended = cli("predict", "run", file, "--keep", "age")
+        printed = pd.read_csv(io.StringIO(ended.out), dtype={"hospital": str})
+        assert printed.age.tolist() == shuffled.age.tolist()
+        assert printed.hospital.tolist() == shuffled.hospital.tolist()
+        np.testing.assert_allclose(printed.prediction, said.prediction)
 
 
 def test_predictions_that_cannot_be_made(cli, finished):

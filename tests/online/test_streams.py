@@ -85,7 +85,7 @@ STREAMS = {
     "an iterator": lambda: iter(ALPHAS),
     "a tensor": lambda: torch.as_tensor(ALPHAS),
     "tensors with gradients": lambda: [torch.tensor(alpha, requires_grad=True) for alpha in ALPHAS],
-    "a data frame": lambda: pd.DataFrame(ALPHAS, columns=list("abc")),
+    "a data frame": lambda: pd.DataFrame(ALPHAS, columns=["s0", "s1", "s2"]),
     "rows of a data frame": lambda: (row for _, row in pd.DataFrame(ALPHAS).iterrows()),
     "one buffer": lambda: _reused(np.empty(N)),
     "one tensor": lambda: _reused(torch.empty(N, dtype=torch.float64)),

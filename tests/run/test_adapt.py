@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from scipy import stats
@@ -215,7 +217,36 @@ def test_predict_as_asked(ridge, tmp_path):
     folder.mkdir()
     for name in TARGETS:
         BASE[BASE.site == name].drop(columns="site").to_csv(folder / f"{name}.csv", index=False)
-    pd.testing.assert_frame_equal(ridge.predict(folder), ridge.predict(BASE[BASE.site.isin(TARGETS)]))
+    rows = BASE[BASE.site.isin(TARGETS)]
+    pd.testing.assert_frame_equal(ridge.predict(folder), ridge.predict(rows.reset_index(drop=True)))
+
+
+def test_predictions_keep_the_index_of_the_rows(ridge, logistic):
+    """So that they can be put beside the rows, whatever their order."""
+    table = BASE[BASE.site.isin(TARGETS)].sample(frac=1, random_state=3)
+    wanted = logistic.predict(table.reset_index(drop=True))["p(yes)"].to_numpy()
+    for index in (table.index, [f"patient {i}" for i in range(len(table))], pd.Index([7] * len(table), name="ward")):
+        rows = table.set_axis(index, axis=0)
+        said = logistic.predict(rows)
+        pd.testing.assert_index_equal(said.index, rows.index, exact=True)
+        np.testing.assert_array_equal(said["p(yes)"], wanted)
+    some = table[table.age > table.age.median()].copy()
+    some["p"] = logistic.predict(some, target="site 3")["p(yes)"]
+    assert some.p.notna().all()
+    everyone = logistic.predict(BASE, target="site 3")["p(yes)"]
+    np.testing.assert_array_equal(some.p, everyone[some.index])
+    # A table in parts keeps the index of all of them, if that still tells one row from another.
+    parts = {name: rows.drop(columns="site") for name, rows in table.groupby("site")}
+    said = ridge.predict(parts)
+    np.testing.assert_allclose(said.prediction[table.index], ridge.predict(table).prediction)
+    numbered = {name: rows.reset_index(drop=True) for name, rows in parts.items()}
+    assert ridge.predict(numbered).index.tolist() == list(range(len(table)))
+    np.testing.assert_array_equal(ridge.predict(numbered).prediction, said.prediction)
+    pairs = {name: (rows.drop(columns="cost"), rows.cost) for name, rows in parts.items()}
+    pd.testing.assert_frame_equal(ridge.predict(pairs), said)
+    whole = ridge.predict((table.drop(columns=["cost", "site"]), table.cost, table.site), target="site 0")
+    pd.testing.assert_index_equal(whole.index, table.index, exact=True)
+    assert ridge.predict(pa.Table.from_pandas(table)).index.tolist() == list(range(len(table)))
 
 
 def test_a_single_target_needs_no_domain_column(tmp_path):
@@ -381,12 +412,37 @@ def test_given_weights(tmp_path):
         assert contents(back.path) == contents(run.path)
 
 
+def test_given_weights_with_names_go_by_them(tmp_path):
+    """Estimated ones, and frames with the targets in a column or in the index, in any order."""
+    learn = problem_by_hand(BASE, "cost", TARGETS)[0]
+    mix = cuvee.estimate(cuvee.Problem(learn.sources[::-1], learn.targets[::-1]), cuvee.Ridge(1e-2), method="path")
+    frame = pd.DataFrame(mix.alpha, mix.targets, mix.columns)
+    wanted = frame.loc[list(TARGETS), ["site 1", "site 2", "site 4", "(own sample)"]]
+    run = adapt(BASE, tmp_path / "run", options=options(targets=TARGETS), alpha=wanted.to_numpy())
+    for i, alpha in enumerate((mix, frame, frame.rename_axis("target").reset_index())):
+        again = adapt(BASE, tmp_path / str(i), options=options(targets=TARGETS), alpha=alpha)
+        assert contents(again.path) == contents(run.path)
+    for alpha, sentence in (
+        (frame.drop(columns="site 2"), "no column for source 'site 2': its columns are"),
+        (frame.assign(note="x"), "a column 'note' that is not a source"),
+        (frame.assign(**{"site 2": "much"}), "alpha must be a table of numbers"),
+        (frame.rename(columns={"site 2": "site 9"}), "a column 'site 9' that is not a source"),
+        (frame.rename({"site 3": "site 9"}), r"no row for target 'site 3'.*rows are 'site 9', 'site 0'"),
+        (dataclasses.replace(mix, targets=("site 3", "site 9")), "no row for target 'site 0'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            adapt(BASE, tmp_path / "no", options=options(targets=TARGETS), alpha=alpha)
+    assert not (tmp_path / "no").exists()
+
+
 def test_given_weights_in_turn(tmp_path):
-    """The alpha.csv of a run with every domain in turn, empty where a source would be the target itself."""
+    """The α of a run with every domain in turn, empty where a source would be the target itself."""
     run = adapt(BASE, tmp_path / "run", options=options(targets="each"))
-    again = adapt(BASE, tmp_path / "again", options=options(targets="each"), alpha=run.path / "alpha.csv")
-    np.testing.assert_array_equal(again.alpha, run.alpha)
-    np.testing.assert_array_equal(again.w, run.w)
+    frame = pd.DataFrame(run.alpha, run.targets, run.columns)
+    for i, alpha in enumerate((run.path / "alpha.csv", frame, frame.sample(frac=1, random_state=0))):
+        again = adapt(BASE, tmp_path / str(i), options=options(targets="each"), alpha=alpha)
+        np.testing.assert_array_equal(again.alpha, run.alpha)
+        np.testing.assert_array_equal(again.w, run.w)
 
 
 @pytest.mark.parametrize("method", ["uniform", "proportional", "target_only"])

@@ -66,9 +66,10 @@ def learn(
             best of polynomials and Taylor pieces; "meta" is one start, `steps` gradient steps from every mixture.
         n_labels: mixtures to solve and learn from.
         tol: on ‖∇‖∞, as in `cuvee.solve`.
-        mixtures: (K, N), a sample like the mixtures to come, or `Mixtures`, whose own samples are left out. By default
-            they are drawn from a symmetric Dirichlet law with this `concentration`; 1 is uniform on the simplex, and
-            far from the sparse mixtures that `cuvee.estimate` finds: for those give a sample, or less than 1.
+        mixtures: (K, N), a sample like the mixtures to come; `Mixtures` and data frames are matched by the names of
+            their columns, and a column `cuvee.OWN` is left out. By default they are drawn from a symmetric Dirichlet
+            law with this `concentration`; 1 is uniform on the simplex, and far from the sparse mixtures that
+            `cuvee.estimate` finds: for those give a sample, or less than 1.
         n_calibration: further mixtures, solved to measure errors on.
         level: share of mixtures, like those, that keep to a calibrated bound.
         degree: of a polynomial surface; order: 1 or 2, of Taylor pieces. By default held-out error chooses.

@@ -22,12 +22,10 @@ from cuvee.mixture.objective import DISCREPANCIES, Discrepancy, Objective
 from cuvee.mixture.play import Settings
 from cuvee.parallel import apart
 from cuvee.problem import Problem
-from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
+from cuvee.results import OWN, Candidate, Floats, Mixtures, Status, Trace
 
 Method = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only"]
 METHODS: tuple[Method, ...] = get_args(Method)
-OWN = "(own sample)"
-"""The last column's name when each target's own sample joins its mixture."""
 
 STEPS = {"scgda": 3000, "sgda": 3000, "agp": 1000, "konstantinov_lampert": 200, "path": 500}
 NETWORK_PATH_STEPS = 200

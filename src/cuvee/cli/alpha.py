@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cuvee.api import OWN
+from cuvee.alpha import Labelled, ordered_alpha
 from cuvee.cli.output import write_file
 from cuvee.errors import InputError, MixtureError
-from cuvee.results import Floats, Mixtures
+from cuvee.results import OWN, Floats, Mixtures
 from cuvee.run.weights import from_csv, to_csv, widen
 from cuvee.simplex import check_alpha
 
@@ -35,9 +35,9 @@ class Weights:
         return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))
 
     def ordered(self, names: Sequence[str]) -> Weights:
-        """The columns of sources in the order of `names`, which are all of them."""
-        order = [self.columns.index(name) for name in names]
-        return Weights(tuple(names), self.alpha[:, [*order, *([len(order)] if self.own else [])]], self.targets)
+        """Return the columns of sources in the order of `names`; an error unless these are the names they have."""
+        table = Labelled(self.alpha, [*self.columns, *([OWN] if self.own else [])])
+        return Weights(tuple(names), ordered_alpha(table, names), self.targets)
 
     def of_sources(self) -> tuple[Weights, str]:
         """What it says of the sources, with each row on the simplex again, and a note where that changed it."""

@@ -241,18 +241,15 @@ def online(
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:
     """Weights like those to come, in the order of the sources; None where no file is named."""
     from cuvee.cli.alpha import read_alpha
-    from cuvee.data.targets import suggest
     from cuvee.errors import MixtureError
 
     if path is None:
         return None
     given, note = read_alpha(path).of_sources()
-    for name in given.columns:
-        if name not in sources:
-            raise MixtureError(f"--mixtures: {name!r} is no source here{suggest(name, sources)}")
-    missing = next((name for name in sources if name not in given.columns), None)
-    if missing is not None:
-        raise MixtureError(f"--mixtures: there is no column for source {missing!r}; name who is no source in --targets")
+    try:
+        given = given.ordered(sources)
+    except MixtureError as error:
+        raise MixtureError(f"--mixtures: {error}, or name who is no source in --targets") from None
     if note:
         voice.note(note)
-    return given.ordered(sources).alpha
+    return given.alpha

@@ -15,11 +15,10 @@ import numpy as np
 
 import cuvee
 from cuvee.api import ModelMap, estimate, learn, plan
-from cuvee.api.mixtures import OWN
 from cuvee.data.targets import suggest
 from cuvee.errors import InputError, MixtureError, OptionError
 from cuvee.files import understood
-from cuvee.results import Floats
+from cuvee.results import OWN, Floats
 from cuvee.run import models, tables, weights
 from cuvee.run.groups import Prepared
 from cuvee.run.models import Delivered
@@ -50,7 +49,9 @@ def adapt(
         source: a file, a folder with a file per domain, a frame, or whatever `cuvee.data.frame.read` takes.
         out: the run folder; it must not hold a run yet.
         options: which columns play which role, which domains are targets, and how to learn.
-        alpha: (M, N) or (M, N+1) weights of your own, or a CSV of them, instead of estimated ones.
+        alpha: weights of your own instead of estimated ones: an array (M, N) or (M, N+1), which goes by position, or
+            `Mixtures`, a data frame or a CSV, which are matched by name, in any order. Columns name the sources and
+            `cuvee.OWN` the own sample; a column "target", or the index of a frame, names the targets.
         progress: called with (what, done, total).
         asked: options by their names, instead of `options` or over it.
         say: called with what was inferred and noticed, a sentence each, before the work begins.

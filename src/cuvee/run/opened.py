@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,13 @@ class Run:
     def predict(
         self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
     ) -> Any:
-        """Raw rows -> a frame: their domain, the columns to `keep`, `prediction`, and a probability per class.
+        """Return a frame with a row for each raw row: its domain, the columns to `keep`, `prediction`, and a
+        probability per class.
 
         Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
+        Rows come back in the order given. Those of a pandas frame keep its index, so that
+        `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do those of a mapping
+        name -> frame, if no two of its rows have the same label. Rows of files and arrays are numbered from 0.
         """
         if not (target is None or isinstance(target, str)):
             raise OptionError(f"target must be the name of a target; got {target!r}")
@@ -108,7 +112,9 @@ class Run:
         domain = prepared["domain"] if target is None else None
         frame = read_rows(source, encoders[0].features, keep, domain=domain, text=sorted(categories))
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
-        return self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
+        said = self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
+        index = _index_of(source)
+        return said if index is None else said.set_axis(index, axis=0)
 
     def _answers(self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None) -> Any:
         import pandas as pd
@@ -198,3 +204,21 @@ class Run:
             for i, t in enumerate(found.targets[:20])
         ]
         return html_table(("target", *found.methods), rows, self.summary())
+
+
+def _index_of(source: Any) -> Any:
+    """Return the index of the pandas frame that rows came in, or of all its parts; None where there is none."""
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        return source.index
+    if isinstance(source, tuple) and len(source) == 3:  # (X, y, domain)
+        return _index_of(source[0])
+    if not isinstance(source, Mapping):
+        return None
+    tables = [part[0] if isinstance(part, tuple | list) and len(part) == 2 else part for part in source.values()]
+    first, *others = map(_index_of, tables)
+    if first is None or any(index is None for index in others):
+        return None
+    joined = first.append(others)
+    return joined if joined.is_unique or not others else None
