@@ -74,7 +74,7 @@ def test_what_is_proven_holds_on_fresh_rows():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"alpha": [[0.5] * 9]}, "does not sum to 1"),
         ({"alpha": np.full((3, 9), 1 / 9)}, "3 rows, but there are 1 targets: one row each"),
@@ -84,9 +84,9 @@ def test_what_is_proven_holds_on_fresh_rows():
         ({"adversaries": 1}, "adversaries"),
     ],
 )
-def test_what_cannot_be_is_refused(change, said):
+def test_what_cannot_be_is_refused(change, message):
     given = {"hypothesis": cuvee.Logistic(), "alpha": np.full((1, 9), 1 / 9), **change}
-    with pytest.raises(cuvee.InputError, match=said):
+    with pytest.raises(cuvee.InputError, match=message):
         cuvee.risk_bound(grouped_classes(0, n_targets=1), **given)
 
 

@@ -42,15 +42,15 @@ def test_many_quadratics_at_once_have_the_maxima_of_one_by_one(seed, d, sign, fl
         b[0] = 0.0  # no slope at 0: the top eigenvector alone says where to go
     eigenvalues, V = torch.linalg.eigh(torch.as_tensor(A))
     beta = (V.mT @ torch.as_tensor(b)[..., None])[..., 0]
-    found = largest.largest_quadratic(eigenvalues, beta, torch.as_tensor(r), 1.3)
+    maximum = largest.largest_quadratic(eigenvalues, beta, torch.as_tensor(r), 1.3)
     wanted = [largest_on_ball(A[i], b[i], r[i], 1.3)[0] for i in range(3)]
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(maximum.numpy(), wanted, rtol=1e-7, atol=1e-9)
 
 
 def test_the_hard_case_is_filled_up_along_the_top():
     eigenvalues, beta = torch.tensor([[1.0, 2.0]]), torch.tensor([[0.5, 0.0]])
-    found = largest.largest_quadratic(eigenvalues, beta, torch.zeros(1), 2.0)
-    assert float(found) == pytest.approx(0.5 * (2 * 3.75 + 0.25) + 0.25)
+    maximum = largest.largest_quadratic(eigenvalues, beta, torch.zeros(1), 2.0)
+    assert float(maximum) == pytest.approx(0.5 * (2 * 3.75 + 0.25) + 0.25)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -59,13 +59,13 @@ def test_ridge_is_exact_and_a_panel_comes_close_from_below(own):
         problem, components = quadratic(seed)
         N = problem.n_sources
         alpha = torch.as_tensor(sample(1, N + own, seed=seed))
-        found, exact = largest.largest_discrepancy(components, alpha, "mixture", PANEL)
+        maximum, exact = largest.largest_discrepancy(components, alpha, "mixture", PANEL)
         oracle, share = Quadratics.of(components, 1.0, "mixture"), float(alpha[0, :N].sum())
         even = (alpha[0, :N] / share).numpy()
         wanted = oracle.worst(even)[0] - float(oracle.inverse_counts @ even**2)
-        assert exact and float(found) == pytest.approx(share * wanted)  # own rows take their share
+        assert exact and float(maximum) == pytest.approx(share * wanted)  # own rows cancel
         climbed = float(largest._climbed(components, alpha, "mixture", PANEL, True))
-        assert 0.9 * float(found) <= climbed <= float(found) * (1 + 1e-9)
+        assert 0.9 * float(maximum) <= climbed <= float(maximum) * (1 + 1e-9)
 
 
 def test_the_sum_is_above_the_mixture_and_below_its_own_oracle():
@@ -85,14 +85,14 @@ def test_a_panel_finds_what_a_crowd_finds_and_minibatches_come_close(monkeypatch
     space = cuvee.Logistic().bind(problem, standardised=True)
     components = erm.components(problem, space, "bounded")
     alpha = torch.as_tensor(sample(2, problem.n_sources, seed=1))
-    found, exact = largest.largest_discrepancy(components, alpha, "mixture", PANEL)
+    maximum, exact = largest.largest_discrepancy(components, alpha, "mixture", PANEL)
     crowd = space.start(4_000, 9) * torch.rand(4_000, 1, dtype=torch.float64) * 2
     z = differences(components.values(crowd.expand(2, -1, -1).contiguous(), components.everything))
     sampled = (alpha[:, None] * z).sum(-1).abs().amax(-1)
-    assert not exact and bool((found >= sampled).all()) and bool((found < 1.0).all())
+    assert not exact and bool((maximum >= sampled).all()) and bool((maximum < 1.0).all())
     monkeypatch.setattr(largest, "CHEAP", 0)
     rough, _ = largest.largest_discrepancy(components, alpha, "mixture", PANEL)
-    assert bool((rough >= 0.8 * found).all()) and bool((rough <= 1.05 * found).all())
+    assert bool((rough >= 0.8 * maximum).all()) and bool((rough <= 1.05 * maximum).all())
 
 
 def test_targets_do_not_see_each_other():

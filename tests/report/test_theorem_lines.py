@@ -17,10 +17,10 @@ from report_builders import SHAPES, findings
 
 def test_a_line_per_target_with_its_terms_their_sum_and_how_loose_it_is():
     f = findings(4, 3)
-    said = theorem(f)
+    section = theorem(f)
     t = f.theorem
-    assert len(said["table"]["rows"]) == 4 and not said["table"]["note"]
-    for i, row in enumerate(said["table"]["rows"]):
+    assert len(section["table"]["rows"]) == 4 and not section["table"]["note"]
+    for i, row in enumerate(section["table"]["rows"]):
         together = t.discrepancy[i] + t.complexity[i] + t.sampling[i]
         times = together / t.held_out[i]
         wanted = (
@@ -35,8 +35,8 @@ def test_a_line_per_target_with_its_terms_their_sum_and_how_loose_it_is():
         assert row == (f.targets[i], *map(number, wanted))
     ratios = (t.together / t.held_out)[:3]  # the last has no test rows
     assert row[5:7] == ("–", "–")
-    assert f"at least {number(ratios.min())} to {number(ratios.max())}." in said["text"]
-    assert "found by climbing" in said["text"]
+    assert f"at least {number(ratios.min())} to {number(ratios.max())}." in section["text"]
+    assert "found by climbing" in section["text"]
     html = unescape(render(f))
     assert html.count("What Theorem 1 promises") == 1
     for i in range(4):
@@ -51,9 +51,9 @@ def test_terms_above_every_loss_are_said_to_say_nothing():
 
 
 def test_the_first_hundred_are_shown_and_the_others_counted():
-    said = theorem(SHAPES["many"]())
-    assert len(said["table"]["rows"]) == 100
-    assert said["table"]["note"] == "The first 100 of 500 targets."
+    section = theorem(SHAPES["many"]())
+    assert len(section["table"]["rows"]) == 100
+    assert section["table"]["note"] == "The first 100 of 500 targets."
 
 
 @pytest.mark.parametrize("shape", ["bare", "nothing known"])
@@ -64,5 +64,5 @@ def test_where_nothing_was_worked_out_nothing_is_said(shape):
 
 def test_no_loss_at_all_on_test_rows_is_no_ratio_to_speak_of():
     f = findings(2, 2)
-    said = theorem(replace(f, theorem=replace(f.theorem, held_out=np.zeros(2))))
-    assert said["table"]["rows"][0][6] == "∞" and "“Times”" not in said["text"]
+    section = theorem(replace(f, theorem=replace(f.theorem, held_out=np.zeros(2))))
+    assert section["table"]["rows"][0][6] == "∞" and "“Times”" not in section["text"]

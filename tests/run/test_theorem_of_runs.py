@@ -27,21 +27,21 @@ def run(request, tmp_path_factory):
 
 
 def test_terms_are_those_of_the_library(run, tmp_path):
-    said, label = run.metrics["theorem_1"], run.options.label
+    entry, label = run.metrics["theorem_1"], run.options.label
     prepared = prepare(BASE, run.options, tmp_path)
     group = prepared.group(0)
     bound = cuvee.risk_bound(group.problem, prepared.hypothesis(0), run.alpha)
     for name in ("discrepancy", "complexity", "sampling"):
-        np.testing.assert_allclose(said[name], getattr(bound.printed, name), rtol=1e-9)
-    np.testing.assert_allclose(said["mended"], bound.proven.excess, rtol=1e-9)
-    assert said["loss"] == bound.loss and said["exact"] == bound.exact == (label == "cost")
-    assert said["largest_loss"] == pytest.approx([bound.printed.largest_loss] * 2)
-    found = run.findings.theorem
-    np.testing.assert_allclose(found.together, bound.printed.excess, rtol=1e-9)
+        np.testing.assert_allclose(entry[name], getattr(bound.printed, name), rtol=1e-9)
+    np.testing.assert_allclose(entry["mended"], bound.proven.excess, rtol=1e-9)
+    assert entry["loss"] == bound.loss and entry["exact"] == bound.exact == (label == "cost")
+    assert entry["largest_loss"] == pytest.approx([bound.printed.largest_loss] * 2)
+    shown = run.findings.theorem
+    np.testing.assert_allclose(shown.together, bound.printed.excess, rtol=1e-9)
 
 
 def test_the_held_out_loss_is_that_of_the_scored_models(run, tmp_path):
-    said, prepared = run.metrics["theorem_1"], prepare(BASE, run.options, tmp_path)
+    entry, prepared = run.metrics["theorem_1"], prepare(BASE, run.options, tmp_path)
     group, hypothesis = prepared.group(0), prepared.hypothesis(0)
     solution = cuvee.solve(group.problem, hypothesis, run.alpha, tol=run.options.tol)
     for i, domain in enumerate(group.test):
@@ -50,14 +50,14 @@ def test_the_held_out_loss_is_that_of_the_scored_models(run, tmp_path):
             equal = all(s.n_rows == group.problem.sources[0].n_rows for s in group.problem.sources)
             error = solution.models[i].predict(domain.X) - domain.y
             wanted = 0.5 * (error**2).mean() / y.var()
-            assert equal and said["held_out"][i] == pytest.approx(wanted, rel=1e-6)
+            assert equal and entry["held_out"][i] == pytest.approx(wanted, rel=1e-6)
             root = np.sqrt((error**2).mean())
             assert run.metrics["scores"][i][0][0] == pytest.approx(root, rel=1e-6)
         else:
             chance = solution.models[i].predict_proba(domain.X)
             place = [list(solution.space.classes).index(label) for label in domain.y]
             right = chance[np.arange(len(place)), place]
-            assert said["held_out"][i] == pytest.approx(1 - right.mean(), rel=1e-5)
+            assert entry["held_out"][i] == pytest.approx(1 - right.mean(), rel=1e-5)
 
 
 def test_levels_are_added_before_a_held_out_loss_is_taken(tmp_path):
@@ -78,9 +78,9 @@ def test_the_report_has_a_line_per_target(run):
 def test_of_many_targets_the_first_ones_have_terms(tmp_path, monkeypatch):
     monkeypatch.setattr(theorem, "MOST", 1)
     run = adapt(BASE, tmp_path / "run", options=options("cost", targets=TARGETS))
-    said = run.metrics["theorem_1"]
-    assert said["discrepancy"][0] is not None
-    assert said["discrepancy"][1] is None and said["held_out"][1] is None
+    entry = run.metrics["theorem_1"]
+    assert entry["discrepancy"][0] is not None
+    assert entry["discrepancy"][1] is None and entry["held_out"][1] is None
     assert "The first 1 of 2 targets." in (run.path / "report.html").read_text(encoding="utf-8")
 
 

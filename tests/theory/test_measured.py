@@ -251,9 +251,10 @@ def test_the_published_numbers_of_theorem_2_are_these(kind):
     of = game(kind, 10, GAMES["full"])
     B_g, F_max = of.largest
     needs = theory.stationarity_needs(of.constants, row.eps, B_g=B_g, F_max=F_max)
-    found = (of.constants.L, of.constants.mu, needs.steps.eta, needs.steps.gamma, needs.T, needs.B)
+    k, steps = of.constants, needs.steps
+    numbers = (k.L, k.mu, steps.eta, steps.gamma, needs.T, needs.B)
     wanted = (row.L, row.mu, row.eta_theory, row.gamma_theory, row.T_theory, row.B_theory)
-    assert found == pytest.approx(wanted, rel=1e-9)
+    assert numbers == pytest.approx(wanted, rel=1e-9)
 
 
 def test_constants_of_bound_data_are_those_of_the_problem():

@@ -69,7 +69,7 @@ def test_as_printed_it_fails_more_often_than_it_says_and_between_samples_it_does
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"alpha": [[0.5, 0.6]]}, "does not sum to 1"),
         ({"counts": [10, 0]}, "counts must be positive"),
@@ -81,7 +81,7 @@ def test_as_printed_it_fails_more_often_than_it_says_and_between_samples_it_does
         ({"nu": -1.0}, "nu"),
     ],
 )
-def test_what_cannot_be_is_refused(change, said):
+def test_what_cannot_be_is_refused(change, message):
     given = {
         "alpha": [[0.5, 0.5]],
         "counts": [10, 20],
@@ -89,7 +89,7 @@ def test_what_cannot_be_is_refused(change, said):
         "complexities": [0.1, 0.2],
     }
     given |= {"largest_loss": 1.0, "nu": 3.0, **change}
-    with pytest.raises(cuvee.errors.InputError, match=said):
+    with pytest.raises(cuvee.errors.InputError, match=message):
         theory.multi_source_bound(**given)
 
 

@@ -36,15 +36,15 @@ def test_exponents_are_the_papers_and_inverse_to_each_other(N):
 @given(EPS, st.integers(2, 5), st.floats(1.0, 30.0), st.integers(1, 40))
 def test_needs_are_theorem_3(eps, N, kappa_star, P):
     size = {"kappa_star": kappa_star, "n_params": P, "n_sources": N}
-    found = theory.offline_needs(eps, kappa=7.0, D=2.0, lambda_0=0.01, **size)
+    needs = theory.offline_needs(eps, kappa=7.0, D=2.0, lambda_0=0.01, **size)
     n = max(2.0, (kappa_star**2 * P / eps) ** (1 + N / 2))
     T = n / (N * 0.01**2 * 0.5) * log(n)
-    assert found.n == pytest.approx(n, rel=1e-9)
-    assert found.width == pytest.approx(n ** (8 + 2 / (2 + N)), rel=1e-6)
-    assert pytest.approx(T, rel=1e-9) == found.T
-    assert pytest.approx(7.0 * log(0.5 * T * n * 2.0 / 0.01), rel=1e-9) == found.K
+    assert needs.n == pytest.approx(n, rel=1e-9)
+    assert needs.width == pytest.approx(n ** (8 + 2 / (2 + N)), rel=1e-6)
+    assert pytest.approx(T, rel=1e-9) == needs.T
+    assert pytest.approx(7.0 * log(0.5 * T * n * 2.0 / 0.01), rel=1e-9) == needs.K
     if n > 2.0:
-        risk = theory.offline_risk(found.n, **size)
+        risk = theory.offline_risk(needs.n, **size)
         assert risk == pytest.approx(eps, rel=1e-6)  # so many labels give just that
 
 
@@ -57,15 +57,15 @@ def test_a_smaller_risk_takes_more_of_everything(eps, factor):
 
 
 def test_without_a_measured_eigenvalue_that_of_random_mixtures_is_taken():
-    found = theory.offline_needs(0.1, **GEOMETRY)
-    assert found.lambda_0 == pytest.approx(0.5 * found.n ** (-2 / 2))
+    needs = theory.offline_needs(0.1, **GEOMETRY)
+    assert needs.lambda_0 == pytest.approx(0.5 * needs.n ** (-2 / 2))
     with pytest.raises(cuvee.OptionError, match="lambda_0"):
         theory.offline_needs(0.1, **GEOMETRY, lambda_0=3.0)  # the paper's N·polylog(N, n)
 
 
 def test_what_no_float_holds_is_infinite_and_its_logarithm_is_not():
-    found = theory.offline_needs(1e-9, **{**GEOMETRY, "n_sources": 60})
-    assert found.n == found.width == found.T == inf and isfinite(found.K)
+    needs = theory.offline_needs(1e-9, **{**GEOMETRY, "n_sources": 60})
+    assert needs.n == needs.width == needs.T == inf and isfinite(needs.K)
     size = {"kappa_star": 1e6, "kappa": 9.0, "n_params": 9, "n_sources": 90}
     assert isinf(theory.learning_pays_from(1e-9, **size))
 

@@ -107,10 +107,10 @@ def right_hand_side(k, s, T, B, B_g, F_max, sigma2):
 @CHECKED
 @given(CONSTANTS, st.floats(1.0, 1e20), st.floats(1.0, 1e20), st.floats(0.1, 9.0))
 def test_the_bound_is_the_last_inequality_of_the_proof(k, T, B, F_max):
-    found = theory.stationarity_bound(k, T, B, B_g=2.0, F_max=F_max, variance=3.0)
+    bound = theory.stationarity_bound(k, T, B, B_g=2.0, F_max=F_max, variance=3.0)
     wanted = right_hand_side(k, theory.theory_steps(k), T, B, 2.0, F_max, 3.0)
-    assert (found.start, found.noise) == pytest.approx(wanted)
-    assert found.total == pytest.approx(sum(wanted))
+    assert (bound.start, bound.noise) == pytest.approx(wanted)
+    assert bound.total == pytest.approx(sum(wanted))
 
 
 def test_what_is_needed_makes_the_inequality_true_and_no_less_does():

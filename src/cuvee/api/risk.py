@@ -36,7 +36,7 @@ LOSSES = {
 
 @dataclass(frozen=True, eq=False)
 class RiskBound:
-    """Theorem 1 for M targets: how much more a model may lose than the target's best one."""
+    """Say how much more a model may lose than the target's best one (Theorem 1), M targets."""
 
     printed: LearningBound
     """As the paper has it, which leaves the luck of the target's own rows out."""
@@ -116,26 +116,26 @@ def risk_bound(
     components = erm.components(problem, space, kind, seed=seed, device=device)
     settings = Settings(adversaries=adversaries, steps=steps, seed=seed)
     mixtures = torch.as_tensor(a, device=device)
-    found, exact = largest_discrepancy(components, mixtures, discrepancy, settings)
-    told = np.nan_to_num(found.double().cpu().numpy(), nan=np.inf).clip(min=0.0)  # NaN: not known
+    largest, exact = largest_discrepancy(components, mixtures, discrepancy, settings)
+    apart = np.nan_to_num(largest.double().cpu().numpy(), nan=np.inf).clip(min=0.0)  # NaN: unknown
     complexity, own_complexity = rademacher_of(components)
     counts = components.counts.double().cpu().numpy()
     own_counts = components.own_counts.double().cpu().numpy()
-    largest = row_constants_of(components).largest_loss
+    b = row_constants_of(components).largest_loss
     return RiskBound(
         printed=multi_source_bound(
             a,
             _columns(counts, own_counts, a),
-            told,
+            apart,
             _columns(complexity, own_complexity, a),
-            largest_loss=largest,
+            largest_loss=b,
             nu=log(4.0 / delta),
         ),
         proven=sample_bound(
-            told,
+            apart,
             own_complexity,
             own_counts,
-            largest_loss=largest,
+            largest_loss=b,
             nu=log(2.0 / delta),
         ),
         loss=LOSSES["ridge" if space.quadratic else "logistic", kind],
@@ -145,6 +145,6 @@ def risk_bound(
 
 
 def _columns(of_sources: Floats, of_own: Floats, alpha: Floats) -> Floats:
-    """What belongs to every column of α (M, J): of sources, and own where own samples joined."""
+    """Return what belongs to every column of α, (M, J): of sources, and own where it joined."""
     M, J = alpha.shape
     return np.column_stack([np.broadcast_to(of_sources, (M, len(of_sources))), of_own])[:, :J]

@@ -27,7 +27,7 @@ def largest_discrepancy(
 ) -> tuple[Tensor, bool]:
     """Return the largest discrepancy (M,) of mixtures (M, N or N+1), and whether it is exact.
 
-    Where a pass over all rows is dear, a panel climbs on minibatches, and only where it ends is
+    Where a pass over all rows is costly, a panel climbs on minibatches, and only where it ends is
     looked at on all rows.
     """
     space, gram = components.space, isinstance(components, GramComponents)
@@ -38,19 +38,20 @@ def largest_discrepancy(
 
 
 def _exact(components: GramComponents, alpha: Tensor, radius: float) -> Tensor:
+    """Return the maxima (M,) of the quadratics that mixtures and targets differ by."""
     sources, own = components.grams
     N, P = len(sources.r), components.space.n_params
-    found = []
-    for some in torch.arange(len(alpha)).split(max(1, PRODUCTS // P**2)):
-        a = alpha[some, :N].to(sources.A)
+    maxima = [alpha.new_zeros(0)]
+    for part in torch.arange(len(alpha)).split(max(1, PRODUCTS // P**2)):
+        a = alpha[part, :N].to(sources.A)
         share = a.sum(1)  # f_T − Σ_j α_j f_j − α_T f_T = Σ_j α_j (f_T − f_j): the own part cancels
-        A = share[:, None, None] * own.A[some] - torch.tensordot(a, sources.A, 1)
-        b, r = share[:, None] * own.b[some] - a @ sources.b, share * own.r[some] - a @ sources.r
+        A = share[:, None, None] * own.A[part] - torch.tensordot(a, sources.A, 1)
+        b, r = share[:, None] * own.b[part] - a @ sources.b, share * own.r[part] - a @ sources.r
         eigenvalues, V = torch.linalg.eigh(A)
         beta = (V.mT @ b[..., None])[..., 0]
         sides = [largest_quadratic(s * eigenvalues, beta, s * r, radius) for s in (1.0, -1.0)]
-        found.append(torch.maximum(*sides))
-    return torch.cat(found) if found else alpha.new_zeros(0)
+        maxima.append(torch.maximum(*sides))
+    return torch.cat(maxima)
 
 
 def largest_quadratic(eigenvalues: Tensor, beta: Tensor, r: Tensor, radius: float) -> Tensor:
@@ -64,7 +65,7 @@ def largest_quadratic(eigenvalues: Tensor, beta: Tensor, r: Tensor, radius: floa
     gaps, square = low - eigenvalues, beta.square()
 
     def over(t: Tensor, power: int) -> Tensor:
-        """Σ β²/(λ − a)^power for λ = low + t, where only what b has no part in may be 0/0."""
+        """Return Σ β²/(λ − a)^power at λ = low + t; only where β = 0 may it be 0/0."""
         return torch.where(square > 0, square / (gaps + t) ** power, 0.0).sum(-1, keepdim=True)
 
     near = torch.zeros_like(low)
@@ -86,7 +87,7 @@ def _climbed(
     settings: Settings,
     full: bool,
 ) -> Tensor:
-    """The largest that a panel finds, half of it on either side, with steps that adapt."""
+    """Return the largest (M,) that a panel finds, half of it on either side, by adaptive steps."""
     M, space = len(alpha), components.space
     objective = Objective(discrepancy, KINK, 0.0, torch.zeros_like(alpha[:1]))
     first = space.start(settings.adversaries, settings.seed).to(components.counts.device)

@@ -29,7 +29,7 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class LearningTerms:
-    """Theorem 1 for each target, (M,) each; NaN where it was not worked out."""
+    """Hold Theorem 1's terms for each target, (M,) each; NaN where they were not worked out."""
 
     loss: str  # what is lost, in words
     exact: bool  # whether the discrepancy is its maximum; else a panel climbed for it
@@ -42,7 +42,7 @@ class LearningTerms:
 
     @property
     def together(self) -> Floats:
-        """The three terms of the theorem, added up."""
+        """Return the three terms of the theorem, added up."""
         return self.discrepancy + self.complexity + self.sampling
 
 

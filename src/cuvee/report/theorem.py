@@ -35,8 +35,8 @@ def theorem(f: Findings) -> dict[str, Any] | None:
     added = (terms.discrepancy, terms.complexity, terms.sampling, terms.together)
     columns = (*added, terms.held_out, times, terms.mended)
     rows = [(f.targets[i], *(number(float(c[i])) for c in columns)) for i in known[:SHOWN]]
-    few = len(rows) < len(f.targets)
-    note = f"The first {len(rows)} of {count(len(f.targets), 'target')}." if few else ""
+    all_shown = len(rows) == len(f.targets)
+    note = "" if all_shown else f"The first {len(rows)} of {count(len(f.targets), 'target')}."
     return {
         "text": " ".join([_meaning(terms), *_looseness(f, terms, times), _reserve(terms)]),
         "table": {"label": "Theorem 1", "head": HEAD, "rows": rows, "note": note},
@@ -44,12 +44,13 @@ def theorem(f: Findings) -> dict[str, Any] | None:
 
 
 def looseness(terms: LearningTerms) -> Any:
-    """(M,) how many times the held-out loss the three terms alone are; NaN without test rows."""
+    """Return how many times the held-out loss the three terms are, (M,); NaN without test rows."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return terms.together / terms.held_out
 
 
 def _meaning(terms: LearningTerms) -> str:
+    """Say what the terms are."""
     return (
         "Theorem 1 of the paper bounds how much more a target's model loses than the best model "
         "for that target would, which nobody knows. "
@@ -61,9 +62,10 @@ def _meaning(terms: LearningTerms) -> str:
 
 
 def _looseness(f: Findings, terms: LearningTerms, times: Any) -> Iterator[str]:
-    told = times[np.isfinite(times)]
-    if len(told):
-        low, high = number(float(told.min())), number(float(told.max()))
+    """Yield how far the bound is above what was found, and for whom it says nothing."""
+    ratios = times[np.isfinite(times)]
+    if len(ratios):
+        low, high = number(float(ratios.min())), number(float(ratios.max()))
         factor = low if low == high else f"{low} to {high}"
         yield (
             "“Times” is how many times the held-out loss of the scored model they are: "
@@ -72,11 +74,12 @@ def _looseness(f: Findings, terms: LearningTerms, times: Any) -> Iterator[str]:
     with np.errstate(invalid="ignore"):
         empty = terms.together >= terms.largest_loss
     if empty.any():
-        who = named([t for t, e in zip(f.targets, empty, strict=True) if e])
-        yield f"For {who} the terms are above any loss that there can be, and so say nothing."
+        names = named([t for t, e in zip(f.targets, empty, strict=True) if e])
+        yield f"For {names} the terms are above any loss that there can be, and so say nothing."
 
 
 def _reserve(terms: LearningTerms) -> str:
+    """Say what the numbers do not promise."""
     climbed = ", and the discrepancy was found by climbing, so that the true one may be larger"
     return (
         "As printed, the theorem leaves out that the target's own rows may be unlucky: “mended” "

@@ -104,11 +104,11 @@ def _tried(folder: RunFolder, targets: Sequence[str]) -> tuple[Tried | None, ...
     )
 
 
-def _theorem(said: dict[str, Any] | None) -> LearningTerms | None:
-    """The terms of Theorem 1; a run of an older version has none."""
-    if said is None:
+def _theorem(entry: dict[str, Any] | None) -> LearningTerms | None:
+    """Return the terms of Theorem 1; a run of an older version has none."""
+    if entry is None:
         return None
-    return LearningTerms(said["loss"], said["exact"], *(_numbers(said[name]) for name in TERMS))
+    return LearningTerms(entry["loss"], entry["exact"], *(_numbers(entry[name]) for name in TERMS))
 
 
 def _convergence(folder: RunFolder, targets: Sequence[str]) -> tuple[Convergence | None, ...]:

@@ -39,19 +39,19 @@ def terms(
     A network has none. They are those of the rows to learn from, and of the loss and the W in which
     α was found. The held-out loss is that of the scored models, in the same units.
     """
-    found, space = unknown(len(alpha)), scored.space
+    values, space = unknown(len(alpha)), scored.space
     if most <= 0 or not is_known(space):
-        return found
+        return values
     first = slice(0, most)
     bound = risk_bound(group.part(first).problem, hypothesis, alpha[first], seed=seed)
     printed = bound.printed
-    found[first, :3] = np.stack([printed.discrepancy, printed.complexity, printed.sampling], 1)
-    found[first, 3] = bound.proven.excess
-    found[first, 4] = printed.largest_loss
+    values[first, :3] = np.stack([printed.discrepancy, printed.complexity, printed.sampling], 1)
+    values[first, 3] = bound.proven.excess
+    values[first, 4] = printed.largest_loss
     for i, domain in enumerate(group.test[first]):  # each has its own rows
         if domain is not None:
-            found[i, 5] = held_out_loss(space, scored.w[i], domain, float(group.offset[i]))
-    return found
+            values[i, 5] = held_out_loss(space, scored.w[i], domain, float(group.offset[i]))
+    return values
 
 
 def held_out_loss(space: Space, w: Floats, domain: Domain, offset: float) -> float:
@@ -65,10 +65,10 @@ def held_out_loss(space: Space, w: Floats, domain: Domain, offset: float) -> flo
     return float(1.0 - np.where(classes[place] == domain.y, chance, 0.0).mean())
 
 
-def as_metrics(found: Floats, kind: str) -> dict[str, Any]:
-    """Return what metrics.json says of it: nothing where no target has terms."""
-    if not np.isfinite(found).any():
+def as_metrics(values: Floats, kind: str) -> dict[str, Any]:
+    """Return the entry of metrics.json, or none where no target has terms."""
+    if not np.isfinite(values).any():
         return {}
     loss = "trained" if kind == "ridge" else "bounded"
     about = {"loss": LOSSES[kind, loss], "exact": kind == "ridge"}
-    return {"theorem_1": about | {name: listed(found[:, k]) for k, name in enumerate(TERMS)}}
+    return {"theorem_1": about | {name: listed(values[:, k]) for k, name in enumerate(TERMS)}}

@@ -34,7 +34,7 @@ from cuvee.simplex import check_alpha
 
 @dataclass(frozen=True, eq=False)
 class LearningBound:
-    """Bounds on the excess L_T(ĥ_α) − L_T(h*_T) over the best model's loss, for M targets.
+    """Bound the excess L_T(ĥ_α) − L_T(h*_T) over the best model's loss, for M targets.
 
     A term is infinite where nothing is known.
     """
@@ -47,12 +47,12 @@ class LearningBound:
 
     @property
     def excess(self) -> Floats:
-        """(M,) the sum of the three terms."""
+        """Return the sum of the three terms, (M,)."""
         return self.discrepancy + self.complexity + self.sampling
 
     @property
     def says_nothing(self) -> Any:
-        """(M,) where the terms alone reach the largest loss there is."""
+        """Return where the terms alone reach the largest loss there is, (M,)."""
         return self.excess >= self.largest_loss
 
 
@@ -116,8 +116,7 @@ def sample_bound(
     """
     check_number("largest_loss", largest_loss, above=0.0)
     check_number("nu", nu, least=0.0)
-    told = np.asarray(discrepancy, dtype=np.float64)
-    M = len(told) if told.ndim else 0
+    M = len(discrepancy) if np.ndim(discrepancy) else 0
     rows = _by_target("own_counts", own_counts, M)
     if not (rows > 0).all():
         raise InputError("own_counts must be positive: a target without labelled rows has no loss")
@@ -131,6 +130,7 @@ def sample_bound(
 
 
 def _by_target(name: str, values: Any, M: int) -> Floats:
+    """Return (M,) numbers, or raise `InputError` with their name."""
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (M,) or not (array >= 0).all():
         got = f"{values!r:.60}"
@@ -139,6 +139,7 @@ def _by_target(name: str, values: Any, M: int) -> Floats:
 
 
 def _by_column(name: str, values: Any, mixtures: Floats) -> Floats:
+    """Return (J,) or (M, J) numbers for mixtures (M, J), or raise `InputError` with their name."""
     array = np.asarray(values, dtype=np.float64)
     M, J = mixtures.shape
     if array.shape not in ((J,), (M, J)) or not (array >= 0).all():

@@ -67,7 +67,7 @@ def offline_risk(n: float, *, kappa_star: float, n_params: int, n_sources: int) 
 
 @dataclass(frozen=True)
 class OfflineNeeds:
-    """What Theorem 3 asks for, as orders of magnitude; infinite where no float holds it."""
+    """Say what Theorem 3 asks for, as orders of magnitude; infinite where no float holds it."""
 
     n: float
     """Labels: (κ*²P/ε)^(1+N/2)."""

@@ -40,7 +40,7 @@ def packing_constant(n_sources: int) -> float:
 
 @dataclass(frozen=True)
 class RegretBound:
-    """The four terms of Theorem 4's bound on the average loss (1/T) Σ_t E‖ŵ_t − w*(α_t)‖²."""
+    """Bound the average loss (1/T) Σ_t E‖ŵ_t − w*(α_t)‖² by the four terms of Theorem 4."""
 
     estimation: float
     """4D² p C_N ln(eT) T^(−1/(1+N)): what is learnt anew in every ball."""
@@ -53,7 +53,7 @@ class RegretBound:
 
     @property
     def total(self) -> float:
-        """What the average loss is at most, in expectation."""
+        """Return what the average loss is at most, in expectation."""
         return self.estimation + self.approximation + self.missed + self.inexact
 
 
@@ -103,7 +103,7 @@ def regret_bound(
 
 @dataclass(frozen=True)
 class LabelNeeds:
-    """What the corollary of Theorem 4 asks for; infinite where no float holds it."""
+    """Say what the corollary of Theorem 4 asks for; infinite where no float holds it."""
 
     p: float
     """The chance that a round's label is paid for: 1 − ε/(16D²), at least 0."""
@@ -166,6 +166,7 @@ def printed_label_complexity(eps: float, *, n_sources: int, kappa_star: float, D
 
 
 def _check_geometry(kappa_star: float, D: float, kappa: float, K: float, C_N: float | None) -> None:
+    """Raise `OptionError` for the first number out of its range."""
     check_number("kappa_star", kappa_star, least=0.0)
     check_number("D", D, above=0.0)
     check_number("kappa", kappa, least=1.0)
@@ -178,12 +179,12 @@ def _check_geometry(kappa_star: float, D: float, kappa: float, K: float, C_N: fl
 
 
 def _left(kappa: float, K: float) -> float:
-    """(1 − 1/κ)^K: the share of ‖0 − w*‖ that K steps of descent leave; 0 for infinitely many."""
+    """Return (1 − 1/κ)^K, the share of ‖0 − w*‖ that K steps of descent leave."""
     return 0.0 if isinf(K) else (1.0 - 1.0 / kappa) ** K
 
 
 def _last_root(a: float, b: float, rate: float, wanted: float) -> float:
-    """The least x ≥ 0 from which on (a(1 + x) + b)e^(−rate·x) ≤ wanted stays true.
+    """Return the least x ≥ 0 from which on (a(1 + x) + b)e^(−rate·x) ≤ wanted stays true.
 
     Its logarithm is concave in x, so that it rises to one peak and falls from there.
     """

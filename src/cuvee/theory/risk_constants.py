@@ -28,7 +28,7 @@ from cuvee.theory.row_constants import known_space, largest_chance_of_error
 
 @dataclass(frozen=True)
 class RiskConstants:
-    """The least μ_f and the largest L_f and G_f of the sources' risks, mean losses + λ/2‖w‖²."""
+    """Hold the least μ_f and the largest L_f and G_f of the sources' risks."""
 
     n_sources: int
     mu_f: float
@@ -42,17 +42,17 @@ class RiskConstants:
 
     @property
     def kappa(self) -> float:
-        """The condition number L_f/μ_f; infinite where μ_f is 0."""
+        """Return the condition number L_f/μ_f; infinite where μ_f is 0."""
         return self.L_f / self.mu_f if self.mu_f > 0 else inf
 
     @property
     def kappa_star(self) -> float:
-        """κ* = √N G_f/μ_f of Lemma 1."""
+        """Return κ* = √N G_f/μ_f of Lemma 1."""
         return lipschitz_constant(self.n_sources, self.G_f, self.mu_f)
 
     @property
     def kappa_star_met(self) -> float:
-        """κ* with the gradients that were met, the least that the Lemma's proof allows."""
+        """Return κ* with the gradients that were met, the least that the Lemma's proof allows."""
         if self.G_f_met is None:
             raise OptionError("no gradients were met: pass minimisers as w= to risk_constants")
         return lipschitz_constant(self.n_sources, self.G_f_met, self.mu_f)
@@ -100,8 +100,8 @@ def risk_constants(
     lengths = rows.lengths.tolist()
     parts = list(zip(*(t.split(lengths) for t in (rows.X, rows.y, rows.weight)), strict=True))
     D = _reach(space, parts, met, radius)
-    of: Any = _ridge if isinstance(space, RidgeSpace) else _logistic
-    mu, L, G, at_met = np.array([of(space, *part, met, D) for part in parts]).T  # (N,) each
+    measure: Any = _ridge if isinstance(space, RidgeSpace) else _logistic
+    mu, L, G, at_met = np.array([measure(space, *part, met, D) for part in parts]).T  # (N,) each
     return RiskConstants(
         n_sources=problem.n_sources,
         mu_f=max(0.0, float(mu.min())),
@@ -113,16 +113,17 @@ def risk_constants(
 
 
 def _minimisers(w: Any, space: Space) -> Tensor:
-    found = torch.as_tensor(np.asarray(w, dtype=np.float64))
-    right = found.ndim == 2 and len(found) > 0 and found.shape[1] == space.n_params
-    if not right or not bool(found.isfinite().all()):
+    """Return w (n, P) as a tensor, or raise `OptionError`."""
+    models = torch.as_tensor(np.asarray(w, dtype=np.float64))
+    shaped = models.ndim == 2 and len(models) > 0 and models.shape[1] == space.n_params
+    if not shaped or not bool(models.isfinite().all()):
         wanted = f"(n, {space.n_params})"
-        raise OptionError(f"w must be finite numbers of shape {wanted}; got {tuple(found.shape)}")
-    return found
+        raise OptionError(f"w must be finite numbers of shape {wanted}; got {tuple(models.shape)}")
+    return models
 
 
 def _reach(space: Space, parts: list[Any], w: Tensor | None, radius: float | None) -> float:
-    """D, by the first that is known: radius, minimisers, W, where every minimiser must lie."""
+    """Return D by the first that is known: radius, minimisers, W, where all w* must lie."""
     if radius is not None:
         check_number("radius", radius, above=0.0)
         return radius
@@ -147,7 +148,7 @@ def _ridge(
     w: Tensor | None,
     D: float,
 ) -> tuple[float, ...]:
-    """∇f = Aw − b with A = Σ p xxᵀ + λ, b = Σ p y x: (μ, L, G over W, G met)."""
+    """Return (μ, L, G over W, G met) of one source: ∇f = Aw − b, A = Σ p xxᵀ + λ, b = Σ p y x."""
     A = (X * p[:, None]).T @ X + torch.diag(space.l2 * space.penalised)
     b = X.T @ (p * y)
     eigen = torch.linalg.eigvalsh(A)
@@ -168,7 +169,10 @@ def _logistic(
     w: Tensor | None,
     D: float,
 ) -> tuple[float, ...]:
-    """(μ, L, G over W, G met). The curvature of two classes is between that at ‖x‖D and ¼."""
+    """Return (μ, L, G over W, G met) of one source.
+
+    The curvature of two classes is between that of the score ‖x‖D and ¼.
+    """
     penalty, length, K = (
         space.l2 * space.penalised,
         torch.linalg.vector_norm(X, dim=1),

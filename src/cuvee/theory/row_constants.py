@@ -29,7 +29,7 @@ Loss = Literal["auto", "trained", "bounded"]
 
 @dataclass(frozen=True)
 class RowConstants:
-    """G_f and L_f of Assumption 1 and the largest loss, for every row and every w in W."""
+    """Hold G_f and L_f of Assumption 1 and the largest loss, for every row and every w in W."""
 
     G_f: float
     L_f: float
@@ -151,6 +151,7 @@ def _components(
     loss: Loss,
     standardised: bool | None,
 ) -> LocalComponents:
+    """Return the rows bound to the W and the loss that were asked for."""
     check_choice("loss", loss, ("auto", "trained", "bounded"))
     scaled = hypothesis.radius is None if standardised is None else standardised
     space = known_space(hypothesis.bind(problem, standardised=scaled))
@@ -164,9 +165,9 @@ def _by_score(
     length: Tensor,
     y: Tensor,
 ) -> tuple[Tensor, float, Tensor]:
-    """A row's loss as a function of its scores, for rows of this length (…,) and any w in W.
+    """Return how steep a row's loss is in its scores (…,), how bent, and its maximum (…,).
 
-    How steep it is (…,), how bent, and the largest it can be (…,).
+    This is for rows of this length (…,) with labels y (…,), and for any w in W.
     """
     ones = torch.ones_like(length)
     if isinstance(space, RidgeSpace) and loss == "bounded":  # ½r²/(1 + r²/s²)

@@ -16,7 +16,7 @@ BETA = 0.1  # of the theorem
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of Assumption 1.
+    """Hold the constants of Assumption 1.
 
     g is G_g-Lipschitz and L_g-smooth, every f_j is G_f-Lipschitz and L_f-smooth. For g(x) = √(x² +
     c): G_g = 1 and L_g = 1/√c. `cuvee.theory.minimax_constants` measures them.
@@ -37,17 +37,17 @@ class Constants:
 
     @property
     def L_w(self) -> float:
-        """How far ∇_w F moves with w: 4G_f²L_g + 2G_gL_f (Proposition 1)."""
+        """Return how far ∇_w F moves with w: 4G_f²L_g + 2G_gL_f (Proposition 1)."""
         return 4 * self.G_f**2 * self.L_g + 2 * self.G_g * self.L_f
 
     @property
     def L_alpha(self) -> float:
-        """How far ∇_α F moves with α: 2C/m_min (Proposition 1)."""
+        """Return how far ∇_α F moves with α: 2C/m_min (Proposition 1)."""
         return 2 * self.C / self.m_min
 
     @property
     def L_across(self) -> float:
-        """How far ∇_w F moves with α, and ∇_α F with w: 2√N G_g G_f.
+        """Return how far ∇_w F moves with α, and ∇_α F with w: 2√N G_g G_f.
 
         Proposition 1 leaves it out, and the descent lemmas use L for it. Column j of the mixed
         derivative is g'(f_T − f_j)(∇f_T − ∇f_j), of length 2G_gG_f at most, and there are N of
@@ -57,17 +57,17 @@ class Constants:
 
     @property
     def L(self) -> float:
-        """Smoothness of F in each block, the largest of `L_w`, `L_alpha` and `L_across`."""
+        """Return F's smoothness in each block: the largest of `L_w`, `L_alpha`, `L_across`."""
         return max(self.L_w, self.L_alpha, self.L_across)
 
     @property
     def mu(self) -> float:
-        """Strong convexity of F in α (Proposition 1)."""
+        """Return how strongly convex F is in α: 2C/m_max (Proposition 1)."""
         return 2 * self.C / self.m_max
 
     @property
     def kappa(self) -> float:
-        """L/μ, the condition number of Theorem 2."""
+        """Return L/μ, the condition number of Theorem 2."""
         return self.L / self.mu
 
     def largest_values(self, largest_loss: float) -> tuple[float, float]:
@@ -82,7 +82,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class TheorySteps:
-    """What to pass to `cuvee.estimate(..., method="scgda")` to run the theorem as it is stated."""
+    """Hold what `cuvee.estimate(..., method="scgda")` takes to run the theorem as it is stated."""
 
     eta: float
     gamma: float
@@ -120,7 +120,7 @@ def theory_steps(constants: Constants) -> TheorySteps:
 
 @dataclass(frozen=True)
 class StationarityBound:
-    """The two terms of Theorem 2's bound on the mean of ‖∇G(α^t, w^t)‖² over T steps."""
+    """Bound the mean of ‖∇G(α^t, w^t)‖² over T steps by the two terms of Theorem 2."""
 
     start: float
     """From where the run began: falls as 1/T."""
@@ -129,7 +129,7 @@ class StationarityBound:
 
     @property
     def total(self) -> float:
-        """What the mean of the squared gaps is at most."""
+        """Return what the mean of the squared gaps is at most."""
         return self.start + self.noise
 
 
@@ -178,7 +178,7 @@ def stationarity_bound(
 
 @dataclass(frozen=True)
 class StationarityNeeds:
-    """What Theorem 2 asks for; the mean of ‖∇G‖² over the T steps is then at most ε²."""
+    """Say what Theorem 2 asks for, so that the mean of ‖∇G‖² over T steps is at most ε²."""
 
     T: float
     B: float
@@ -187,7 +187,7 @@ class StationarityNeeds:
 
     @property
     def gradients(self) -> float:
-        """T·B(N + 1): rows whose gradient is asked for, of sources and target; it grows as ε⁻⁴."""
+        """Return T·B(N + 1), the rows whose gradient is asked for; it grows as ε⁻⁴."""
         return self.T * self.B * (self.n_sources + 1)
 
 
@@ -214,20 +214,21 @@ def stationarity_needs(
 
 
 def _start(k: Constants, s: TheorySteps, B_g: float, F_max: float, noise: float) -> float:
-    """F_max + (9/2)(4η(NB_g² + L²) + 2ηNG_g²(14γ²G_f⁴G_g² + 2σ²/B)), for `noise` = σ²/B."""
+    """Return F_max + (9/2)(4η(NB_g² + L²) + 2ηNG_g²(14γ²G_f⁴G_g² + 2σ²/B)), for `noise` = σ²/B."""
     N, g2, f2 = k.n_sources, k.G_g**2, k.G_f**2
     tracking = 14 * s.gamma**2 * f2**2 * g2 + 2 * noise
     return F_max + 4.5 * (4 * s.eta * (N * B_g**2 + k.L**2) + 2 * s.eta * N * g2 * tracking)
 
 
 def _noise(k: Constants, s: TheorySteps) -> float:
-    """½γL_g²Nβ² + 4ηG_g²N²β² + 4γG_g² + 2β²L_g²G_f²γ + 2β²: what stands before σ²/B."""
+    """Return ½γL_g²Nβ² + 4ηG_g²N²β² + 4γG_g² + 2β²L_g²G_f²γ + 2β²: what stands before σ²/B."""
     N, g2, L2, beta2 = k.n_sources, k.G_g**2, k.L_g**2, s.beta**2
     by_gamma = 0.5 * L2 * N * beta2 + 4 * g2 + 2 * beta2 * L2 * k.G_f**2
     return s.gamma * by_gamma + 4 * s.eta * g2 * N**2 * beta2 + 2 * beta2
 
 
 def _variance(k: Constants, variance: float | None) -> float:
+    """Return σ² as given, or G_f²."""
     if variance is None:
         return k.G_f**2
     check_number("variance", variance, above=0.0)
