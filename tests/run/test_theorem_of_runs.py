@@ -84,6 +84,13 @@ def test_of_many_targets_the_first_ones_have_terms(tmp_path, monkeypatch):
     assert "The first 1 of 2 targets." in (run.path / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_table_too_large_to_hold_has_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(theorem, "TABLE", 10)
+    run = adapt(BASE, tmp_path / "run", options=options("cost", targets=TARGETS))
+    assert "theorem_1" not in run.metrics and run.findings.theorem is None
+    assert "Theorem 1" not in (run.path / "report.html").read_text(encoding="utf-8")
+
+
 def test_a_folder_of_an_older_version_opens_predicts_and_reports(run, tmp_path):
     """Such a folder has neither the entry in metrics.json nor the tensor beside the models."""
     shutil.copytree(run.path, tmp_path / "old")

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from math import inf
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from experiments._game import game
-from experiments.lipschitz import SETTINGS, along_the_simplex, pairs
-from experiments.stationarity import SETTINGS as GAMES
 
 import cuvee
 from cuvee import theory
@@ -22,7 +17,6 @@ from cuvee.theory.row_constants import rademacher_of, row_constants_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
 KINDS = ["ridge", "logistic", "softmax"]
 CASES = {
     "kind": st.sampled_from(KINDS),
@@ -97,13 +91,15 @@ def test_risk_constants_bound_gradients_and_curvatures_all_over_W(kind, intercep
 @given(kind=st.sampled_from(KINDS), seed=st.integers(0, 30), l2=st.sampled_from([0.03, 0.5]))
 def test_kappa_star_bounds_how_fast_minimisers_move(kind, seed, l2):
     sources, hypothesis = sources_of(kind, seed), hypothesis_of(kind, l2, intercept=False)
-    one, other = pairs(3, 30, seed)
+    one = np.concatenate([sample(30, 3, seed), np.eye(3)])
+    other = np.concatenate([sample(30, 3, seed + 99), np.roll(np.eye(3), 1, 0)])
     alpha = np.concatenate([one, other, np.eye(3)])
     w = cuvee.solve(sources, hypothesis, alpha, tol=1e-9).w
     k = theory.risk_constants(sources, hypothesis, w=w)
     moved = np.linalg.norm(w[: len(one)] - w[len(one) : 2 * len(one)], axis=1)
     ratio = moved / np.linalg.norm(one - other, axis=1)
-    slopes = along_the_simplex(cuvee.sensitivity(sources, hypothesis, alpha[-20:], w[-20:]))
+    slopes = cuvee.sensitivity(sources, hypothesis, alpha[-20:], w[-20:])  # (20, N, P)
+    slopes = np.linalg.svd(slopes - slopes.mean(1, keepdims=True), compute_uv=False)[:, 0]
     assert max(ratio.max(), slopes.max()) <= k.kappa_star_met <= k.kappa_star * (1 + 1e-9)
     assert pytest.approx(np.linalg.norm(w, axis=1).max()) == k.D
     everywhere = theory.risk_constants(sources, hypothesis)  # W where every minimiser must lie
@@ -226,35 +222,6 @@ def test_minimax_constants_are_those_of_the_rows():
         30,
         2,
     )
-
-
-# ---- what was published
-
-
-@pytest.mark.parametrize(("kind", "N", "l2"), [("ridge", 3, 0.01), ("logistic", 2, 0.1)])
-def test_the_published_constants_of_lemma_1_are_these(kind, N, l2):
-    stored = pd.read_csv(ROOT / "docs" / "paper" / "lipschitz" / "raw.csv")
-    row = stored.query("kind == @kind and N == @N and l2 == @l2 and seed == 0").iloc[0]
-    full = SETTINGS["full"]
-    sources = shifted_sources(N, full["rows"], full["features"], seed=0, quantity=kind == "ridge")
-    hypothesis = hypothesis_of(kind, l2, intercept=False)
-    w = cuvee.solve(sources, hypothesis, np.concatenate([sample(50, N), np.eye(N)]), tol=1e-9).w
-    k = theory.risk_constants(sources, hypothesis, w=w, radius=float(row.D))
-    assert (k.mu_f, k.G_f, k.kappa_star) == pytest.approx((row.mu, row.G, row.kappa_star), rel=1e-9)
-    assert k.G_f_met <= row.G_met * (1 + 1e-9)  # it met fewer mixtures here
-
-
-@pytest.mark.parametrize("kind", ["logistic", "ridge"])
-def test_the_published_numbers_of_theorem_2_are_these(kind):
-    stored = pd.read_csv(ROOT / "docs" / "paper" / "stationarity" / "raw.csv")
-    row = stored[(stored.part == "theory") & (stored.kind == kind) & (stored.seed == 10)].iloc[0]
-    of = game(kind, 10, GAMES["full"])
-    B_g, F_max = of.largest
-    needs = theory.stationarity_needs(of.constants, row.eps, B_g=B_g, F_max=F_max)
-    k, steps = of.constants, needs.steps
-    numbers = (k.L, k.mu, steps.eta, steps.gamma, needs.T, needs.B)
-    wanted = (row.L, row.mu, row.eta_theory, row.gamma_theory, row.T_theory, row.B_theory)
-    assert numbers == pytest.approx(wanted, rel=1e-9)
 
 
 def test_constants_of_bound_data_are_those_of_the_problem():

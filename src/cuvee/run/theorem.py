@@ -17,6 +17,7 @@ from cuvee.solution import Solution
 from cuvee.theory.row_constants import is_known
 
 TERMS = ("discrepancy", "complexity", "sampling", "mended", "largest_loss", "held_out")
+TABLE = 2**27  # numbers in the sources' rows: larger tables are streamed, not held in memory
 MOST = 100  # targets of a group that it is worked out for, as many as a report shows
 
 
@@ -36,11 +37,13 @@ def terms(
 ) -> Floats:
     """Return the terms of Theorem 1 of the first `most` targets, (M, TERMS); NaN for others.
 
-    A network has none. They are those of the rows to learn from, and of the loss and the W in which
-    α was found. The held-out loss is that of the scored models, in the same units.
+    A network has none, nor a table too large to hold. They are those of the rows to learn from, and
+    of the loss and the W in which α was found. The held-out loss is that of the scored models, in
+    the same units.
     """
     values, space = unknown(len(alpha)), scored.space
-    if most <= 0 or not is_known(space):
+    table = sum(s.X.size for s in group.problem.sources)
+    if most <= 0 or table > TABLE or not is_known(space):
         return values
     first = slice(0, most)
     bound = risk_bound(group.part(first).problem, hypothesis, alpha[first], seed=seed)
