@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cuvee import OWN
-from cuvee.report.findings import Convergence, Findings, Tried
+from cuvee.report.findings import Convergence, Findings, LearningTerms, Tried
 
 METHODS = ("cuvee", "uniform", "pooled", "pooled + own", "target only")
 HOSTILE = (
@@ -82,6 +82,7 @@ def findings(M=10, N=10, *, seed=0, own=True, regression=False, tried=True, conv
         convergence=tuple(_course(rng, R) if convergence else None for _ in range(M)),
         seconds=(("reading", 0.42), ("mixtures", 11.7), ("models", 0.9), ("scores", 2.4), ("report", 0.31)),
         notes=("column 'ward' has one value and is left out",),
+        theorem=_terms(rng, M, regression),
     )
 
 
@@ -139,6 +140,7 @@ def nothing_known(M=4, N=3):
         model_status=("ill-conditioned",) * M,
         tried=(tried,) * M,
         convergence=(course,) * M,
+        theorem=LearningTerms("x", False, *(np.full(M, np.nan),) * 6),
     )
 
 
@@ -181,7 +183,7 @@ def hostile():
 def bare(M=3, N=2):
     """One closed form asked for, and nothing else computed."""
     f = findings(M, N, own=False, tried=False, convergence=False, sensitivity=False)
-    return replace(f, about={}, seconds=(), notes=())
+    return replace(f, about={}, seconds=(), notes=(), theorem=None)
 
 
 SHAPES = {
@@ -194,6 +196,15 @@ SHAPES = {
     "bare": bare,
     "many": lambda: findings(500, 60, R=200),
 }
+
+
+def _terms(rng, M, regression):
+    """Of the first hundred targets, the last of them without test rows."""
+    values = rng.uniform(0.05, 0.6, size=(6, M))
+    values[4] = 30.0 if regression else 1.0  # the largest loss
+    values[:, 100:] = np.nan
+    values[5, min(M, 100) - 1] = np.nan
+    return LearningTerms("the squared error" if regression else "the chance of wrong classes", regression, *values)
 
 
 def _tried(rng, alpha, own, points=8):

@@ -12,11 +12,13 @@ from cuvee.api import (
     ModelMap,
     OnlineMap,
     OnlineMixtures,
+    RiskBound,
     certify,
     estimate,
     learn,
     load_map,
     plan,
+    risk_bound,
     run_online,
     sensitivity,
     solve,
@@ -32,11 +34,11 @@ from cuvee.errors import (
 )
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.learn.planner import Plan
-from cuvee.mixture.theory import Constants, theory_steps
 from cuvee.online.ledger import Ledger
 from cuvee.problem import Domain, Problem
 from cuvee.results import Candidate, Mixtures, Status, Trace
 from cuvee.solution import Certificate, Model, Solution
+from cuvee.theory import Constants, theory_steps
 
 __version__ = "0.1.0"
 
@@ -77,6 +79,7 @@ __all__ = [
     "Plan",
     "Problem",
     "Ridge",
+    "RiskBound",
     "Run",
     "Solution",
     "Status",
@@ -90,6 +93,7 @@ __all__ = [
     "open_run",
     "plan",
     "resume",
+    "risk_bound",
     "run_online",
     "sensitivity",
     "solve",

@@ -146,14 +146,3 @@ def test_rescaling_features_changes_nothing_by_default():
         one = cuvee.estimate(problem, cuvee.Logistic(), method=method, steps=60).alpha
         two = cuvee.estimate(other, cuvee.Logistic(), method=method, steps=60).alpha
         np.testing.assert_allclose(one, two, atol=1e-6)
-
-
-def test_theory_steps_are_the_proofs_and_tiny():
-    constants = cuvee.Constants(n_sources=15, m_min=80, m_max=100, C=10.0, G_f=2.0, L_f=3.0, L_g=100.0)
-    assert pytest.approx(4 * 4 * 100 + 2 * 3) == constants.L
-    assert constants.mu == pytest.approx(0.2)
-    steps = cuvee.theory_steps(constants)
-    assert steps.eta == pytest.approx(0.2 / (36 * 1606**2))
-    assert steps.gamma == pytest.approx(0.04 * steps.eta * 0.1 / (7680 * 15 * 4))
-    with pytest.raises(cuvee.OptionError, match="G_f"):
-        cuvee.Constants(n_sources=1, m_min=1, m_max=1, C=1.0, G_f=0.0, L_f=1.0)

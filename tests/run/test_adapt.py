@@ -508,6 +508,7 @@ def test_networks(tmp_path, monkeypatch, hypothesis, label):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cuvee.CuveeWarning)
         run = adapt(BASE, tmp_path / "run", options=asked)
+    assert "theorem_1" not in run.metrics and run.findings.theorem is None  # a network's constants are not known
     said = open_run(run.path).predict(BASE, target="site 0")
     act = torch.nn.ReLU() if hypothesis == "mlp" else torch.nn.Tanh()
     n_outputs = 1 if label == "cost" else 2

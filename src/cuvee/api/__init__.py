@@ -7,6 +7,7 @@ from cuvee.api.models import certify, sensitivity, solve
 from cuvee.api.online import OnlineMap
 from cuvee.api.online_mixtures import OnlineMixtures
 from cuvee.api.planning import plan
+from cuvee.api.risk import RiskBound, risk_bound
 from cuvee.api.streams import run_online
 from cuvee.results import OWN
 
@@ -15,11 +16,13 @@ __all__ = [
     "ModelMap",
     "OnlineMap",
     "OnlineMixtures",
+    "RiskBound",
     "certify",
     "estimate",
     "learn",
     "load_map",
     "plan",
+    "risk_bound",
     "run_online",
     "sensitivity",
     "solve",

@@ -19,7 +19,7 @@ from cuvee.data.targets import suggest
 from cuvee.errors import InputError, MixtureError, OptionError
 from cuvee.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import models, tables, weights
+from cuvee.run import models, tables, theorem, weights
 from cuvee.run.groups import Prepared
 from cuvee.run.models import Delivered
 from cuvee.run.opened import Run
@@ -181,7 +181,14 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
                 if group is None:
                     group = prepared.group(g)
                     atlas = _map(folder, g, group.problem.sources, prepared, alphas[g], options)
-                part = models.deliver(group.part(some), prepared.hypothesis(g), alphas[g][some], atlas, options)
+                part = models.deliver(
+                    group.part(some),
+                    prepared.hypothesis(g),
+                    alphas[g][some],
+                    atlas,
+                    options,
+                    bounded=theorem.MOST - low,
+                )
                 parts.add(step, part.pack(), time.perf_counter() - began)
             steps.append(step)
             done += len(members.targets[some])

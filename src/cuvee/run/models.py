@@ -16,6 +16,7 @@ from cuvee.hypothesis import Hypothesis
 from cuvee.hypothesis.base import Space
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
+from cuvee.run import theorem
 from cuvee.run.groups import Group
 from cuvee.run.options import Options, hypothesis_of
 from cuvee.run.scores import judge, simple_mixtures
@@ -41,6 +42,7 @@ class Delivered:
     error: Floats
     paired: Floats
     moved: Floats  # (M, columns) of `sensitivities`; no columns where there are none
+    bound: Floats  # (M, theorem.TERMS); NaN where nothing is known
     rests_on: str
 
     def pack(self, **more: Any) -> bytes:
@@ -53,7 +55,7 @@ class Delivered:
         tensors, header = files.unpacked(content, where, WHAT, FORMAT)
         with files.understood(where, WHAT):
             status = np.array(header["status"], dtype=object)
-            numbers = {name: t.numpy() for name, t in tensors.items()}
+            numbers = {"bound": theorem.unknown(len(status)), **{name: t.numpy() for name, t in tensors.items()}}
             return cls(**numbers, status=status, rests_on=header["rests_on"])
 
     @classmethod
@@ -69,8 +71,19 @@ class Delivered:
         )
 
 
-def deliver(group: Group, hypothesis: Hypothesis, alpha: Floats, atlas: ModelMap | None, options: Options) -> Delivered:
-    """Solve, or ask the map; score beside the simple mixtures; deliver what all labelled rows give."""
+def deliver(
+    group: Group,
+    hypothesis: Hypothesis,
+    alpha: Floats,
+    atlas: ModelMap | None,
+    options: Options,
+    *,
+    bounded: int = theorem.MOST,
+) -> Delivered:
+    """Solve, or ask the map; score beside the simple mixtures; deliver what all labelled rows give.
+
+    The first `bounded` targets have the terms of Theorem 1.
+    """
     sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
     simple = simple_mixtures(sources, np.array([t.n_rows for t in group.problem.targets], dtype=float))
     scored = _models(group.problem, hypothesis, alpha, atlas, options)
@@ -89,6 +102,7 @@ def deliver(group: Group, hypothesis: Hypothesis, alpha: Floats, atlas: ModelMap
         error=judged.error,
         paired=judged.paired,
         moved=sensitivities(group, hypothesis, alpha, final),
+        bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,
     )
 

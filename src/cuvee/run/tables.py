@@ -10,7 +10,7 @@ import numpy as np
 
 from cuvee.api import OWN
 from cuvee.results import Candidate, Floats, Mixtures, Status
-from cuvee.run import scores, weights
+from cuvee.run import scores, theorem, weights
 from cuvee.run.groups import Prepared
 from cuvee.run.models import Delivered
 from cuvee.run.options import Options, in_words
@@ -154,6 +154,7 @@ def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, by
             "gradient": listed(found.gradient),
         },
         "targets": list(of.targets),
+        **theorem.as_metrics(found.bound, of.kind),
     }
     files = {MODELS: found.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
     if found.moved.shape[1]:
