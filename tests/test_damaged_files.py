@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ from safetensors.torch import load_file, save_file
 import cuvee
 from cuvee import files
 from cuvee.data.synthetic import grouped_classes
+from damage import flips
 from learn_builders import make_sources
 
 RIDGE, LOGISTIC = cuvee.Ridge(0.1), cuvee.Logistic(1e-2)
@@ -55,29 +54,12 @@ KINDS = {  # how it is written, how it is read, and every how many bytes: bindin
 }
 
 
-@contextmanager
-def flips(path, sentence=DAMAGED):
-    """Give flip(at, mask, load): change a byte of the file, see that `load` refuses it, and put the byte back."""
-    whole = path.read_bytes()
-    with path.open("r+b", buffering=0) as file:
-
-        def flip(at, mask, load):
-            os.pwrite(file.fileno(), bytes([whole[at] ^ mask]), at)
-            with pytest.raises(cuvee.InputError, match=sentence) as caught:
-                load(path)
-            os.pwrite(file.fileno(), whole[at : at + 1], at)
-            assert "\n" not in str(caught.value), (at, mask)
-
-        yield flip
-    assert path.read_bytes() == whole
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_byte_of_a_saved_file(kind, tmp_path):
     make, load, every = KINDS[kind]
     path = tmp_path / "file"
     make(path)
-    with flips(path) as flip:
+    with flips(path, DAMAGED) as flip:
         for at in range(0, path.stat().st_size, every):
             flip(at, 1 << at % 8, load)
     assert load(path)
@@ -96,7 +78,7 @@ def read(path):
 
 def test_every_bit_of_a_file(tmp_path):
     path = small(tmp_path / "file")
-    with flips(path) as flip:
+    with flips(path, DAMAGED) as flip:
         for at in range(path.stat().st_size):
             for bit in range(8):
                 flip(at, 1 << bit, read)

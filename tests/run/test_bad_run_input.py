@@ -19,7 +19,7 @@ import pytest
 from cuvee.errors import CuveeError, InputError
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.store import ABOUT, MANIFEST
-from run_builders import check_refused, command, everything, options, rewrite, table
+from run_builders import check_refused, command, everything, options, rewrite, table, write_manifest
 
 BASE = table(4, 12)
 FLAGS = ("label", "targets", "hypothesis", "labelled", "test", "task", "seed", "method", "alpha")
@@ -315,8 +315,8 @@ def check_spoilt(run, sentence, *, verbs=("predict", "report", "resume")):
 def change(run, name, **values):
     """Keys of a JSON file of the run; None removes one."""
     said = {**json.loads((run / name).read_bytes()), **values}
-    content = json.dumps({k: v for k, v in said.items() if v is not None}).encode()
-    rewrite(run, name, content) if name != MANIFEST else (run / name).write_bytes(content)
+    said = {k: v for k, v in said.items() if v is not None}
+    write_manifest(run, said) if name == MANIFEST else rewrite(run, name, json.dumps(said).encode())
 
 
 def test_the_copy_itself_is_fine(run):
@@ -328,8 +328,8 @@ def test_the_copy_itself_is_fine(run):
 
 def test_manifests(run):
     whole = (run / MANIFEST).read_bytes()
-    change(run, MANIFEST, format=2)
-    check_spoilt(run, "was written in format 2, and this version of cuvee reads 1")
+    change(run, MANIFEST, format=3)
+    check_spoilt(run, "was written in format 3, and this version of cuvee reads 2")
     for content in (b"", b"{", whole[:-20], b"[]", b"null", b"{}", b"\xff\xfe",
                     b'{"format": 1, "steps": 3, "files": {}}',
                     b'{"format": 1, "steps": [], "files": {"alpha.csv": {}}}',
