@@ -43,7 +43,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Models: which w for this mixture?",
         "See [models.md](models.md).",
-        ("cuvee.solve", "cuvee.certify", "cuvee.sensitivity"),
+        ("cuvee.solve", "cuvee.certify", "cuvee.sensitivity", "cuvee.load_models", "cuvee.SavedModels"),
     ),
     (
         "Maps: models for mixtures that nobody solved",
@@ -97,6 +97,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 GIVEN = {  # results: nobody calls their constructors
     *("cuvee.Mixtures", "cuvee.Candidate", "cuvee.Trace", "cuvee.Plan", "cuvee.ModelMap", "cuvee.Ledger"),
     *("cuvee.Solution", "cuvee.Model", "cuvee.Certificate", "cuvee.Run", "cuvee.data.frame.Table"),
+    "cuvee.SavedModels",
 }
 INNER = {"cuvee.ModelMap": {"bound", "predictor", "subspace", "calibration", "labels", "settings", "relearn"}}
 WITHIN = {"bind", "checkpoint", "restore", "settings"}  # public for the library's own sake

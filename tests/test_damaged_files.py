@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import cuvee
 from cuvee import files
+from cuvee.data.encode import Encoder
 from cuvee.data.synthetic import grouped_classes
 from damage import flips
 from learn_builders import make_sources
@@ -44,12 +46,21 @@ def mixer_file(path):
     cuvee.OnlineMixtures(OTHERS, LOGISTIC, steps=5, folds=2, adversaries=1).save(path)
 
 
+def models_file(path):
+    frame = pd.DataFrame({"age": [20.0, 30.0, 40.0], "cost": [2.0, 3.0, 4.0]})
+    encoder = Encoder.fit(frame, ["age"])
+    sol = cuvee.solve([cuvee.Domain("north", encoder(frame), frame.cost)], RIDGE, [[1.0]])
+    named = {"targets": ["new"], "columns": ["north"], "encoder": encoder}
+    cuvee.SavedModels.of(sol, **named, options=cuvee.Options(label="cost", l2=0.1)).save(path)
+
+
 WAITING = cuvee.OnlineMap(SOURCES, RIDGE, label_budget=0.5)
 KINDS = {  # how it is written, how it is read, and every how many bytes: binding the data again takes its time
     "map": (map_file, lambda path: cuvee.load_map(path, SOURCES, RIDGE), 1),
     "online map": (online_file, lambda path: cuvee.OnlineMap.load(path), 1),
     "online map with its data": (online_file, lambda path: cuvee.OnlineMap.load(path, SOURCES, RIDGE), 9),
     "checkpoint": (stream_file, lambda path: stream_file(path, WAITING), 1),
+    "models": (models_file, cuvee.load_models, 1),
     "online mixer": (mixer_file, lambda path: cuvee.OnlineMixtures.load(path, OTHERS, LOGISTIC), 9),
 }
 

@@ -67,9 +67,8 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
 
 
-def header_of(path: Path) -> dict[str, Any]:
+def header_of(path: Path, what: str = "a file of cuvee's") -> dict[str, Any]:
     """Return the header alone, of any file of cuvee's; what was damaged is an error."""
-    what = "a file of cuvee's"
     return _header(_content(path, what), path, what)[0]
 
 

@@ -525,8 +525,12 @@ def test_resume_of_a_table_in_memory(tmp_path):
 def test_there_is_no_run(tmp_path):
     for out in ("gone", "file"):
         (tmp_path / "file").write_text("mine")
-        for call in (("resume", tmp_path / out), ("report", tmp_path / out), ("predict", tmp_path / out, "x.csv")):
+        for call in (("resume", tmp_path / out), ("report", tmp_path / out)):
             check_refused(call, f"there is no folder .*{out}; is the name right", tmp_path)
+    check_refused(
+        ("predict", tmp_path / "gone", "x.csv"), "there is no folder and no file .*gone; is the name right", tmp_path
+    )
+    check_refused(("predict", tmp_path / "file", "x.csv"), "file cannot be read as cuvee models", tmp_path)
 
 
 @pytest.mark.parametrize(

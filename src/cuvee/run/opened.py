@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ from cuvee.run.found import findings
 from cuvee.run.models import Delivered, space_of
 from cuvee.run.options import Options
 from cuvee.run.store import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
+from cuvee.run.whose import as_table, check_whose
 
 
 def open_run(path: str | Path) -> Run:
@@ -32,7 +34,131 @@ def open_run(path: str | Path) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
-class Run:
+class Predictor(ABC):
+    """Models of targets and what makes numbers of raw rows for them: what a run and a file of models share."""
+
+    targets: tuple[str, ...]
+    options: Options
+    _prepared: dict[str, Any]
+    """Of prepared.json: task, classes, domain, the groups of the targets and the encoders of the groups."""
+    _place = "this run"  # what the targets are of, for errors
+
+    @property
+    @abstractmethod
+    def path(self) -> Path:
+        """Where they were read from."""
+
+    @property
+    @abstractmethod
+    def _models(self) -> Delivered: ...
+
+    @property
+    def w(self) -> Floats:
+        """(M, P) of the models, on the encoded columns."""
+        return self._models.w
+
+    @property
+    def classes(self) -> Array | None:
+        """The classes, in the order of `predict_proba`; None for a regression."""
+        found = self._prepared["classes"]
+        return None if found is None else np.array(found)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The raw columns that the models learnt from, in order."""
+        return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
+
+    def _table(self, source: Any, target: str | None) -> Any:
+        """Return the rows as a table, in which the domain says whose model each gets unless a target is named."""
+        with understood(self.path, "a run of this version of cuvee"):
+            table = as_table(source, self.features)
+            if target is None:
+                check_whose(table, self._prepared["domain"], self.targets)
+            return table
+
+    def predict_proba(self, source: Any, **how: Any) -> Floats:
+        """Return (rows, classes): a probability per class, for the rows and options that `predict` takes."""
+        if self.classes is None:
+            raise OptionError("these models predict a quantity: they have no class probabilities, use predict")
+        said = self.predict(source, **how)
+        return np.asarray(said[[f"p({c})" for c in self.classes]], dtype=np.float64)
+
+    def predict(
+        self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
+    ) -> Any:
+        """Raw rows -> a frame: their domain, the columns to `keep`, `prediction`, and a probability per class.
+
+        Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
+        """
+        if not (target is None or isinstance(target, str)):
+            raise OptionError(f"target must be the name of a target; got {target!r}")
+        for name, value in (("keep", keep), ("text", text)):
+            if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+                raise OptionError(f"{name} must be a list of column names; got {value!r}")
+        source = self._table(source, target)
+        with understood(self.path, "a run of this version of cuvee"):
+            return self._predicted(source, target, keep, text)
+
+    def _predicted(self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str]) -> Any:
+        prepared, known = self._prepared, self.targets
+        if target is not None and target not in known:
+            raise OptionError(f"{target!r} is no target of this run{suggest(target, known)}")
+        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source):
+            target = known[0]
+        encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
+        categories = {c for encoder in encoders for c in encoder.text} | {*text}
+        domain = prepared["domain"] if target is None else None
+        frame = read_rows(source, encoders[0].features, keep, domain=domain, text=sorted(categories))
+        names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
+        return self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
+
+    def _answers(self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None) -> Any:
+        import pandas as pd
+
+        place = pd.Index(self.targets).get_indexer(names)
+        if (place < 0).any():
+            row = int(np.argmax(place < 0))
+            raise DomainError(
+                f"row {row} is of domain {names[row]!r}, which is no target of {self._place} "
+                f"({int((place < 0).sum())} such rows){suggest(str(names[row]), self.targets)}"
+            )
+        prepared = self._prepared
+        classes = None if prepared["classes"] is None else np.array(prepared["classes"])
+        space = space_of(self.options, prepared["task"], len(encoders[0].names), classes)
+        group = np.array([t["group"] for t in prepared["targets"]])[place]
+        said = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
+        chance = np.empty((len(frame), 0 if classes is None else len(classes)))
+        for g in np.unique(group):
+            rows = np.flatnonzero(group == g)
+            own_space = (
+                space
+                if len(encoders) == 1
+                else space_of(self.options, prepared["task"], len(encoders[g].names), classes)
+            )
+            X = encoders[g](frame.iloc[rows], where="rows to predict")
+            order = np.argsort(place[rows], kind="stable")
+            cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
+            for part in np.split(order, cuts):
+                w = self.w[place[rows[part[0]]]][: own_space.n_params]
+                said[rows[part]] = own_space.predict(w, X[part])
+                if classes is None:
+                    said[rows[part]] += self._models.offset[place[rows[part[0]]]]
+                if classes is not None:
+                    chance[rows[part]] = own_space.predict_proba(w, X[part])
+        said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))
+        taken = next((name for name in (domain, *keep) if name in said_names), None)
+        if taken is not None:
+            raise OptionError(
+                f"column {taken!r} is how predictions are called: rename it in these rows, or do not keep it"
+            )
+        columns: dict[str, Any] = {domain: names} if domain else {}
+        columns |= {name: frame[name].to_numpy() for name in keep}
+        columns["prediction"] = said
+        columns |= {f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())}
+        return pd.DataFrame(columns)
+
+
+class Run(Predictor):
     """One table's run: which targets, how much of each source, how good, and models that predict raw rows."""
 
     def __init__(self, folder: RunFolder) -> None:
@@ -76,84 +202,6 @@ class Run:
     @cached_property
     def _models(self) -> Delivered:
         return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
-
-    @property
-    def w(self) -> Floats:
-        """(M, P) of the models, on the encoded columns."""
-        return self._models.w
-
-    def predict(
-        self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
-    ) -> Any:
-        """Raw rows -> a frame: their domain, the columns to `keep`, `prediction`, and a probability per class.
-
-        Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
-        """
-        if not (target is None or isinstance(target, str)):
-            raise OptionError(f"target must be the name of a target; got {target!r}")
-        for name, value in (("keep", keep), ("text", text)):
-            if isinstance(value, str) or not all(isinstance(v, str) for v in value):
-                raise OptionError(f"{name} must be a list of column names; got {value!r}")
-        with understood(self.path, "a run of this version of cuvee"):
-            return self._predicted(source, target, keep, text)
-
-    def _predicted(self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str]) -> Any:
-        prepared, known = self._prepared, self.targets
-        if target is not None and target not in known:
-            raise OptionError(f"{target!r} is no target of this run{suggest(target, known)}")
-        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source):
-            target = known[0]
-        encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
-        categories = {c for encoder in encoders for c in encoder.text} | {*text}
-        domain = prepared["domain"] if target is None else None
-        frame = read_rows(source, encoders[0].features, keep, domain=domain, text=sorted(categories))
-        names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
-        return self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
-
-    def _answers(self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None) -> Any:
-        import pandas as pd
-
-        place = pd.Index(self.targets).get_indexer(names)
-        if (place < 0).any():
-            row = int(np.argmax(place < 0))
-            raise DomainError(
-                f"row {row} is of domain {names[row]!r}, which is no target of this run ({int((place < 0).sum())} such "
-                f"rows){suggest(str(names[row]), self.targets)}"
-            )
-        prepared = self._prepared
-        classes = None if prepared["classes"] is None else np.array(prepared["classes"])
-        space = space_of(self.options, prepared["task"], len(encoders[0].names), classes)
-        group = np.array([t["group"] for t in prepared["targets"]])[place]
-        said = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
-        chance = np.empty((len(frame), 0 if classes is None else len(classes)))
-        for g in np.unique(group):
-            rows = np.flatnonzero(group == g)
-            own_space = (
-                space
-                if len(encoders) == 1
-                else space_of(self.options, prepared["task"], len(encoders[g].names), classes)
-            )
-            X = encoders[g](frame.iloc[rows], where="rows to predict")
-            order = np.argsort(place[rows], kind="stable")
-            cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
-            for part in np.split(order, cuts):
-                w = self.w[place[rows[part[0]]]][: own_space.n_params]
-                said[rows[part]] = own_space.predict(w, X[part])
-                if classes is None:
-                    said[rows[part]] += self._models.offset[place[rows[part[0]]]]
-                if classes is not None:
-                    chance[rows[part]] = own_space.predict_proba(w, X[part])
-        said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))
-        taken = next((name for name in (domain, *keep) if name in said_names), None)
-        if taken is not None:
-            raise OptionError(
-                f"column {taken!r} is how predictions are called: rename it in these rows, or do not keep it"
-            )
-        columns: dict[str, Any] = {domain: names} if domain else {}
-        columns |= {name: frame[name].to_numpy() for name in keep}
-        columns["prediction"] = said
-        columns |= {f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())}
-        return pd.DataFrame(columns)
 
     @cached_property
     def findings(self) -> Findings:
