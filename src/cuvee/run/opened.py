@@ -60,8 +60,8 @@ class Predictor(ABC):
     @property
     def classes(self) -> Array | None:
         """The classes, in the order of `predict_proba`; None for a regression."""
-        found = self._prepared["classes"]
-        return None if found is None else np.array(found)
+        listed = self._prepared["classes"]
+        return None if listed is None else np.array(listed)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -80,8 +80,8 @@ class Predictor(ABC):
         """Return (rows, classes): a probability per class, for the rows and options that `predict` takes."""
         if self.classes is None:
             raise OptionError("these models predict a quantity: they have no class probabilities, use predict")
-        said = self.predict(source, **how)
-        return np.asarray(said[[f"p({c})" for c in self.classes]], dtype=np.float64)
+        answers = self.predict(source, **how)
+        return np.asarray(answers[[f"p({c})" for c in self.classes]], dtype=np.float64)
 
     def predict(
         self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()

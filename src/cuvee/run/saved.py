@@ -131,8 +131,8 @@ class SavedModels(Predictor):
 
     def __repr__(self) -> str:
         models = "1 model" if len(self.targets) == 1 else f"{len(self.targets)} models"
-        some = ", ".join(map(repr, self.targets[:4])) + (", …" if len(self.targets) > 4 else "")
-        return f"{models} of {self.options.label!r}, for {some}\n  {self.certificate!r}"
+        names = ", ".join(map(repr, self.targets[:4])) + (", …" if len(self.targets) > 4 else "")
+        return f"{models} of {self.options.label!r}, for {names}\n  {self.certificate!r}"
 
 
 def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedModels:
