@@ -22,12 +22,11 @@ from cuvee.files import understood
 from cuvee.results import Floats
 from cuvee.run import models, tables, weights
 from cuvee.run.groups import Prepared
-from cuvee.run.manifest import as_json
 from cuvee.run.models import Delivered
 from cuvee.run.opened import Run
 from cuvee.run.options import Options, in_words
 from cuvee.run.prepare import prepare
-from cuvee.run.store import ABOUT, GIVEN, PREPARED, SCRATCH, Parts, RunFolder, locked, part_name, reserved
+from cuvee.run.store import ABOUT, GIVEN, PREPARED, SCRATCH, Parts, RunFolder, as_json, locked, part_name, reserved
 from cuvee.simplex import check_alpha
 
 Progress = Callable[[str, int, int], None]

@@ -41,7 +41,6 @@ class Predictor(ABC):
     options: Options
     _prepared: dict[str, Any]
     """Of prepared.json: task, classes, domain, the groups of the targets and the encoders of the groups."""
-    _place = "this run"  # what the targets are of, for errors
 
     @property
     @abstractmethod
@@ -119,8 +118,8 @@ class Predictor(ABC):
         if (place < 0).any():
             row = int(np.argmax(place < 0))
             raise DomainError(
-                f"row {row} is of domain {names[row]!r}, which is no target of {self._place} "
-                f"({int((place < 0).sum())} such rows){suggest(str(names[row]), self.targets)}"
+                f"row {row} is of domain {names[row]!r}, which is no target of this run ({int((place < 0).sum())} such "
+                f"rows){suggest(str(names[row]), self.targets)}"
             )
         prepared = self._prepared
         classes = None if prepared["classes"] is None else np.array(prepared["classes"])

@@ -13,7 +13,6 @@ import torch
 from cuvee import files
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import DOMAIN
-from cuvee.data.targets import suggest
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError
 from cuvee.problem import Array
@@ -40,7 +39,7 @@ class SavedModels(Predictor):
     """
 
     def __init__(self, path: Path, numbers: Mapping[str, Array], header: Mapping[str, Any]) -> None:
-        self._path, self._numbers, self._header, self._place = path, numbers, header, str(path)
+        self._path, self._numbers, self._header = path, numbers, header
         with files.understood(path, WHAT):
             self.targets, self.columns = tuple(map(str, header["models"])), tuple(map(str, header["columns"]))
             self.options = Options.from_dict(header["options"], str(path))
@@ -123,11 +122,6 @@ class SavedModels(Predictor):
             moved=nothing,
             rests_on=self.certificate.rests_on,
         )
-
-    def _table(self, source: Any, target: str | None) -> Any:
-        if target is not None and target not in self.targets:
-            raise OptionError(f"{target!r} is no target of {self._place}{suggest(target, self.targets)}")
-        return super()._table(source, target)
 
     def __repr__(self) -> str:
         models = "1 model" if len(self.targets) == 1 else f"{len(self.targets)} models"

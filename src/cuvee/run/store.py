@@ -21,7 +21,9 @@ from typing import Any
 
 from cuvee.errors import InputError
 from cuvee.files import understood
-from cuvee.run.manifest import MANIFEST, inside, new_manifest, read_manifest, to_bytes
+from cuvee.run.manifest import MANIFEST as MANIFEST
+from cuvee.run.manifest import as_json as as_json  # others ask this module for both
+from cuvee.run.manifest import inside, new_manifest, read_manifest, to_bytes
 
 PATIENCE = 5.0  # seconds of work that a kill may cost, beside what is under way
 LOCK, PARTS, SCRATCH = ".lock", "parts", ".scratch"

@@ -12,7 +12,6 @@ from cuvee.api import OWN
 from cuvee.results import Candidate, Floats, Mixtures, Status
 from cuvee.run import scores, weights
 from cuvee.run.groups import Prepared
-from cuvee.run.manifest import as_json
 from cuvee.run.models import Delivered
 from cuvee.run.options import Options, in_words
 from cuvee.run.scores import Judged, listed
@@ -25,6 +24,7 @@ from cuvee.run.store import (
     TRACE,
     WEIGHTS,
     RunFolder,
+    as_json,
     part_name,
 )
 
