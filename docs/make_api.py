@@ -41,7 +41,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Models: which w for this mixture?",
         "See [models.md](models.md).",
-        ("cuvee.solve", "cuvee.certify", "cuvee.sensitivity"),
+        ("cuvee.solve", "cuvee.certify", "cuvee.sensitivity", "cuvee.load_models", "cuvee.SavedModels"),
     ),
     (
         "Maps: models for mixtures that nobody solved",
@@ -136,6 +136,7 @@ GIVEN = {  # results: nobody calls their constructors
     *(f"cuvee.theory.{name}" for name in ("LearningBound", "StationarityBound", "StationarityNeeds", "TheorySteps")),
     *(f"cuvee.theory.{name}" for name in ("RegretBound", "LabelNeeds", "RiskConstants", "RowConstants")),
     *("cuvee.RiskBound", "cuvee.theory.OfflineNeeds"),
+    "cuvee.SavedModels",
 }
 INNER = {"cuvee.ModelMap": {"bound", "predictor", "subspace", "calibration", "labels", "settings", "relearn"}}
 WITHIN = {"bind", "checkpoint", "restore", "settings"}  # public for the library's own sake

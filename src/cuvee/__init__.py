@@ -44,6 +44,7 @@ __version__ = "0.1.0"
 
 _LATER = {"CuveeClassifier": "sklearn", "CuveeRegressor": "sklearn", "Options": "run", "Run": "run"}
 _LATER |= {"adapt": "run", "open_run": "run", "resume": "run"}
+_LATER |= {"SavedModels": "run", "load_models": "run"}
 
 
 def __getattr__(name: str) -> Any:
@@ -81,6 +82,7 @@ __all__ = [
     "Ridge",
     "RiskBound",
     "Run",
+    "SavedModels",
     "Solution",
     "Status",
     "StatusError",
@@ -90,6 +92,7 @@ __all__ = [
     "estimate",
     "learn",
     "load_map",
+    "load_models",
     "open_run",
     "plan",
     "resume",

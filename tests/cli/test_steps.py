@@ -11,7 +11,7 @@ import pytest
 
 import cuvee
 from cuvee import files
-from cuvee.cli.models import FORMAT, WHAT
+from cuvee.run.saved import FORMAT, WHAT
 
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "readmitted", "--drop", "cost")
 QUANTITY = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")

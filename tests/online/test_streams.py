@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import safetensors.torch
 import torch
 
 import cuvee
@@ -392,12 +391,12 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     go(ALPHAS[:20], online, checkpoint=checkpoint)
     before = checkpoint.read_bytes()
 
-    def full(tensors, filename, metadata=None):
-        Path(filename).write_bytes(b"half of it")
+    def full(path, content):
+        path.open("wb").write(b"half of it")
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(safetensors.torch, "save_file", full)
+        patched.setattr(Path, "write_bytes", full)
         with pytest.raises(InputError, match="No space left"):
             go(ALPHAS, make("ridge"), checkpoint=checkpoint, every=5)
     assert checkpoint.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["c"]

@@ -19,7 +19,7 @@ import pytest
 from cuvee.errors import CuveeError, InputError
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.store import ABOUT, MANIFEST
-from run_builders import check_refused, command, everything, options, rewrite, table
+from run_builders import check_refused, command, everything, options, rewrite, table, write_manifest
 
 BASE = table(4, 12)
 FLAGS = ("label", "targets", "hypothesis", "labelled", "test", "task", "seed", "method", "alpha")
@@ -316,8 +316,8 @@ def check_spoilt(run, sentence, *, verbs=("predict", "report", "resume")):
 def change(run, name, **values):
     """Keys of a JSON file of the run; None removes one."""
     said = {**json.loads((run / name).read_bytes()), **values}
-    content = json.dumps({k: v for k, v in said.items() if v is not None}).encode()
-    rewrite(run, name, content) if name != MANIFEST else (run / name).write_bytes(content)
+    said = {k: v for k, v in said.items() if v is not None}
+    write_manifest(run, said) if name == MANIFEST else rewrite(run, name, json.dumps(said).encode())
 
 
 def test_the_copy_itself_is_fine(run):
@@ -329,8 +329,8 @@ def test_the_copy_itself_is_fine(run):
 
 def test_manifests(run):
     whole = (run / MANIFEST).read_bytes()
-    change(run, MANIFEST, format=2)
-    check_spoilt(run, "was written in format 2, and this version of cuvee reads 1")
+    change(run, MANIFEST, format=3)
+    check_spoilt(run, "was written in format 3, and this version of cuvee reads 2")
     for content in (b"", b"{", whole[:-20], b"[]", b"null", b"{}", b"\xff\xfe",
                     b'{"format": 1, "steps": 3, "files": {}}',
                     b'{"format": 1, "steps": [], "files": {"alpha.csv": {}}}',
@@ -526,8 +526,12 @@ def test_resume_of_a_table_in_memory(tmp_path):
 def test_there_is_no_run(tmp_path):
     for out in ("gone", "file"):
         (tmp_path / "file").write_text("mine")
-        for call in (("resume", tmp_path / out), ("report", tmp_path / out), ("predict", tmp_path / out, "x.csv")):
+        for call in (("resume", tmp_path / out), ("report", tmp_path / out)):
             check_refused(call, f"there is no folder .*{out}; is the name right", tmp_path)
+    check_refused(
+        ("predict", tmp_path / "gone", "x.csv"), "there is no folder and no file .*gone; is the name right", tmp_path
+    )
+    check_refused(("predict", tmp_path / "file", "x.csv"), "file cannot be read as cuvee models", tmp_path)
 
 
 @pytest.mark.parametrize(

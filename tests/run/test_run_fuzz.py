@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ import pytest
 
 from cuvee.errors import CuveeError, CuveeWarning, InputError
 from cuvee.report.page import render
-from cuvee.run import Options, adapt, open_run
+from cuvee.run import Options, adapt, open_run, resume
+from cuvee.run.manifest import as_json
 from cuvee.run.opened import REPORT
 from cuvee.run.prepare import prepare
 from cuvee.run.store import LOCK, MANIFEST
+from damage import flips
 from frame_builders import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -260,8 +263,8 @@ def test_any_byte_of_any_file(made, data):
                 run = open_run(out)
                 if what == "predict":
                     pd.testing.assert_frame_equal(run.predict(BASE, target="site 1"), said, check_exact=True)
-                elif what == "report":  # a manifest has the seconds of the steps, and no checksum itself
-                    assert render(run.findings) == page or path.name == MANIFEST
+                elif what == "report":
+                    assert render(run.findings) == page
                 else:
                     assert run.as_dict() == found
             except InputError as error:
@@ -269,4 +272,31 @@ def test_any_byte_of_any_file(made, data):
     finally:
         path.write_bytes(whole)
     assert not any("\n" in sentence for sentence in refused)
-    assert refused or path.name in (REPORT, MANIFEST)
+    assert refused or path.name == REPORT  # which is made from the others, and can be made again
+
+
+def test_every_byte_of_the_manifest(made):
+    out, path = made[0], made[0] / MANIFEST
+    with flips(path, r"damaged.*restore it from a copy, or make the run again$") as flip:
+        for at in range(path.stat().st_size):
+            flip(at, 1 << at % 8, lambda _: open_run(out))
+    assert open_run(out).finished
+
+
+def test_a_run_of_the_first_format_is_opened_and_gets_a_checksum(tmp_path):
+    """Manifests were once written without one; a manifest of today that lost its own is damaged."""
+    BASE.to_csv(tmp_path / "table.csv", index=False)
+    out = tmp_path / "run"
+    run = adapt(tmp_path / "table.csv", out, options=options("sick", targets="site 0"))
+    said, manifest = run.predict(BASE, target="site 0"), json.loads((out / MANIFEST).read_bytes())
+    del manifest["checksum"]
+    (out / MANIFEST).write_bytes(as_json(manifest))
+    with pytest.raises(InputError, match=r"manifest\.json is damaged"):
+        open_run(out)
+    (out / MANIFEST).write_bytes(as_json({**manifest, "format": 1}))
+    pd.testing.assert_frame_equal(open_run(out).predict(BASE, target="site 0"), said, check_exact=True)
+    cut = {**manifest, "format": 1, "steps": manifest["steps"][:-1]}  # without the report
+    (out / MANIFEST).write_bytes(as_json(cut))
+    assert resume(out).finished
+    whole = json.loads((out / MANIFEST).read_bytes())
+    assert whole["format"] == 2 and len(whole["checksum"]) == 64

@@ -33,7 +33,8 @@ from cuvee.simplex import check_alpha
 from cuvee.solution import Model, Solution, check_w
 
 TOGETHER = 256  # rounds that are evaluated at a time
-WHAT, FORMAT = "a cuvee online map", 1
+WHAT, FORMAT = "a cuvee online map", 2
+UNCHECKED = (1,)  # formats without a checksum
 
 
 class OnlineMap:
@@ -333,7 +334,7 @@ class OnlineMap:
         vars(self).update(vars(other))
 
     def _read(self, path: Path, bound: Bound | None, radius: Radius | None) -> None:
-        tensors, header = files.read(path, "cpu", WHAT, FORMAT)
+        tensors, header = files.read(path, "cpu", WHAT, FORMAT, UNCHECKED)
         arrays = {name: t.numpy() for name, t in tensors.items()}
         with files.understood(path, WHAT):
             settings = Settings(**header["settings"])

@@ -30,7 +30,8 @@ from cuvee.results import OWN, Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 
 Oracle = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert"]
-WHAT, FORMAT = "a cuvee online mixer", 1
+WHAT, FORMAT = "a cuvee online mixer", 2
+UNCHECKED = (1,)  # formats without a checksum
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ class OnlineMixtures:
         vars(self).update(vars(other))
 
     def _read(self, path: Path, bound: Bound) -> None:
-        tensors, header = files.read(path, "cpu", WHAT, FORMAT)
+        tensors, header = files.read(path, "cpu", WHAT, FORMAT, UNCHECKED)
         arrays = {name: t.numpy() for name, t in tensors.items()}
         with files.understood(path, WHAT):
             self.settings, self._bound = Settings(**header["settings"]), bound

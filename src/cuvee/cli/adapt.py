@@ -14,7 +14,7 @@ from cuvee.cli.output import check_out, print_json, print_table, write_frame
 from cuvee.cli.voice import speaking
 
 if TYPE_CHECKING:
-    from cuvee.run import Run
+    from cuvee.run import Run, SavedModels
 
 TOP, LEAST = 3, 0.005  # sources of a target that are shown
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")]
@@ -104,7 +104,9 @@ def resume(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
 
 
 def predict(
-    folder: RunFolder,
+    models: Annotated[
+        Path, typer.Argument(metavar="MODELS", help="The folder that cuvee adapt wrote, or the file of cuvee solve.")
+    ],
     rows: Annotated[Path, typer.Argument(help="Table with the features that were learnt from, and the domain.")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="CSV or Parquet to write, by its suffix; by default stdout.")
@@ -115,6 +117,10 @@ def predict(
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")] = None,
     text: asked.Text = None,
+    hypothesis: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="package.module:factory of a file's models, imported only if named here."),
+    ] = None,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -122,13 +128,25 @@ def predict(
 
     Example: cuvee predict run visits.csv --target new --out predictions.csv
     """
-    from cuvee.run import open_run
-
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        found = open_run(folder).predict(rows, target=target, keep=asked.names(keep), text=asked.names(text))
+        found = _models(models, hypothesis).predict(rows, target=target, keep=asked.names(keep), text=asked.names(text))
         write_frame(found, out)
+
+
+def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
+    """Return what predicts: a run, or the models of a file."""
+    from cuvee.errors import InputError, OptionError
+    from cuvee.run import load_models, open_run
+
+    if os.path.isfile(path):
+        return load_models(path, hypothesis=hypothesis)
+    if not os.path.exists(path):
+        raise InputError(f"there is no folder and no file {path}; is the name right?")
+    if hypothesis is not None:
+        raise OptionError("--hypothesis is for a file of models; a run has its own: leave it out")
+    return open_run(path)
 
 
 def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = False) -> None:

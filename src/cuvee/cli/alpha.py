@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,12 @@ class Weights:
     def rows(self) -> tuple[str, ...]:
         """(M,) names to print."""
         return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))
+
+    def check_named(self) -> None:
+        """Raise `MixtureError` where two rows have one name: models are asked for by name."""
+        name, rows = Counter(self.rows).most_common(1)[0]
+        if rows > 1:
+            raise MixtureError(f"alpha has {rows} rows for target {name!r}: give each model a name of its own")
 
     def ordered(self, names: Sequence[str]) -> Weights:
         """Return the columns of sources in the order of `names`; an error unless these are the names they have."""

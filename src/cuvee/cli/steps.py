@@ -156,6 +156,7 @@ def solve(
         )
         check_out(out, force, (".safetensors",))
         given = read_alpha(alpha)
+        given.check_named()
         data = Data.read(table, options)
         data.named(given.columns)
         given = given.ordered([name for name in data.names if name in given.columns])

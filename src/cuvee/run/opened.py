@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ from cuvee.run.found import findings
 from cuvee.run.models import Delivered, space_of
 from cuvee.run.options import Options
 from cuvee.run.store import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
+from cuvee.run.whose import as_table, check_whose
 
 
 def open_run(path: str | Path) -> Run:
@@ -32,55 +34,53 @@ def open_run(path: str | Path) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
-class Run:
-    """One table's run: which targets, how much of each source, how good, and models that predict raw rows."""
+class Predictor(ABC):
+    """Models of targets and what makes numbers of raw rows for them: what a run and a file of models share."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._about, self._prepared = folder.about, folder.json(PREPARED)
-        with understood(folder.path / PREPARED, "what this version of cuvee writes"):
-            self.targets: tuple[str, ...] = tuple(t["name"] for t in self._prepared["targets"])
-            self.notes: tuple[str, ...] = (self._prepared["why"], *self._prepared["notes"])
-            """What was inferred, and what is worth knowing about the table."""
-        with understood(folder.path / ABOUT, "what this version of cuvee writes"):
-            self.options = Options.from_dict(self._about["options"])
+    targets: tuple[str, ...]
+    options: Options
+    _prepared: dict[str, Any]
+    """Of prepared.json: task, classes, domain, the groups of the targets and the encoders of the groups."""
 
     @property
+    @abstractmethod
     def path(self) -> Path:
-        return self._folder.path
+        """Where they were read from."""
 
     @property
-    def finished(self) -> bool:
-        return self._folder.done("report")
-
-    @cached_property
-    def _weights(self) -> tuple[tuple[str, ...], Floats]:
-        _, columns, alpha = weights.from_csv(self._folder.read(ALPHA).decode(), ALPHA)
-        return columns, alpha
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Of alpha: the sources, and the own sample last."""
-        return self._weights[0]
-
-    @property
-    def alpha(self) -> Floats:
-        """(M, columns); NaN where a source would be the target itself."""
-        return self._weights[1]
-
-    @cached_property
-    def metrics(self) -> dict[str, Any]:
-        """metrics.json: scores beside the baselines, certificates."""
-        return self._folder.json(METRICS)
-
-    @cached_property
-    def _models(self) -> Delivered:
-        return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
+    @abstractmethod
+    def _models(self) -> Delivered: ...
 
     @property
     def w(self) -> Floats:
         """(M, P) of the models, on the encoded columns."""
         return self._models.w
+
+    @property
+    def classes(self) -> Array | None:
+        """The classes, in the order of `predict_proba`; None for a regression."""
+        listed = self._prepared["classes"]
+        return None if listed is None else np.array(listed)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The raw columns that the models learnt from, in order."""
+        return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
+
+    def _table(self, source: Any, target: str | None) -> Any:
+        """Return the rows as a table, in which the domain says whose model each gets unless a target is named."""
+        with understood(self.path, "a run of this version of cuvee"):
+            table = as_table(source, self.features)
+            if target is None:
+                check_whose(table, self._prepared["domain"], self.targets)
+            return table
+
+    def predict_proba(self, source: Any, **how: Any) -> Floats:
+        """Return (rows, classes): a probability per class, for the rows and options that `predict` takes."""
+        if self.classes is None:
+            raise OptionError("these models predict a quantity: they have no class probabilities, use predict")
+        answers = self.predict(source, **how)
+        return np.asarray(answers[[f"p({c})" for c in self.classes]], dtype=np.float64)
 
     def predict(
         self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
@@ -98,6 +98,7 @@ class Run:
         for name, value in (("keep", keep), ("text", text)):
             if isinstance(value, str) or not all(isinstance(v, str) for v in value):
                 raise OptionError(f"{name} must be a list of column names; got {value!r}")
+        source = self._table(source, target)
         with understood(self.path, "a run of this version of cuvee"):
             return self._predicted(source, target, keep, text)
 
@@ -160,6 +161,52 @@ class Run:
         columns["prediction"] = said
         columns |= {f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())}
         return pd.DataFrame(columns)
+
+
+class Run(Predictor):
+    """One table's run: which targets, how much of each source, how good, and models that predict raw rows."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._about, self._prepared = folder.about, folder.json(PREPARED)
+        with understood(folder.path / PREPARED, "what this version of cuvee writes"):
+            self.targets: tuple[str, ...] = tuple(t["name"] for t in self._prepared["targets"])
+            self.notes: tuple[str, ...] = (self._prepared["why"], *self._prepared["notes"])
+            """What was inferred, and what is worth knowing about the table."""
+        with understood(folder.path / ABOUT, "what this version of cuvee writes"):
+            self.options = Options.from_dict(self._about["options"])
+
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
+    @property
+    def finished(self) -> bool:
+        return self._folder.done("report")
+
+    @cached_property
+    def _weights(self) -> tuple[tuple[str, ...], Floats]:
+        _, columns, alpha = weights.from_csv(self._folder.read(ALPHA).decode(), ALPHA)
+        return columns, alpha
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of alpha: the sources, and the own sample last."""
+        return self._weights[0]
+
+    @property
+    def alpha(self) -> Floats:
+        """(M, columns); NaN where a source would be the target itself."""
+        return self._weights[1]
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """metrics.json: scores beside the baselines, certificates."""
+        return self._folder.json(METRICS)
+
+    @cached_property
+    def _models(self) -> Delivered:
+        return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
 
     @cached_property
     def findings(self) -> Findings:

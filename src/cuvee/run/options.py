@@ -85,11 +85,11 @@ class Options:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, said: dict[str, Any]) -> Options:
-        """What `as_dict` gave, after a way through JSON, which has no tuples."""
+    def from_dict(cls, said: dict[str, Any], where: str = "run.json") -> Options:
+        """What `as_dict` gave, after a way through JSON, which has no tuples; `where` it is from, for the error."""
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(said) - known):
-            raise InputError(f"run.json has an option {unknown[0]!r} that this version of cuvee does not know")
+            raise InputError(f"{where} has an option {unknown[0]!r} that this version of cuvee does not know")
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
         return cls(**plain)
 
