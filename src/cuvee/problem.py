@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
 
@@ -163,6 +164,52 @@ def as_problem(data: Problem | Sequence[Domain]) -> Problem:
     return data if isinstance(data, Problem) else Problem(sources=data)
 
 
+def as_array(values: Any) -> Array:
+    """Return an array of anything that NumPy takes, and of any tensor, wherever it lives and whatever its floats."""
+    if not hasattr(values, "detach"):
+        return np.asarray(values)
+    tensor = values.detach().cpu()
+    try:
+        return np.asarray(tensor)
+    except TypeError:  # NumPy has no bfloat16
+        return np.asarray(tensor.double())
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is to the person who wrote the table: "number", "text", "date", …."""
+    named = {
+        "truth value": bool | np.bool_,
+        "number": Real,
+        "text": str,
+        "date": date | time | timedelta | np.datetime64,
+    }
+    return next((name for name, types in named.items() if isinstance(value, types)), type(value).__name__)
+
+
+def check_apart(values: Iterable[Any], become: Iterable[Any], what: str, one: str) -> None:
+    """Raise `DomainError` where values of two kinds, such as "1" and 1, become the same, which `one` names."""
+    first: dict[Any, tuple[int, Any]] = {}
+    for row, (value, same) in enumerate(zip(values, become, strict=True)):
+        before, other = first.setdefault(same, (row, value))
+        if type(other) is not type(value) and kind_of(other) != kind_of(value):
+            raise DomainError(
+                f"{what} holds the {kind_of(other)} {other!r} at row {before} and the {kind_of(value)} {value!r} at "
+                f"row {row}, which would become one {one}; use one type throughout"
+            )
+
+
+def as_labels(y: Any, what: str, one: str = "label") -> Array:
+    """Return labels as an array; a list of text and numbers becomes text, and is refused if two would merge."""
+    array = as_array(y)
+    typed = hasattr(y, "dtype") and y.dtype != np.object_
+    if not typed and array.dtype.kind in "USbiufO":
+        values = np.asarray(y, dtype=object).ravel()
+        become = np.array([str(v) for v in values], object) if array.dtype == object else array.ravel()
+        if len({kind_of(v) for v in values}) > 1:
+            check_apart(values.tolist(), become.tolist(), what, one)
+    return array
+
+
 def _shape(domain: Domain) -> str:
     shape = domain.X.shape[1:]
     return f"{shape[0]} features" if len(shape) == 1 else f"shape {shape}"
@@ -176,7 +223,7 @@ def _content(domain: Domain) -> tuple[Any, ...]:
 def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     array = np.empty(0)
     try:
-        array = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)  # torch tensors too, wherever they live
+        array = as_array(X)
         if array.dtype.kind == "c":
             raise TypeError("complex numbers")
         if array.dtype != np.float32 and array.ndim:
@@ -220,7 +267,9 @@ def _first_text(array: Array, features: tuple[str, ...]) -> str:
 
 def _labels(name: str, y: Any, n_rows: int) -> Array:
     try:
-        array = np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
+        array = as_labels(y, f"domain {name!r}: y")
+    except DomainError:
+        raise
     except ValueError as error:
         raise DomainError(f"domain {name!r}: y is no list of labels ({error})") from None
     if array.ndim == 2 and array.shape[1] == 1:
@@ -249,7 +298,7 @@ def _is_missing(value: Any) -> bool:
 
 def _row_weights(name: str, weight: Any, n_rows: int) -> Array:
     try:
-        array = np.asarray(weight, dtype=np.float64)
+        array = as_array(weight).astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise DomainError(f"domain {name!r}: weight is not numeric ({error})") from None
     if array.shape != (n_rows,):

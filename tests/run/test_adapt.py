@@ -419,6 +419,17 @@ def test_names_go_through_every_file(tmp_path, name):
         np.testing.assert_array_equal(again.alpha, run.alpha)
 
 
+def test_domains_named_by_numbers(tmp_path):
+    frame = BASE.assign(site=BASE.site.str.removeprefix("site ").astype(int))
+    for i, targets in enumerate((4, np.int64(4), 4.0, [4], [4.0], "4")):
+        run = adapt(frame, tmp_path / str(i), options=options(targets=targets))
+        assert run.targets == ("4",) and run.options.targets in ("4", ("4",))
+    rows = frame[frame.site == 4]
+    assert run.predict(rows, target=4).equals(run.predict(rows, target="4"))
+    with pytest.raises(InputError, match="targets must be a list of names; got True"):
+        adapt(frame, tmp_path / "no", options=options(targets=True))
+
+
 def test_domain_names_of_all_kinds(tmp_path):
     names = {
         "site 0": 'a "quoted", name',

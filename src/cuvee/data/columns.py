@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from cuvee.errors import DomainError
+from cuvee.problem import kind_of
 
 
 def tidy(column: Any, where: str = "") -> Any:
@@ -50,7 +50,7 @@ def tidy(column: Any, where: str = "") -> Any:
 def _oddity(cells: Any) -> str:
     """What is wrong with a column of objects, and what to do."""
     there = cells[cells.notna().to_numpy()]
-    kinds = [_kind(value) for value in there]
+    kinds = [kind_of(value) for value in there]
     usual = Counter(kinds).most_common(1)[0][0]
     odd = next((i for i, kind in enumerate(kinds) if kind != usual), 0)
     row, value, kind = there.index[odd], there.iloc[odd], kinds[odd]
@@ -60,16 +60,6 @@ def _oddity(cells: Any) -> str:
     if kind == "date":
         return f"holds dates, like {value} at row {row}; make numbers of them (days since a date?), or drop the column"
     return f"holds a {kind} at row {row}, not a number or a text; spread it over several columns, or drop the column"
-
-
-def _kind(value: Any) -> str:
-    named = {
-        "truth value": bool | np.bool_,
-        "number": Real,
-        "text": str,
-        "date": date | time | timedelta | np.datetime64,
-    }
-    return next((name for name, types in named.items() if isinstance(value, types)), type(value).__name__)
 
 
 def pick(frame: Any, name: str, where: str) -> Any:

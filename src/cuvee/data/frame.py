@@ -17,7 +17,7 @@ from cuvee.data.spool import Spec
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import whole_labels
 from cuvee.errors import DomainError, InputError
-from cuvee.problem import Array
+from cuvee.problem import Array, as_array, as_labels
 
 __all__ = ["Table", "columns_of", "read", "read_rows", "spec", "suggest"]
 
@@ -242,7 +242,7 @@ def _items(data: Any, where: str) -> tuple[Any, Any]:
     """X and y of a torch `Dataset` of (x, y) items."""
     try:
         items = [data[i] for i in range(len(data))] if hasattr(data, "__len__") else list(data)
-        return np.stack([np.asarray(x) for x, _ in items]), [y.item() if hasattr(y, "item") else y for _, y in items]
+        return np.stack([as_array(x) for x, _ in items]), [y.item() if hasattr(y, "item") else y for _, y in items]
     except (TypeError, ValueError, KeyError, IndexError, RuntimeError) as error:
         raise DomainError(
             f"{where}: a {type(data).__name__} is neither (X, y) nor a Dataset of (x, y) items of one shape ({error})"
@@ -259,7 +259,7 @@ def _labelled(X: Any, y: Any, label: str, where: str) -> Any:
 
 
 def _as_list(values: Any, rows: int, what: str, where: str) -> list[Any]:
-    values = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    values = as_labels(values, f"{at(where)}{what}", "label" if what == "y" else what)
     if values.shape not in ((rows,), (rows, 1)):
         raise DomainError(f"{at(where)}X has {count(rows, 'row')}, but {what} has shape {values.shape}")
     return list(values.reshape(rows).tolist())
@@ -275,7 +275,7 @@ def _as_frame(data: Any, where: str) -> Any:
     try:
         if hasattr(data, "__arrow_c_stream__"):
             return to_frame(pa.table(data), {})
-        array = np.asarray(data.detach().cpu() if hasattr(data, "detach") else data)
+        array = as_array(data)
         if array.ndim < 2:
             raise ValueError(f"shape {array.shape}")
         flat = array.reshape(len(array), int(np.prod(array.shape[1:])))

@@ -11,6 +11,7 @@ import numpy as np
 
 from cuvee.data.columns import as_written, at, count, short
 from cuvee.errors import DomainError
+from cuvee.problem import check_apart
 
 EACH = "each"  # every domain in turn, the others being its sources
 
@@ -75,4 +76,6 @@ def domain_names(column: Any, where: str) -> Any:
             f"({count(int(missing.sum()), 'such row')}); fill it in, or remove the row"
         )
     names = np.array([as_written(value) for value in values.tolist()], dtype=object)
+    if len(set(names)) < len(names):
+        check_apart(column.tolist(), names[codes], f"{at(where)}column {str(column.name)!r}", "domain")
     return pd.Series(names[codes], column.index, name=column.name)

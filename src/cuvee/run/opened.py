@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cuvee.data.columns import as_written
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, read_rows
 from cuvee.data.targets import suggest
@@ -83,12 +85,14 @@ class Run:
         return self._models.w
 
     def predict(
-        self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
+        self, source: Any, *, target: str | float | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
     ) -> Any:
         """Raw rows -> a frame: their domain, the columns to `keep`, `prediction`, and a probability per class.
 
         Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
         """
+        if isinstance(target, Real) and not isinstance(target, bool):  # a domain that a number names
+            target = as_written(target)
         if not (target is None or isinstance(target, str)):
             raise OptionError(f"target must be the name of a target; got {target!r}")
         for name, value in (("keep", keep), ("text", text)):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import Any, Literal
 
+from cuvee.data.columns import as_written
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
@@ -30,7 +32,7 @@ class Options:
     domain: str | None = None
     """The column that says whose row each is; None: "domain", or the files of a folder."""
     targets: str | tuple[str, ...] = EACH
-    """Names, a comma list, patterns such as "north*", or "each": every domain in turn."""
+    """Names (a number too), a comma list, patterns such as "north*", or "each": every domain in turn."""
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -95,12 +97,14 @@ class Options:
 
 
 def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
-    """Names as a tuple; targets may be one text, and features nothing at all."""
+    """Names as a tuple; targets may be one text or number, and features nothing at all."""
+    if option == "targets" and isinstance(value, Real) and not isinstance(value, bool):
+        return as_written(value)
     if (value is None and option == "features") or (isinstance(value, str) and option == "targets"):
         return value
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise OptionError(f"{option} must be a list of names; got {value!r}")
-    return tuple(map(str, value))
+    return tuple(map(as_written, value))
 
 
 def kind_of(options: Options, task: Task) -> str:
