@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from contextlib import suppress
 
 import pytest
 
@@ -68,6 +69,29 @@ def test_a_reader_that_goes_away_is_no_error(folder):
     ended = subprocess.run(program, stdout=write, stderr=subprocess.PIPE, timeout=60)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("weights", "visits.csv", "--domain", "hospital", "--label", "cost", "--targets", "new", "--method", "uniform"),
+        ("--version",),
+        ("plan", "--help"),
+    ],
+)
+def test_a_full_disk_behind_stdout_is_one_sentence(folder, monkeypatch, capfd, words):
+    monkeypatch.setattr(sys, "argv", ["cuvee", *words, *(["--quiet"] if len(words) > 2 else [])])
+    full = open("/dev/full", "w")  # noqa: SIM115 - closing it fails as well
+    monkeypatch.setattr(sys, "stdout", full)
+    code = None
+    try:
+        cuvee.cli.main()
+    except SystemExit as ended:
+        code = ended.code
+    with suppress(OSError):
+        full.close()
+    said = "cuvee: stdout cannot be written (No space left on device); make room, or send it elsewhere\n"
+    assert (code, capfd.readouterr().err) == (74, said)
 
 
 def test_version_and_help(cli, folder):

@@ -70,6 +70,13 @@ def test_solve_takes_blends_of_some_sources_in_any_order(cli, folder):
     assert tensors["alpha"].tolist() == [[0.5, 0.5], [0, 1], [1, 0]]
 
 
+def test_weights_as_a_spreadsheet_in_german_writes_them(cli, folder):
+    (folder / "semicolon.csv").write_text("target;007;north\nnew;0,5;0,5\n")
+    ended = cli("solve", *QUANTITY, "--alpha", "semicolon.csv", "--out", "m.safetensors", "--json")
+    assert ended.code == 0, ended.err
+    assert files.read(folder / "m.safetensors", "cpu", WHAT, FORMAT)[0]["alpha"].tolist() == [[0.5, 0.5]]
+
+
 def test_a_map_answers_instead_of_the_solver(cli, folder):
     assert cli("learn", *QUANTITY, "--targets", "new", "--labels", 64, "--out", "map.safetensors").code == 0
     (folder / "a.csv").write_text("target,south,north,east,007\nx,0.1,0.2,0.3,0.4\n")

@@ -547,6 +547,21 @@ def test_the_same_options_after_json():
     assert Options.from_dict(json.loads(json.dumps(asked.as_dict()))) == asked
 
 
+def test_no_row_left_to_score_on_is_noted(tmp_path):
+    run = adapt(BASE, tmp_path / "one", options=options(targets="site 2", labelled=1000))
+    rows = int((BASE.site == "site 2").sum())
+    said = f"no row of target 'site 2' is left to score on: 1,000 labelled rows were asked for (labelled) and {rows}"
+    assert any(note.startswith(said) for note in run.notes), run.notes
+    run = adapt(BASE, tmp_path / "two", options=options(targets=TARGETS, labelled=1000))
+    assert any("no row of 2 targets ('site 0', 'site 3') is left to score on" in note for note in run.notes)
+    few = BASE[(BASE.site != "site 2") | (np.cumsum(BASE.site == "site 2") <= 5)]
+    run = adapt(few, tmp_path / "few", options=options(targets="site 2"))
+    assert any("of its 5 labelled rows none can be spared" in note for note in run.notes), run.notes
+    for i, asked in enumerate(({"labelled": 6}, {"test": 0.0})):  # some are left; none was wanted
+        run = adapt(BASE, tmp_path / f"fine {i}", options=options(targets="site 2", **asked))
+        assert not any("left to score on" in note for note in run.notes)
+
+
 def test_notes_and_parquet(ridge):
     assert ridge.notes[0].startswith("label 'cost' has numbers like")
     weights = pd.read_parquet(io.BytesIO((ridge.path / "weights.parquet").read_bytes()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -14,7 +15,8 @@ from cuvee.cli import adapt, maps, repository, steps
 from cuvee.cli.voice import one_line
 from cuvee.errors import CuveeError
 
-FINE, UNEXPECTED, BAD_INPUT, STOPPED = 0, 1, 2, 130
+FINE, UNEXPECTED, BAD_INPUT, NOT_WRITTEN, STOPPED = 0, 1, 2, 74, 130
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 USAGE: Any = typer.BadParameter.__mro__[2]  # click's ClickException, which newer typers carry inside themselves
 
 app = typer.Typer(
@@ -57,6 +59,7 @@ def main() -> None:
     debug = len(words) < len(sys.argv) - 1
     try:
         code = app(words, prog_name="cuvee", standalone_mode=False)
+        sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else FINE)
     except USAGE as error:
         sys.exit(_misused(error))
@@ -70,6 +73,10 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            reason = f"stdout cannot be written ({error.strerror}); make room, or send it elsewhere"
+            typer.echo(f"cuvee: {reason}", err=True)
+            sys.exit(NOT_WRITTEN)
         said = one_line(error)
         typer.echo(f"cuvee: unexpected {type(error).__name__}{said and f': {said}'}; run again with --debug", err=True)
         sys.exit(UNEXPECTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -89,6 +90,11 @@ def short(value: Any) -> str:
 
 def count(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names in quotes, those beyond `most` as three dots."""
+    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
 
 
 def at(where: str) -> str:

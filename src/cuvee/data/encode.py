@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written, at, count, is_number, pick, short, tidy
+from cuvee.data.columns import as_written, at, count, is_number, listed, pick, short, tidy
 from cuvee.errors import DomainError, InputError
 from cuvee.problem import Array
 from cuvee.results import Floats
@@ -81,7 +81,7 @@ class Category:
         unseen = position < 0
         if unseen.any():
             first = int(np.argmax(unseen))
-            known = ", ".join(map(repr, self.categories[:10])) + (", …" if len(self.categories) > 10 else "")
+            known = listed(self.categories, 10)
             raise DomainError(
                 f"{at(where)}column {self.name!r} is {short(values[first])} at row {column.index[first]}, which it is "
                 f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: {known}); correct "
@@ -145,8 +145,9 @@ class Encoder:
         if len(same) == 1:
             only = f"column {same[0]!r} has the same value in every training row"
             return (f"{only}: it says nothing and is encoded as 0",)
-        named = ", ".join(map(repr, same[:3])) + (", …" if len(same) > 3 else "")
-        return (f"{len(same)} columns ({named}) have the same value in every training row: they are encoded as 0",)
+        return (
+            f"{len(same)} columns ({listed(same)}) have the same value in every training row: they are encoded as 0",
+        )
 
     def __call__(self, frame: Any, *, where: str = "") -> Floats:
         """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row and column."""

@@ -18,6 +18,7 @@ HEAD = 1 << 20  # bytes that tell what a file is; no line may be longer
 ROWS = 1 << 16  # per batch
 BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".ipc": "Feather"}
 TEXT = (".csv", ".tsv", ".txt")
+SEPARATORS = ",;\t|"
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 DATE = r"^\s*\d{4}-\d\d?-\d\d?([ T].*)?$"
 Kind = Literal["number", "truth", "text", "missing"]
@@ -68,17 +69,17 @@ def _recognised(path: Path) -> File:
             raise InputError(f"{path} is empty")
         if magic[:2] == b"PK" or b"\0" in head:
             raise InputError(f"{path} is no text; save the table as CSV in UTF-8, or as Parquet")
-        delimiter = _delimiter(head.decode("utf-8-sig", errors="replace"))
+        delimiter = separator_of(head.decode("utf-8-sig", errors="replace"))
         parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
         with arrow_csv.open_csv(pa.input_stream(**opened), arrow_csv.ReadOptions(block_size=HEAD), parse) as reader:
             names = tuple(reader.schema.names)
         return File(path, "text", names, delimiter, packed)
 
 
-def _delimiter(head: str) -> str:
-    """The one that splits the first lines into more than one cell, all of them alike, and into most."""
+def separator_of(head: str) -> str:
+    """Return the one that splits the first lines into more than one cell, all of them alike, and into most."""
     scores = {}
-    for delimiter in ",;\t|":
+    for delimiter in SEPARATORS:
         try:
             lines = list(islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), 21))
         except csv.Error:

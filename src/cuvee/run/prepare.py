@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import count
+from cuvee.data.columns import count, listed
 from cuvee.data.encode import Encoder, check_missing
 from cuvee.data.files import files
 from cuvee.data.frame import read, spec
@@ -100,7 +100,7 @@ def _checked(
     classes = np.unique(known.to_numpy()) if inferred.task == "classification" else None
     if classes is None and (far := float(np.abs(labels.to_numpy(np.float64)).max())) > FAR:
         raise DomainError(f"label {options.label!r} reaches {far:g}, whose square is too far for a float: rescale it")
-    said = [*notes, *members[0].encoder.notes]
+    said = [*notes, *members[0].encoder.notes, *_unscored(options, rest["sizes"], rest["divided"])]
     if options.labelled is None and any(len(test) for _, test in rest["divided"].values()):
         said.append("scores are of models that saw no test row; delivered models learn from all labelled rows")
     kind = kind_of(options, inferred.task)
@@ -164,6 +164,21 @@ def _divided(rows: int, options: Options, position: int) -> tuple[Array, Array]:
     keep = rows - round(options.test * rows) if options.labelled is None else options.labelled
     keep = max(keep, LEAST_LABELLED)
     return np.sort(order[:keep]), np.sort(order[keep:])
+
+
+def _unscored(options: Options, sizes: Mapping[str, int], divided: Mapping[str, tuple[Array, Array]]) -> list[str]:
+    """Say which targets have no row left to score on, though scores were wanted."""
+    bare = [name for name, (learn, _) in divided.items() if len(learn) == sizes[name]]
+    if not bare or (options.labelled is None and options.test == 0):
+        return []
+    one, own = len(bare) == 1, max(sizes[name] for name in bare)
+    who = f"target {bare[0]!r}" if one else f"{len(bare):,} targets ({listed(bare)})"
+    if options.labelled is not None:
+        asked = f"{options.labelled:,} labelled rows were asked for (labelled)"
+        why = f"{asked} and {f'{own:,} are there' if one else f'they have {own:,} or fewer'}; ask for fewer"
+    else:
+        why = f"of {f'its {own:,}' if one else f'their {own:,} or fewer'} labelled rows none can be spared; label more"
+    return [f"no row of {who} is left to score on: {why}"]
 
 
 def _members(

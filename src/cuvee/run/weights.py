@@ -13,6 +13,7 @@ import torch
 
 from cuvee import files
 from cuvee.api import OWN
+from cuvee.data.files import SEPARATORS, separator_of
 from cuvee.errors import InputError, MixtureError
 from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
 
@@ -82,9 +83,14 @@ def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> byt
 
 
 def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], Floats]:
-    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names."""
+    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names.
+
+    Other separators than the comma are read too, and decimal commas where the separator is another.
+    """
+    separator = _separator(text)
     try:
-        head, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        head, *rows = [row for row in lines if row]
     except (csv.Error, ValueError):
         raise InputError(f"{where} holds no table of weights: a line of names, then a line per target") from None
     named = head[0] == "target"
@@ -95,10 +101,20 @@ def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], F
         if len(cells) != len(columns):
             raise MixtureError(f"{where}: line {i + 2} has {len(row)} cells, the first line {len(head)}")
         try:
-            alpha[i] = [float(c) if c.strip() else np.nan for c in cells]
+            alpha[i] = [_number(c, separator) if c.strip() else np.nan for c in cells]
         except ValueError as error:
             raise MixtureError(f"{where}: line {i + 2} holds no weights ({error})") from None
     return tuple(row[0] for row in rows) if named else (), columns, alpha
+
+
+def _separator(text: str) -> str:
+    """Return what stands behind the first cell, "target"; without it, what tables are told apart by."""
+    begins = (separator for separator in SEPARATORS if text.startswith((f"target{separator}", f'"target"{separator}')))
+    return next(begins, None) or separator_of(text)
+
+
+def _number(cell: str, separator: str) -> float:
+    return float(cell if separator == "," else cell.replace(",", "."))
 
 
 def given(alpha: Any, targets: Sequence[str], sources: Sequence[str]) -> tuple[tuple[str, ...], Floats]:
