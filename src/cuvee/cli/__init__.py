@@ -60,6 +60,8 @@ def main() -> None:
     try:
         code = app(words, prog_name="cuvee", standalone_mode=False)
         sys.stdout.flush()
+        if code == STOPPED:  # what newer typers make of Ctrl-C outside of `speaking`, which says more
+            typer.echo("cuvee: stopped", err=True)
         sys.exit(code if isinstance(code, int) else FINE)
     except USAGE as error:
         sys.exit(_misused(error))
@@ -68,7 +70,8 @@ def main() -> None:
             raise
         typer.echo(f"cuvee: {one_line(error)}", err=True)
         sys.exit(BAD_INPUT)
-    except typer.Abort:  # what older typers make of Ctrl-C
+    except (typer.Abort, KeyboardInterrupt):  # what older typers make of it
+        typer.echo("cuvee: stopped", err=True)
         sys.exit(STOPPED)
     except Exception as error:
         if debug:

@@ -73,7 +73,7 @@ def speaking(quiet: bool = False) -> Iterator[Voice]:
         except KeyboardInterrupt:
             voice.begin()
             print(f"cuvee: stopped{voice.hint()}", file=sys.stderr)
-            raise typer.Exit(STOPPED) from None
+            raise SystemExit(STOPPED) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python flushes once more when it ends
             raise typer.Exit(PIPE_CLOSED) from None
