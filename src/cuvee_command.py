@@ -1,4 +1,4 @@
-"""The command `cuvee`: it loads nothing by itself, so that Ctrl-C is heard while the library loads, which takes seconds.
+"""The command `cuvee`: it loads nothing by itself, so that Ctrl-C is heard while the library loads.
 
 It stands beside the package, because whatever stands inside it is loaded after all of `cuvee/__init__.py`.
 """

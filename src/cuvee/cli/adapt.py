@@ -11,7 +11,7 @@ import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json, print_table, write_frame
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import one_line, show, speaking
 
 if TYPE_CHECKING:
     from cuvee.run import Run
@@ -143,7 +143,7 @@ def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
         if as_json:
             print_json({"report": str(path)})
         else:
-            print(path)
+            show(path)
 
 
 def _how_to_resume(folder: Path) -> str:
@@ -168,7 +168,7 @@ def _show(run: Run, as_json: bool) -> None:
     ]
     columns = ("target", "learns from", found["metric"], "best baseline", "‖w − w*‖ ≤")
     print_table(columns, rows, f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}", str(run.path / "alpha.csv"))
-    print(f"{run.summary()}\nreport: {found['report']}")
+    show(f"{one_line(run.summary())}\nreport: {found['report']}")
 
 
 def _heaviest(alpha: Mapping[str, float]) -> str:

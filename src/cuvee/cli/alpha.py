@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cuvee.api import OWN
-from cuvee.cli.output import write_file
+from cuvee.cli.output import print_csv, write_file
 from cuvee.errors import InputError, MixtureError
 from cuvee.results import Floats, Mixtures
 from cuvee.run.weights import from_csv, to_csv, widen
@@ -77,7 +77,7 @@ def write_alpha(mix: Mixtures, path: Path | None) -> None:
     """As `read_alpha` reads it, to the last bit; on stdout where no path is given."""
     content = to_csv(mix.targets, mix.columns, mix.alpha)
     if path is None:
-        sys.stdout.write(content.decode())
+        print_csv(content.decode())
     else:
         write_file(path, lambda unfinished: unfinished.write_bytes(content))
 

@@ -9,7 +9,7 @@ import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import show, speaking
 
 OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
 MapTol = Annotated[
@@ -85,7 +85,7 @@ def learn(
                 }
             )
         else:
-            print(f"{atlas!r}\nmap: {out}")
+            show(f"{atlas!r}\nmap: {out}")
 
 
 def plan(
@@ -148,7 +148,7 @@ def plan(
                 }
             )
         else:
-            print(found)
+            show(found)
 
 
 def online(
@@ -235,7 +235,7 @@ def online(
                 }
             )
         else:
-            print(ledger if out is None else f"{ledger}\nmap: {out}")
+            show(ledger if out is None else f"{ledger}\nmap: {out}")
 
 
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:

@@ -9,7 +9,7 @@ import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json, print_table
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import show, speaking
 
 OutAlpha = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")]
 OutModels = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")]
@@ -181,4 +181,4 @@ def solve(
             for name, status, (distance, excess) in zip(given.rows, sol.status, bounds, strict=True)
         ]
         print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, repr(sol).partition("\n")[0], str(out))
-        print(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")
+        show(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")

@@ -13,6 +13,7 @@ import torch
 
 from cuvee import files
 from cuvee.api import OWN
+from cuvee.data.cells import guarded, unguarded
 from cuvee.data.files import SEPARATORS, separator_of
 from cuvee.errors import InputError, MixtureError
 from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
@@ -72,8 +73,12 @@ def widen(alpha: Floats, columns: Sequence[str], to: Sequence[str]) -> Floats:
 
 
 def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> bytes:
-    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again."""
+    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again.
+
+    Names that a spreadsheet would take for formulas are guarded, as `cuvee.data.cells` has it.
+    """
     text = io.StringIO(newline="")
+    targets, columns = [guarded(name) for name in targets], [guarded(name) for name in columns]
     returns = any("\r" in name for name in (*targets, *columns))  # which csv would not quote by itself
     out = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     out.writerow(["target", *columns])
@@ -94,7 +99,7 @@ def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], F
     except (csv.Error, ValueError):
         raise InputError(f"{where} holds no table of weights: a line of names, then a line per target") from None
     named = head[0] == "target"
-    columns = tuple(head[1:] if named else head)
+    columns = tuple(map(unguarded, head[1:] if named else head))
     alpha = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
         cells = row[1:] if named else row
@@ -104,7 +109,7 @@ def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], F
             alpha[i] = [_number(c, separator) if c.strip() else np.nan for c in cells]
         except ValueError as error:
             raise MixtureError(f"{where}: line {i + 2} holds no weights ({error})") from None
-    return tuple(row[0] for row in rows) if named else (), columns, alpha
+    return tuple(unguarded(row[0]) for row in rows) if named else (), columns, alpha
 
 
 def _separator(text: str) -> str:
