@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +29,7 @@ def adapt(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: Annotated[
@@ -77,9 +78,9 @@ def adapt(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, impute=impute,
-            standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis, l2=l2,
-            method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
+            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
+            l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -115,6 +116,9 @@ def predict(
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")] = None,
     text: asked.Text = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run.")
+    ] = None,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -127,7 +131,8 @@ def predict(
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        found = open_run(folder).predict(rows, target=target, keep=asked.names(keep), text=asked.names(text))
+        lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
+        found = open_run(folder).predict(rows, target=target, **lists, encoding=encoding)
         write_frame(found, out)
 
 

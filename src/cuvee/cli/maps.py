@@ -39,6 +39,7 @@ def learn(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -57,8 +58,8 @@ def learn(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         check_out(out, force, (".safetensors",))
         data = Data.read(table, options)
@@ -101,6 +102,7 @@ def plan(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -118,8 +120,8 @@ def plan(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if picture is not None:
             check_out(picture, force=True, option="--picture")
@@ -177,6 +179,7 @@ def online(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -196,8 +199,8 @@ def online(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if out is not None:
             check_out(out, force, (".safetensors",))

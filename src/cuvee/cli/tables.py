@@ -45,6 +45,7 @@ class Data:
             features=options.features,
             drop=options.drop,
             text=options.text,
+            encoding=options.encoding,
         )
         rows = table.frame[table.frame[table.label].notna()]
         labels = rows[table.label]

@@ -6,12 +6,13 @@ import csv
 import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from cuvee.data.columns import short
+from cuvee.data.encoding import UTF8, check_encoding, undecodable
 from cuvee.errors import DomainError, InputError
 
 HEAD = 1 << 20  # bytes that tell what a file is; no line may be longer
@@ -24,13 +25,14 @@ DATE = r"^\s*\d{4}-\d\d?-\d\d?([ T].*)?$"
 Kind = Literal["number", "truth", "text", "missing"]
 
 
-def files(path: Path) -> list[tuple[File, str | None]]:
-    """The file; or those of a folder, and the domain that each is."""
+def files(path: Path, encoding: str = UTF8) -> list[tuple[File, str | None]]:
+    """The file; or those of a folder, and the domain that each is; `encoding` is that of text."""
+    check_encoding(encoding)
     with understood(path):
         if not path.exists():
             raise InputError(f"{path} does not exist; is the name right?")
         if path.is_file():
-            return [(_recognised(path), None)]
+            return [(_recognised(path, encoding), None)]
         found = sorted(p for p in path.iterdir() if p.is_file() and _suffix(p) in (*BINARY, *TEXT) and p.name[0] != ".")
     if not found:
         raise InputError(f"{path} holds no table; put a CSV, Parquet or Feather file per domain into it")
@@ -38,17 +40,16 @@ def files(path: Path) -> list[tuple[File, str | None]]:
     for i, name in enumerate(names):
         if name in names[:i]:
             raise InputError(f"{path} holds two files for domain {name!r}; keep one, or rename it")
-    return [(_recognised(p), name) for p, name in zip(found, names, strict=True)]
+    return [(_recognised(p, encoding), name) for p, name in zip(found, names, strict=True)]
 
 
 def _suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
-def _recognised(path: Path) -> File:
+def _recognised(path: Path, encoding: str) -> File:
     """Look at the first bytes: they tell more than the name."""
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
     from pyarrow import ipc, parquet
 
     with understood(path):
@@ -62,18 +63,16 @@ def _recognised(path: Path) -> File:
         if (wanted := BINARY.get(_suffix(path))) and magic:
             raise InputError(f"{path} is no {wanted} file, or a broken one; write it again")
         packed = magic[:2] == b"\x1f\x8b"
-        opened = {"source": str(path), "compression": "gzip" if packed else None}
-        with pa.input_stream(**opened) as stream:
+        with pa.input_stream(str(path), compression="gzip" if packed else None) as stream:
             head = stream.read(HEAD)
         if not head.strip():
             raise InputError(f"{path} is empty")
-        if magic[:2] == b"PK" or b"\0" in head:
+        text = head.decode("utf-8-sig" if encoding == UTF8 else encoding, errors="replace")
+        if magic[:2] == b"PK" or "\0" in text:
             raise InputError(f"{path} is no text; save the table as CSV in UTF-8, or as Parquet")
-        delimiter = separator_of(head.decode("utf-8-sig", errors="replace"))
-        parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        with arrow_csv.open_csv(pa.input_stream(**opened), arrow_csv.ReadOptions(block_size=HEAD), parse) as reader:
-            names = tuple(reader.schema.names)
-        return File(path, "text", names, delimiter, packed)
+        found = File(path, "text", (), separator_of(text), packed, encoding)
+        with understood(path, found), found.opened() as reader:
+            return replace(found, columns=tuple(reader.schema.names))
 
 
 def separator_of(head: str) -> str:
@@ -90,8 +89,8 @@ def separator_of(head: str) -> str:
 
 
 @contextmanager
-def understood(path: Path) -> Iterator[None]:
-    """What pyarrow and the system raise about a file, in one sentence."""
+def understood(path: Path, text: File | None = None) -> Iterator[None]:
+    """What pyarrow and the system raise about a file, in one sentence; `text` is the file if it is one of text."""
     import pyarrow as pa
 
     try:
@@ -102,6 +101,8 @@ def understood(path: Path) -> Iterator[None]:
         if reason := getattr(error, "strerror", None):
             raise InputError(f"{path} cannot be read: {reason}") from None
         reason = str(error).strip().partition("\n")[0][:200].rstrip(".") or type(error).__name__
+        if text is not None and (isinstance(error, UnicodeDecodeError) or "UTF8" in reason):
+            raise undecodable(path, text.packed, text.encoding) from None
         raise InputError(f"{path} cannot be read as a table ({reason}); is it complete?") from None
 
 
@@ -114,13 +115,14 @@ class File:
     columns: tuple[str, ...]
     delimiter: str = ","
     packed: bool = False  # with gzip
+    encoding: str = UTF8
 
     def batches(self, names: Sequence[str], rows: int = ROWS) -> Iterator[Any]:
         """pyarrow Tables of about `rows` rows with these columns alone; the columns of a text file are all text."""
         import pyarrow as pa
         from pyarrow import ipc, parquet
 
-        with understood(self.path):
+        with understood(self.path, self if self.kind == "text" else None):
             if self.kind == "text":
                 yield from self._texts(names, rows)
             elif self.kind == "Parquet":
@@ -133,17 +135,24 @@ class File:
                         table = _sound(pa.Table.from_batches([file.get_batch(i)]).select(names))
                         yield from (table.slice(low, rows) for low in range(0, len(table), rows))
 
-    def _texts(self, names: Sequence[str], rows: int) -> Iterator[Any]:
+    def opened(self, **convert: Any) -> Any:
+        """pyarrow's reader of a text file."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        columns = {"include_columns": list(names), "column_types": dict.fromkeys(names, pa.string())}
-        with arrow_csv.open_csv(
+        return arrow_csv.open_csv(
             pa.input_stream(str(self.path), compression="gzip" if self.packed else None),
-            arrow_csv.ReadOptions(block_size=HEAD),  # small: the reader is many blocks ahead
+            # Small blocks: the reader is many of them ahead.
+            arrow_csv.ReadOptions(block_size=HEAD, encoding="utf8" if self.encoding == UTF8 else self.encoding),
             arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            arrow_csv.ConvertOptions(strings_can_be_null=True, **columns),
-        ) as file:
+            arrow_csv.ConvertOptions(**convert),
+        )
+
+    def _texts(self, names: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        columns = {"include_columns": list(names), "column_types": dict.fromkeys(names, pa.string())}
+        with self.opened(strings_can_be_null=True, **columns) as file:
             held: list[Any] = []
             for batch in file:
                 held.append(batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written, at, count, is_number, tidy
-from cuvee.data.files import File, files, to_frame
+from cuvee.data.columns import at, count, is_number, tidy
+from cuvee.data.encoding import UTF8
+from cuvee.data.files import files
+from cuvee.data.parts import Part, of_file, parts_of
 from cuvee.data.spool import Spec
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import whole_labels
-from cuvee.errors import DomainError, InputError
-from cuvee.problem import Array, as_array, as_labels
+from cuvee.errors import DomainError
+from cuvee.problem import Array
 
 __all__ = ["Table", "columns_of", "read", "read_rows", "spec", "suggest"]
 
@@ -68,13 +70,15 @@ def read(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     text: Sequence[str] = (),
+    encoding: str = UTF8,
 ) -> Table:
     """A table from a file, a folder with a file per domain, a frame, name -> (X, y) or Dataset, or (X, y, domain).
 
     `features` are all columns but `drop` where none are named; those of `text` are categories, whatever they look like.
+    `encoding` is that of text files.
     """
     domain = domain or DOMAIN
-    parts = _parts(source, domain, label)
+    parts = parts_of(source, domain, label, encoding)
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
     frame = _gather(parts, [*chosen, label], (), domain, text)
@@ -89,16 +93,17 @@ def read_rows(
     *,
     domain: str | None = None,
     text: Sequence[str] = (),
+    encoding: str = UTF8,
 ) -> Any:
     """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are ignored."""
-    parts = _parts(source, domain or DOMAIN, LABEL)
+    parts = parts_of(source, domain or DOMAIN, LABEL, encoding)
     parts[0].check(text)
     return _gather(parts, features, also, domain, text)
 
 
-def columns_of(source: Any) -> tuple[str, ...]:
+def columns_of(source: Any, encoding: str = UTF8) -> tuple[str, ...]:
     """The names of the columns that every part of a source has."""
-    first, *others = _parts(source, DOMAIN, LABEL)
+    first, *others = parts_of(source, DOMAIN, LABEL, encoding)
     return tuple(name for name in first.columns if all(name in part.columns for part in others))
 
 
@@ -110,34 +115,17 @@ def spec(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     text: Sequence[str] = (),
+    encoding: str = UTF8,
 ) -> Spec:
     """What `spool` needs to know of a file or folder that is too large to `read`."""
     domain = domain or DOMAIN
-    found = files(Path(path))
-    parts = [_of_file(file, name) for file, name in found]
+    found = files(Path(path), encoding)
+    parts = [of_file(file, name) for file, name in found]
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
     for part in parts:
         part.check([*chosen, label, *([domain] if part.domain is None else [])])
     return Spec(tuple(found), domain, label, chosen, tuple(text))
-
-
-@dataclass(frozen=True)
-class Part:
-    """A piece of a source: its columns, and how to load some (which, those taken as text, those nobody checks)."""
-
-    where: str
-    columns: tuple[str, ...]
-    load: Callable[[Sequence[str], Collection[str], Collection[str]], Any]
-    domain: str | None = None  # when all of it is one domain
-
-    def check(self, names: Sequence[str]) -> None:
-        """Each of these columns is there, once."""
-        for name in names:
-            if name not in self.columns:
-                raise DomainError(f"{at(self.where)}there is no column {name!r}{suggest(name, self.columns)}")
-            if self.columns.count(name) > 1:
-                raise DomainError(f"{at(self.where)}{self.columns.count(name)} columns are named {name!r}; rename them")
 
 
 def _choose(
@@ -207,92 +195,3 @@ def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
     if False in kinds or any(frame[name].dtype != np.bool_ for frame in frames):
         for frame in frames:
             frame[name] = frame[name].astype(object if False in kinds else np.float64)
-
-
-def _parts(source: Any, domain: str, label: str) -> list[Part]:
-    import pandas as pd
-
-    if isinstance(source, str | PathLike):
-        return [_of_file(file, name) for file, name in files(Path(source))]
-    if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
-        return [_of_frame(_as_frame(source, ""), "")]
-    if isinstance(source, tuple) and len(source) == 3:
-        frame = _labelled(source[0], source[1], label, "")
-        frame[domain] = _as_list(source[2], len(frame), "domain", "")
-        return [_of_frame(frame, "")]
-    if not isinstance(source, Mapping):
-        raise InputError(
-            f"a {type(source).__name__} is no table; give a path, a frame, a mapping name -> (X, y), or (X, y, domain)"
-        )
-    if not source:
-        raise DomainError("the mapping is empty; give at least one domain")
-    parts = []
-    for name, value in source.items():
-        where = f"domain {str(name)!r}"
-        if isinstance(value, pd.DataFrame) or hasattr(value, "__arrow_c_stream__"):
-            frame = _as_frame(value, where)
-        else:
-            X, y = value if isinstance(value, tuple | list) and len(value) == 2 else _items(value, where)
-            frame = _labelled(X, y, label, where)
-        parts.append(_of_frame(frame, where, str(name)))
-    return parts
-
-
-def _items(data: Any, where: str) -> tuple[Any, Any]:
-    """X and y of a torch `Dataset` of (x, y) items."""
-    try:
-        items = [data[i] for i in range(len(data))] if hasattr(data, "__len__") else list(data)
-        return np.stack([as_array(x) for x, _ in items]), [y.item() if hasattr(y, "item") else y for _, y in items]
-    except (TypeError, ValueError, KeyError, IndexError, RuntimeError) as error:
-        raise DomainError(
-            f"{where}: a {type(data).__name__} is neither (X, y) nor a Dataset of (x, y) items of one shape ({error})"
-        ) from None
-
-
-def _labelled(X: Any, y: Any, label: str, where: str) -> Any:
-    """A frame of X (rows, …) and its labels y (rows,); None: all missing."""
-    frame = _as_frame(X, where)
-    if label in frame.columns:
-        raise DomainError(f"{at(where)}X has a column {label!r} beside the labels; name the label otherwise")
-    frame[label] = np.full(len(frame), np.nan) if y is None else _as_list(y, len(frame), "y", where)
-    return frame
-
-
-def _as_list(values: Any, rows: int, what: str, where: str) -> list[Any]:
-    values = as_labels(values, f"{at(where)}{what}", "label" if what == "y" else what)
-    if values.shape not in ((rows,), (rows, 1)):
-        raise DomainError(f"{at(where)}X has {count(rows, 'row')}, but {what} has shape {values.shape}")
-    return list(values.reshape(rows).tolist())
-
-
-def _as_frame(data: Any, where: str) -> Any:
-    """A frame of a frame, of anything that Arrow can take, or of an array (rows, …), its columns x0, x1, …."""
-    import pandas as pd
-    import pyarrow as pa
-
-    if isinstance(data, pd.DataFrame):
-        return data.set_axis(list(map(str, data.columns)), axis=1).reset_index(drop=True)
-    try:
-        if hasattr(data, "__arrow_c_stream__"):
-            return to_frame(pa.table(data), {})
-        array = as_array(data)
-        if array.ndim < 2:
-            raise ValueError(f"shape {array.shape}")
-        flat = array.reshape(len(array), int(np.prod(array.shape[1:])))
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DomainError(f"{at(where)}a {type(data).__name__} is no table, rows × columns ({error})") from None
-    return pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
-
-
-def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
-    def load(names: Sequence[str], text: Collection[str], unchecked: Collection[str]) -> Any:
-        chosen = frame[list(names)].copy()
-        for name in {*names} & {*text} - {*unchecked}:
-            chosen[name] = chosen[name].map(as_written, na_action="ignore")
-        return chosen
-
-    return Part(where, tuple(frame.columns), load, domain)
-
-
-def _of_file(file: File, domain: str | None) -> Part:
-    return Part(str(file.path), file.columns, file.load, domain)

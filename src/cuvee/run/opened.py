@@ -85,11 +85,18 @@ class Run:
         return self._models.w
 
     def predict(
-        self, source: Any, *, target: str | float | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
+        self,
+        source: Any,
+        *,
+        target: str | float | None = None,
+        keep: Sequence[str] = (),
+        text: Sequence[str] = (),
+        encoding: str | None = None,
     ) -> Any:
         """Raw rows -> a frame: their domain, the columns to `keep`, `prediction`, and a probability per class.
 
         Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
+        `encoding` is that of text files; by default the one that the run was made with.
         """
         if isinstance(target, Real) and not isinstance(target, bool):  # a domain that a number names
             target = as_written(target)
@@ -99,18 +106,21 @@ class Run:
             if isinstance(value, str) or not all(isinstance(v, str) for v in value):
                 raise OptionError(f"{name} must be a list of column names; got {value!r}")
         with understood(self.path, "a run of this version of cuvee"):
-            return self._predicted(source, target, keep, text)
+            return self._predicted(source, target, keep, text, encoding or self.options.encoding)
 
-    def _predicted(self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str]) -> Any:
+    def _predicted(
+        self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str], encoding: str
+    ) -> Any:
         prepared, known = self._prepared, self.targets
         if target is not None and target not in known:
             raise OptionError(f"{target!r} is no target of this run{suggest(target, known)}")
-        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source):
+        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source, encoding):
             target = known[0]
         encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
         categories = {c for encoder in encoders for c in encoder.text} | {*text}
         domain = prepared["domain"] if target is None else None
-        frame = read_rows(source, encoders[0].features, keep, domain=domain, text=sorted(categories))
+        how: Any = {"domain": domain, "text": sorted(categories), "encoding": encoding}
+        frame = read_rows(source, encoders[0].features, keep, **how)
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
         return self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
 

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from cuvee.data.columns import as_written
+from cuvee.data.encoding import UTF8, check_encoding
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
@@ -37,6 +38,8 @@ class Options:
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     """Columns that are categories, whatever they look like."""
+    encoding: str = UTF8
+    """Of text files: "utf-8", "cp1252", …."""
     task: str = "auto"
     hypothesis: str = "auto"
     """"ridge", "logistic", "mlp", or "package.module:factory", which makes a module from (inputs, outputs)."""
@@ -67,6 +70,7 @@ class Options:
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
         for name in ("targets", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
+        check_encoding(self.encoding)
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
         check_choice("method", self.method, METHODS)
         if self.hypothesis not in KINDS and ":" not in self.hypothesis:

@@ -49,7 +49,9 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
     large = options.stream
     if large is None:
         large = (
-            isinstance(source, str | Path) and _bytes(Path(source)) > LARGE and options.hypothesis in ("auto", "ridge")
+            isinstance(source, str | Path)
+            and _bytes(Path(source), options.encoding) > LARGE
+            and options.hypothesis in ("auto", "ridge")
         )
     if large:
         if not isinstance(source, str | Path):
@@ -83,13 +85,13 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
     return _checked(
         options, members, used[table.label], found.rows(found.at[s] for s in members[0].sources)[table.label],
         sizes=sizes, divided=divided, notes=notes, domain=table.domain, n_features=len(table.features), rows=rows,
-        fingerprint=_fingerprint(source, table.frame),
+        fingerprint=_fingerprint(source, table.frame, options.encoding),
     )  # fmt: skip
 
 
 def _columns(options: Options) -> dict[str, Any]:
     """Which column plays which role."""
-    return {name: getattr(options, name) for name in ("domain", "label", "features", "drop", "text")}
+    return {name: getattr(options, name) for name in ("domain", "label", "features", "drop", "text", "encoding")}
 
 
 def _checked(
@@ -132,7 +134,7 @@ def _streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     )
     prepared = _checked(
         options, members, labels, known, sizes=sizes, divided=divided, notes=notes, domain=what.domain,
-        n_features=len(what.features), rows=lambda who: found, fingerprint=_fingerprint(path, None),
+        n_features=len(what.features), rows=lambda who: found, fingerprint=_fingerprint(path, None, options.encoding),
     )  # fmt: skip
     if prepared.kind != "ridge":
         raise OptionError("stream is for ridge alone, and the labels are classes: this table has to fit into memory")
@@ -201,17 +203,17 @@ def _fitting(found: Labelled, who: Members, divided: Mapping[str, tuple[Array, A
     return {name: good for name, good in zip(who.targets, fits, strict=True) if not good.all()}
 
 
-def _bytes(path: Path) -> int:
-    return sum(file.path.stat().st_size for file, _ in files(path))
+def _bytes(path: Path, encoding: str) -> int:
+    return sum(file.path.stat().st_size for file, _ in files(path, encoding))
 
 
-def _fingerprint(source: Any, frame: Any) -> str:
+def _fingerprint(source: Any, frame: Any, encoding: str) -> str:
     """The same for the same files, or for the same values of a table in memory."""
     import pandas as pd
 
     found = hashlib.sha256()
     if isinstance(source, str | Path):
-        for table, _ in files(Path(source)):
+        for table, _ in files(Path(source), encoding):
             found.update(table.path.name.encode() + b"\0")
             with table.path.open("rb") as file:
                 found.update(hashlib.file_digest(file, "sha256").digest())
