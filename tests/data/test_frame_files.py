@@ -76,7 +76,7 @@ BAD_TEXT = {
     "a,domain,label\n1,,0\n": "names no domain at row 0",
     "a,domain,label\n1,x,0\n2,x,1\nold,x,1\n": "'a' mixes types: it holds numbers, but 'old' at row 2; correct it",
     "a,domain,label\n1,x,0\n2,x,1\n3,x,lots\n": "'label' mixes types: it holds numbers, but 'lots' at row 2",
-    "a,domain,label\n2020-01-01,x,0\n2020-01-02 10:00,x,1\n": "'a' holds dates; make numbers",
+    "a,domain,label\n2020-01-01,x,0\n2020-01-02 10:00,x,1\n": "'a' holds dates, like '2020-01-01' at row 0; make",
     "a,domain,label\n1,x,0\ninf,x,1\n": "'a' is infinite at row 1",
     ",a,domain,label\n0,1,x,0\n": "column 0 has no name",
     "": "is empty",

@@ -547,6 +547,29 @@ def test_the_same_options_after_json():
     assert Options.from_dict(json.loads(json.dumps(asked.as_dict()))) == asked
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_how_columns_of_text_were_taken_is_noted(tmp_path, stream):
+    wards = np.tile(["01", "2"], len(BASE) // 2)
+    BASE.assign(ward=wards, dose=[f"{a:.1f}".replace(".", ",") for a in BASE.age]).to_csv(
+        tmp_path / "t.csv", index=False, sep=";"
+    )
+    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=options(targets="site 2", stream=stream))
+    first = f"{BASE.age[0]:.1f}".replace(".", ",")
+    for said in (
+        "column taken as categories, being text: 'sex' (like 'f')",
+        "column taken as categories, being digits with leading zeros: 'ward' (like '01')",
+        f"column read with decimal commas: 'dose' (like '{first}')",
+    ):
+        assert said in run.notes, run.notes
+        assert said.replace("'", "&#39;") in (run.path / "report.html").read_text()
+    same = adapt(BASE.assign(ward=wards, dose=BASE.age.round(1)), tmp_path / "same", options=run.options, stream=False)
+    np.testing.assert_allclose(
+        run.predict(tmp_path / "t.csv", target="site 2"),
+        same.predict(BASE.assign(ward=wards, dose=BASE.age.round(1)), target="site 2"),
+        rtol=1e-3 if stream else 1e-12,  # a stream fits the encoder on sources alone
+    )
+
+
 def test_no_row_left_to_score_on_is_noted(tmp_path):
     run = adapt(BASE, tmp_path / "one", options=options(targets="site 2", labelled=1000))
     rows = int((BASE.site == "site 2").sum())

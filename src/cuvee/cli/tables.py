@@ -54,7 +54,7 @@ class Data:
         labelled = {name: table.labelled(name) for name in table.names}
         domains = {name: _domain(name, some, table, encoder) for name, some in labelled.items() if len(some)}
         few = [name for name, some in labelled.items() if len(some) < LEAST_ROWS]
-        notes = [inferred.why, *encoder.notes]
+        notes = [inferred.why, *table.notes, *encoder.notes]
         notes += [f"domain {name!r} has fewer than {LEAST_ROWS} labelled rows and is no source" for name in few]
         return cls(options, encoder, inferred, domains, table.names, tuple(notes))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cuvee.errors import DomainError
 from cuvee.problem import kind_of
+from cuvee.results import Floats
 
 
 def tidy(column: Any, where: str = "") -> Any:
@@ -28,6 +29,7 @@ def tidy(column: Any, where: str = "") -> Any:
         return column.astype(np.bool_)
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):  # truth values with gaps too: 0, 1, NaN
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        whole = types.is_integer_dtype(dtype)
     else:
         try:
             cells = column.astype(object)
@@ -35,21 +37,47 @@ def tidy(column: Any, where: str = "") -> Any:
             if kind in ("string", "boolean"):
                 return cells.map(str, na_action="ignore")
             if kind not in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
-                raise DomainError(f"{at(where)}column {name!r} {_oddity(cells)}")
+                said, row = _oddity(cells)
+                raise DomainError(f"{at(where)}column {name!r} {said}", row)
             values = np.array([np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)])
+            whole = kind == "integer"
         except ArithmeticError:  # too large, or a decimal that refuses every question
             raise DomainError(f"{at(where)}column {name!r} holds a number that no float can hold; rescale it") from None
+    if whole:
+        _check_apart(column, values, f"{at(where)}column {name!r}")
     infinite = np.isinf(values)
     if infinite.any():
+        row = column.index[int(np.argmax(infinite))]
         raise DomainError(
-            f"{at(where)}column {name!r} is infinite at row {column.index[int(np.argmax(infinite))]} "
-            f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use impute (--impute)"
+            f"{at(where)}column {name!r} is infinite at row {row} "
+            f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use impute (--impute)",
+            row,
         )
     return column if dtype == np.float64 else pd.Series(values, column.index, np.float64, name)
 
 
-def _oddity(cells: Any) -> str:
-    """What is wrong with a column of objects, and what to do."""
+def _check_apart(column: Any, values: Floats, named: str) -> None:
+    """Raise `DomainError` where whole numbers that differ have become the same float."""
+    large = np.flatnonzero(np.abs(values) >= 2**53).tolist()
+    seen: dict[float, int] = {}
+    for place in large if column.iloc[large].nunique() > len(np.unique(values[large])) else ():
+        other = seen.setdefault(float(values[place]), place)
+        if column.iloc[other] != column.iloc[place]:
+            raise too_long(named, *((column.index[i], str(column.iloc[i])) for i in (other, place)))
+
+
+def too_long(named: str, one: tuple[int, str], other: tuple[int, str]) -> DomainError:
+    """Return the error about two whole numbers, each with its row, that are the same float."""
+    return DomainError(
+        f"{named} holds whole numbers with more digits than are kept: {one[1]} at row {one[0]} and {other[1]} at row "
+        f"{other[0]} would become the same; declare the column as text (--text) if these are identifiers, drop it, or "
+        "subtract a constant",
+        one[0],
+    )
+
+
+def _oddity(cells: Any) -> tuple[str, int]:
+    """What is wrong with a column of objects and what to do, and at which row."""
     there = cells[cells.notna().to_numpy()]
     kinds = [kind_of(value) for value in there]
     usual = Counter(kinds).most_common(1)[0][0]
@@ -57,10 +85,12 @@ def _oddity(cells: Any) -> str:
     row, value, kind = there.index[odd], there.iloc[odd], kinds[odd]
     if kind != usual:
         shown = f" ({short(value)})" if isinstance(value, str | Real) else ""
-        return f"mixes types: it holds {usual}s, but a {kind}{shown} at row {row}; use one type throughout"
+        return f"mixes types: it holds {usual}s, but a {kind}{shown} at row {row}; use one type throughout", row
     if kind == "date":
-        return f"holds dates, like {value} at row {row}; make numbers of them (days since a date?), or drop the column"
-    return f"holds a {kind} at row {row}, not a number or a text; spread it over several columns, or drop the column"
+        like = f"holds dates, like {value} at row {row}"
+        return f"{like}; make numbers of them (days since a date?), or drop the column", row
+    said = f"holds a {kind} at row {row}, not a number or a text"
+    return f"{said}; spread it over several columns, or drop the column", row
 
 
 def pick(frame: Any, name: str, where: str) -> Any:

@@ -15,6 +15,7 @@ from cuvee.results import Floats
 
 FORMAT = 1
 MOST_CATEGORIES = 200
+ROUNDING = 16  # units in the last place that two values may differ by and still be the same
 MANY, NEARLY_ALL = 20, 0.9  # this many different values, in this share of the rows, make an id
 
 
@@ -28,9 +29,11 @@ class Number:
     fill: float | None = None  # what missing values become; None: they are an error
 
     @classmethod
-    def fitted(cls, name: str, scaler: Any, low: float, high: float, fill: float | None, where: str = "") -> Number:
-        """From a `StandardScaler` fitted on this column alone, and the range of the column."""
-        mean, spread, scale = float(scaler.mean_[0]), float(np.sqrt(scaler.var_[0])), float(scaler.scale_[0])
+    def fitted(
+        cls, name: str, scaler: Any, low: float, high: float, fill: float | None, where: str = "", origin: float = 0.0
+    ) -> Number:
+        """From a `StandardScaler` fitted on this column less `origin`, and the range of the column."""
+        mean, spread, scale = origin + float(scaler.mean_[0]), float(np.sqrt(scaler.var_[0])), float(scaler.scale_[0])
         if not np.isfinite([mean, spread]).all():
             raise DomainError(
                 f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it"
@@ -212,9 +215,25 @@ def _fit(column: Any, impute: bool, where: str) -> Number | Category:
     if numeric:
         with np.errstate(over="ignore", invalid="ignore"):  # told by `fitted`
             scaler = StandardScaler().fit(cells)
-        return Number.fitted(name, scaler, cells.min(), cells.max(), None if fill is None else float(fill), where)
+        low, high, origin = float(cells.min()), float(cells.max()), 0.0
+        if hides_variation(scaler, low, high):
+            scaler, origin = StandardScaler().fit(cells - low), low
+        return Number.fitted(name, scaler, low, high, None if fill is None else float(fill), where, origin)
     check_categories(name, column.nunique(), column.count(), column.dropna().iloc[0], where)
     return Category(name, tuple(OneHotEncoder().fit(cells).categories_[0].tolist()), fill)
+
+
+def hides_variation(scaler: Any, low: float, high: float) -> bool:
+    """Whether scikit-learn takes a column for constant that is not: its mean, far from 0, would hide the spread.
+
+    Whole numbers that differ do so for a reason; others that differ in their last bits alone are one value, rounded.
+    """
+    spread = float(np.sqrt(scaler.var_[0]))
+    if spread == float(scaler.scale_[0]) or not np.isfinite(spread):
+        return False
+    largest = max(abs(low), abs(high))
+    whole = low.is_integer() and high.is_integer() and largest < 2**53
+    return high > low if whole else high - low > ROUNDING * float(np.spacing(largest))
 
 
 def check_categories(name: str, different: int, rows: int, example: str, where: str) -> None:

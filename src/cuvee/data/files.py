@@ -11,8 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from cuvee.data.columns import short
+from cuvee.data.columns import as_written
 from cuvee.data.encoding import UTF8, check_encoding, undecodable
+from cuvee.data.notation import Kind, Surveyed, as_numbers, survey
+from cuvee.data.told import Told
 from cuvee.errors import DomainError, InputError
 
 HEAD = 1 << 20  # bytes that tell what a file is; no line may be longer
@@ -20,9 +22,6 @@ ROWS = 1 << 16  # per batch
 BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".ipc": "Feather"}
 TEXT = (".csv", ".tsv", ".txt")
 SEPARATORS = ",;\t|"
-NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-DATE = r"^\s*\d{4}-\d\d?-\d\d?([ T].*)?$"
-Kind = Literal["number", "truth", "text", "missing"]
 
 
 def files(path: Path, encoding: str = UTF8) -> list[tuple[File, str | None]]:
@@ -162,7 +161,15 @@ class File:
             if held:
                 yield pa.Table.from_batches(held)
 
-    def load(self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()) -> Any:
+    def survey(self, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()) -> Surveyed:
+        """What the columns of text are. One batch tells little: all of it is looked at before it is converted."""
+        typed = self.kind != "text"
+        found = survey(tables, text, unchecked, where=f"{self.path}: ", comma=self.delimiter == ";", typed=typed)
+        return Surveyed({**dict.fromkeys(text, "text"), **found.kinds}, found.told) if typed else found
+
+    def load(
+        self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()
+    ) -> tuple[Any, list[Told]]:
         """A frame of these columns; `text` are taken as text, and nobody looks into the `unchecked`."""
         import pyarrow as pa
 
@@ -170,82 +177,14 @@ class File:
         if not tables:
             raise DomainError(f"{self.path}: there are no rows")
         table = pa.concat_tables(tables)
-        return to_frame(table, survey(self, [table], text, unchecked))
+        found = self.survey([table], text, unchecked)
+        return to_frame(table, found.kinds), found.told
 
 
 def _sound(table: Any) -> Any:
     """The table, its text and offsets checked: Arrow trusts what a file says, and pandas trusts Arrow."""
     table.validate(full=True)
     return table
-
-
-def survey(
-    file: File, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()
-) -> dict[str, Kind]:
-    """What the columns of a text file are, those of `text` aside; one that mixes types or holds dates is an error.
-
-    The file says nothing of its types, and one batch of it little: all of it is looked at before it is converted.
-    """
-    looks: dict[str, _Looks] = {}
-    row = 0
-    for table in tables if file.kind == "text" else ():
-        for name in table.column_names:
-            if name not in text:
-                looks.setdefault(name, _Looks()).add(table[name], row)
-        row += len(table)
-    for name, look in looks.items():
-        if look.kind == "text" and name not in unchecked:
-            named = f"{file.path}: column {name!r}"
-            if 2 * look.numbers > look.cells and look.odd is not None:
-                raise DomainError(
-                    f"{named} mixes types: it holds numbers, but {short(look.odd[1])} at row {look.odd[0]}; "
-                    "correct it, leave it empty, or declare the column as text"
-                )
-            if look.dates == look.cells:
-                raise DomainError(f"{named} holds dates; make numbers of them (days since a date?), or drop the column")
-    return {name: look.kind for name, look in looks.items()}
-
-
-@dataclass
-class _Looks:
-    """What the cells of a column of text look like, batch after batch."""
-
-    kind: Kind = "missing"
-    cells: int = 0
-    numbers: int = 0
-    dates: int = 0
-    odd: tuple[int, str] | None = None  # the first cell that is no number: its row and what it is
-
-    def add(self, column: Any, first: int) -> None:
-        from pyarrow import compute
-
-        kind = _kind(column.drop_null())
-        if kind != "missing":
-            self.kind = kind if self.kind in ("missing", kind) else "text"
-        number = compute.match_substring_regex(column, NUMBER) if kind == "text" else None
-        self.cells += len(column) - column.null_count
-        if number is None:  # the usual case, without a look at every cell
-            self.numbers += (len(column) - column.null_count) * (kind == "number")
-            return
-        self.numbers += compute.sum(number).as_py() or 0
-        self.dates += compute.sum(compute.match_substring_regex(column, DATE)).as_py() or 0
-        row = compute.index(number, False).as_py()
-        if self.odd is None and row >= 0:
-            self.odd = first + row, column[row].as_py()
-
-
-def _kind(cells: Any) -> Kind:
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if not len(cells):
-        return "missing"
-    try:
-        compute.cast(compute.ascii_trim_whitespace(cells), pa.float64())
-        return "number"
-    except pa.ArrowInvalid:
-        few = compute.unique(compute.ascii_lower(cells)).slice(0, 3).to_pylist()
-        return "truth" if set(few) <= {"true", "false"} else "text"
 
 
 def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
@@ -256,12 +195,37 @@ def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
 
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = kinds.get(name, "text")
-        if kind in ("number", "missing"):
-            column = compute.cast(compute.ascii_trim_whitespace(column), pa.float64())
+        kind = kinds.get(name)
+        if kind in ("number", "comma", "missing"):
+            column = as_numbers(column, kind)
         elif kind == "truth":
             column = compute.equal(compute.ascii_lower(column), "true")
         if pa.types.is_boolean(column.type) and column.null_count:
             column = compute.cast(column, pa.float64())  # 0, 1 and NaN, where pandas would make objects of them
-        columns[name] = column.to_pandas()
+        columns[name] = _written(column) if kind == "text" else _exact(column)
     return pd.DataFrame(columns).set_axis(pd.RangeIndex(first, first + len(table)))
+
+
+def _written(column: Any) -> Any:
+    """Return a column that was declared as text; numbers of its type are written out, 12.0 as "12"."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_integer(column.type):
+        column = compute.cast(column, pa.string())
+    elif pa.types.is_floating(column.type) or pa.types.is_boolean(column.type) or pa.types.is_decimal(column.type):
+        return column.to_pandas().astype(object).map(as_written, na_action="ignore")
+    return column.to_pandas()
+
+
+def _exact(column: Any) -> Any:
+    """Return a column for pandas; whole numbers beside gaps stay whole where floats would round them."""
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_integer(column.type) and column.null_count:
+        ends = compute.min_max(column).as_py()
+        if ends["max"] is not None and max(ends["max"], -ends["min"]) >= 2**53:
+            return column.to_pandas(types_mapper=lambda t: pd.UInt64Dtype() if t == pa.uint64() else pd.Int64Dtype())
+    return column.to_pandas()

@@ -18,6 +18,7 @@ from cuvee.data.parts import Part, of_file, parts_of
 from cuvee.data.spool import Spec
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import whole_labels
+from cuvee.data.told import Told, notes, text_throughout
 from cuvee.errors import DomainError
 from cuvee.problem import Array
 
@@ -34,6 +35,7 @@ class Table:
     domain: str
     label: str
     features: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # which columns were taken as categories, or read in a way worth knowing, and why
 
     @cached_property
     def _places(self) -> dict[str, Array]:
@@ -81,9 +83,9 @@ def read(
     parts = parts_of(source, domain, label, encoding)
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
-    frame = _gather(parts, [*chosen, label], (), domain, text)
+    frame, told = _gather(parts, [*chosen, label], (), domain, text)
     frame[label] = whole_labels(frame[label])
-    return Table(frame, domain, label, chosen)
+    return Table(frame, domain, label, chosen, notes(told, label))
 
 
 def read_rows(
@@ -98,7 +100,7 @@ def read_rows(
     """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are ignored."""
     parts = parts_of(source, domain or DOMAIN, LABEL, encoding)
     parts[0].check(text)
-    return _gather(parts, features, also, domain, text)
+    return _gather(parts, features, also, domain, text)[0]
 
 
 def columns_of(source: Any, encoding: str = UTF8) -> tuple[str, ...]:
@@ -162,28 +164,33 @@ def _choose(
 
 def _gather(
     parts: Sequence[Part], names: Sequence[str], raw: Sequence[str], domain: str | None, text: Sequence[str]
-) -> Any:
-    """All parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text."""
+) -> tuple[Any, list[Told]]:
+    """All parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text; and what is to be said."""
     import pandas as pd
 
     raw = [name for name in raw if name not in names and name != domain]
-    frames = []
+    frames, heard = [], []
     for part in parts:
         own = domain not in part.columns and part.domain is not None
         asked = [] if own or domain is None else [domain]
         part.check([*names, *raw, *asked])
-        frame = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
+        frame, told = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
+        heard.append(told)
         if not len(frame):
             raise DomainError(f"{at(part.where)}there are no rows")
         columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
         if domain is not None:
             columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
         frames.append(pd.DataFrame(columns, frame.index))
+    told = [one for part in heard for one in part]
     if len(frames) == 1:
-        return frames[0]
+        return frames[0], told
+    if again := text_throughout(heard):
+        frame, more = _gather(parts, names, raw, domain, [*text, *again])
+        return frame, [*(one for one in told if one.name in again and one.how != "typed"), *more]
     for name in names:
         _agree(name, frames, parts)
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True), told
 
 
 def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
@@ -191,7 +198,10 @@ def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
     there = [i for i, frame in enumerate(frames) if frame[name].notna().any()]
     kinds = {is_number(frames[i][name]): parts[i].where for i in reversed(there)}
     if len(kinds) > 1:
-        raise DomainError(f"column {name!r} holds numbers in {kinds[True]} but text in {kinds[False]}; use one type")
+        raise DomainError(
+            f"column {name!r} holds numbers in {kinds[True]} but text in {kinds[False]}; use one type, or "
+            "declare it as text (--text)"
+        )
     if False in kinds or any(frame[name].dtype != np.bool_ for frame in frames):
         for frame in frames:
             frame[name] = frame[name].astype(object if False in kinds else np.float64)

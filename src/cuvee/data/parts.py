@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -12,18 +13,23 @@ import numpy as np
 
 from cuvee.data.columns import as_written, at, count
 from cuvee.data.files import File, files, to_frame
+from cuvee.data.notation import as_numbers, survey
 from cuvee.data.targets import suggest
+from cuvee.data.told import Told
 from cuvee.errors import DomainError, InputError
 from cuvee.problem import as_array, as_labels
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a source: its columns, and how to load some (which, those taken as text, those nobody checks)."""
+    """A piece of a source: its columns, and how to load some (which, those taken as text, those nobody checks).
+
+    What is loaded comes with what is worth saying of it.
+    """
 
     where: str
     columns: tuple[str, ...]
-    load: Callable[[Sequence[str], Collection[str], Collection[str]], Any]
+    load: Callable[[Sequence[str], Collection[str], Collection[str]], tuple[Any, list[Told]]]
     domain: str | None = None  # when all of it is one domain
 
     def check(self, names: Sequence[str]) -> None:
@@ -112,13 +118,35 @@ def _as_frame(data: Any, where: str) -> Any:
 
 
 def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
-    def load(names: Sequence[str], text: Collection[str], unchecked: Collection[str]) -> Any:
+    def load(names: Sequence[str], text: Collection[str], unchecked: Collection[str]) -> tuple[Any, list[Told]]:
         chosen = frame[list(names)].copy()
         for name in {*names} & {*text} - {*unchecked}:
             chosen[name] = chosen[name].map(as_written, na_action="ignore")
-        return chosen
+        texts = _texts(chosen, [name for name in names if name not in {*text, *unchecked}])
+        found = survey([texts], (), (), where=at(where), comma=False, typed=True)
+        for name, kind in found.kinds.items():
+            if kind != "text":
+                chosen[name] = as_numbers(texts[name], kind).to_pandas().to_numpy()
+        return chosen, found.told
 
     return Part(where, tuple(frame.columns), load, domain)
+
+
+def _texts(frame: Any, names: Sequence[str]) -> Any:
+    """Return a pyarrow Table of the columns that are text, and not called categories by their type."""
+    import pandas as pd
+    import pyarrow as pa
+    from pandas.api import types
+
+    texts = {}
+    for name in names:
+        column = frame[name]
+        if isinstance(column.dtype, pd.StringDtype) or (
+            column.dtype == object and types.infer_dtype(column, skipna=True) == "string"
+        ):
+            with suppress(pa.ArrowException, UnicodeEncodeError):  # halves of characters; told where they are written
+                texts[name] = pa.chunked_array([pa.array(column.astype(object), pa.string(), from_pandas=True)])
+    return pa.table(texts)
 
 
 def of_file(file: File, domain: str | None) -> Part:

@@ -62,7 +62,8 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
     sizes = {name: len(at) for name, at in found.at.items()}
     targets = choose(table.names, options.targets)
     in_turn = options.targets in (EACH, (EACH,)) and len(targets) == len(table.names)
-    roles, notes = _roles(sizes, targets, in_turn)
+    roles, said = _roles(sizes, targets, in_turn)
+    notes = [*table.notes, *said]
     divided = {name: _divided(sizes[name], options, i) for i, name in enumerate(targets)}
     used = found.rows(found.at[name] for name in dict.fromkeys(n for group in roles for part in group for n in part))
     if not options.impute:  # told of all rows at once, not of those learnt from first
@@ -133,8 +134,9 @@ def _streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
         for names in (sources, [*sources, *targets])
     )
     prepared = _checked(
-        options, members, labels, known, sizes=sizes, divided=divided, notes=notes, domain=what.domain,
-        n_features=len(what.features), rows=lambda who: found, fingerprint=_fingerprint(path, None, options.encoding),
+        options, members, labels, known, sizes=sizes, divided=divided, notes=[*spooled.notes, *notes],
+        domain=what.domain, n_features=len(what.features), rows=lambda who: found,
+        fingerprint=_fingerprint(path, None, options.encoding),
     )  # fmt: skip
     if prepared.kind != "ridge":
         raise OptionError("stream is for ridge alone, and the labels are classes: this table has to fit into memory")
