@@ -19,8 +19,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cuvee.api import estimate, solve
 from cuvee.errors import DomainError, OptionError, StatusError
 from cuvee.hypothesis import Logistic, Ridge
-from cuvee.problem import Array, Domain, Problem, as_labels
+from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Mixtures, raise_unless_ok
+from cuvee.values import as_labels
 
 ALL = "all rows"  # the one source of a table without sample_domain
 LEAST = 5  # labelled rows of a target: fewer say too little to be cross-validated

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cuvee.errors import DomainError
-from cuvee.problem import kind_of
 from cuvee.results import Floats
+from cuvee.values import kind_of
 
 
 def tidy(column: Any, where: str = "") -> Any:
@@ -122,7 +122,7 @@ def count(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def listed(names: Sequence[Any], most: int = 3) -> str:
     """Return names in quotes, those beyond `most` as three dots."""
     return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
 

@@ -51,7 +51,8 @@ class Number:
             row, value = next((row, value) for row, value in column.items() if isinstance(value, str))
             raise DomainError(
                 f"{at(where)}column {self.name!r} holds text, {short(value)} at row {row}, where the training rows "
-                "hold numbers; correct it"
+                "hold numbers; correct it",
+                row,
             )
         values = column.to_numpy(dtype=np.float64)[:, None]
         if self.scale == 0.0:
@@ -88,7 +89,8 @@ class Category:
             raise DomainError(
                 f"{at(where)}column {self.name!r} is {short(values[first])} at row {column.index[first]}, which it is "
                 f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: {known}); correct "
-                "these rows, or leave them out"
+                "these rows, or leave them out",
+                column.index[first],
             )
         return (position[:, None] == np.arange(len(self.categories))) * float(len(self.categories) > 1)
 
@@ -163,7 +165,8 @@ class Encoder:
             row, column = np.argwhere(~np.isfinite(encoded))[0]
             raise DomainError(
                 f"{at(where)}column {self.names[column]!r} is too far from the training rows at row "
-                f"{frame.index[row]}; correct it, or drop the column"
+                f"{frame.index[row]}; correct it, or drop the column",
+                frame.index[row],
             )
         return encoded
 

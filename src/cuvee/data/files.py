@@ -14,6 +14,7 @@ from typing import Any, Literal
 from cuvee.data.columns import as_written
 from cuvee.data.encoding import UTF8, check_encoding, undecodable
 from cuvee.data.notation import Kind, Surveyed, as_numbers, survey
+from cuvee.data.place import line_of, placed
 from cuvee.data.told import Told
 from cuvee.errors import DomainError, InputError
 
@@ -177,8 +178,17 @@ class File:
         if not tables:
             raise DomainError(f"{self.path}: there are no rows")
         table = pa.concat_tables(tables)
-        found = self.survey([table], text, unchecked)
+        with placed(self.line):
+            found = self.survey([table], text, unchecked)
         return to_frame(table, found.kinds), found.told
+
+    def line(self, row: int) -> str:
+        """Where a row of a text file stands, in words; nothing of others, which nobody opens in an editor."""
+        return line_of(self.path, row, self.delimiter, self.packed, self.encoding) if self.kind == "text" else ""
+
+    def size(self) -> int:
+        """How many rows there are."""
+        return sum(len(table) for table in self.batches(self.columns[:1]))
 
 
 def _sound(table: Any) -> Any:

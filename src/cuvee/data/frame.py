@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -15,6 +16,7 @@ from cuvee.data.columns import at, count, is_number, tidy
 from cuvee.data.encoding import UTF8
 from cuvee.data.files import files
 from cuvee.data.parts import Part, of_file, parts_of
+from cuvee.data.place import placed
 from cuvee.data.spool import Spec
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import whole_labels
@@ -22,7 +24,7 @@ from cuvee.data.told import Told, notes, text_throughout
 from cuvee.errors import DomainError
 from cuvee.problem import Array
 
-__all__ = ["Table", "columns_of", "read", "read_rows", "spec", "suggest"]
+__all__ = ["Table", "columns_of", "located", "read", "read_rows", "spec", "suggest"]
 
 DOMAIN, LABEL = "domain", "label"  # the columns, where the user names none
 
@@ -109,6 +111,20 @@ def columns_of(source: Any, encoding: str = UTF8) -> tuple[str, ...]:
     return tuple(name for name in first.columns if all(name in part.columns for part in others))
 
 
+def located(source: Any, encoding: str = UTF8) -> AbstractContextManager[None]:
+    """Add to an error about a row of the whole source where that row stands: its line in a file, its row in a part."""
+
+    def place(row: int) -> str:
+        parts = parts_of(source, DOMAIN, LABEL, encoding)
+        for part in parts:
+            if row < (rows := part.size()):
+                return part.line(row) or (f"row {row} of {part.where}" if len(parts) > 1 else "")
+            row -= rows
+        return ""
+
+    return placed(place)
+
+
 def spec(
     path: str | PathLike[str],
     *,
@@ -178,9 +194,10 @@ def _gather(
         heard.append(told)
         if not len(frame):
             raise DomainError(f"{at(part.where)}there are no rows")
-        columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
-        if domain is not None:
-            columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
+        with placed(part.line):
+            columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
+            if domain is not None:
+                columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
         frames.append(pd.DataFrame(columns, frame.index))
     told = [one for part in heard for one in part]
     if len(frames) == 1:

@@ -17,7 +17,7 @@ from cuvee.data.notation import as_numbers, survey
 from cuvee.data.targets import suggest
 from cuvee.data.told import Told
 from cuvee.errors import DomainError, InputError
-from cuvee.problem import as_array, as_labels
+from cuvee.values import as_array, as_labels
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Part:
     where: str
     columns: tuple[str, ...]
     load: Callable[[Sequence[str], Collection[str], Collection[str]], tuple[Any, list[Told]]]
+    size: Callable[[], int]  # rows
+    line: Callable[[int], str]  # where a row of it stands, in words
     domain: str | None = None  # when all of it is one domain
 
     def check(self, names: Sequence[str]) -> None:
@@ -129,7 +131,7 @@ def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
                 chosen[name] = as_numbers(texts[name], kind).to_pandas().to_numpy()
         return chosen, found.told
 
-    return Part(where, tuple(frame.columns), load, domain)
+    return Part(where, tuple(frame.columns), load, lambda: len(frame), lambda row: "", domain)
 
 
 def _texts(frame: Any, names: Sequence[str]) -> Any:
@@ -150,4 +152,4 @@ def _texts(frame: Any, names: Sequence[str]) -> Any:
 
 
 def of_file(file: File, domain: str | None) -> Part:
-    return Part(str(file.path), file.columns, file.load, domain)
+    return Part(str(file.path), file.columns, file.load, file.size, file.line, domain)

@@ -14,6 +14,7 @@ from cuvee.data.columns import at, is_number, tidy
 from cuvee.data.encode import MOST_CATEGORIES, Category, Encoder, Number, check_categories, hides_variation, say_missing
 from cuvee.data.files import ROWS, File, to_frame
 from cuvee.data.notation import Kind
+from cuvee.data.place import placed
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import label_kind
 from cuvee.data.told import notes, text_throughout
@@ -105,7 +106,11 @@ class _Scan:
     def __init__(self, spec: Spec, rows: int, text: Collection[str]) -> None:
         self.spec, self._rows = spec, rows
         names = [*spec.features, spec.label]
-        found = [file.survey(file.batches(names, rows), text) for file, _ in spec.files]
+        self.lines = {str(file.path): file.line for file, _ in spec.files}
+        found = []
+        for file, _ in spec.files:
+            with placed(file.line):
+                found.append(file.survey(file.batches(names, rows), text))
         again = text_throughout([each.told for each in found])
         self._kinds: list[dict[str, Kind]] = [{**each.kinds, **dict.fromkeys(again, "text")} for each in found]
         told = [one for each in found for one in each.told if one.name not in again or one.how != "typed"]
@@ -121,8 +126,9 @@ class _Scan:
             first, where = 0, str(file.path)
             for table in file.batches([*names, label, *([] if own else [domain])], self._rows):
                 raw = to_frame(table, kinds, first)
-                columns = {c: tidy(raw[c], where) for c in (*names, label)}
-                columns[domain] = name if own else domain_names(raw[domain], where)
+                with placed(file.line):
+                    columns = {c: tidy(raw[c], where) for c in (*names, label)}
+                    columns[domain] = name if own else domain_names(raw[domain], where)
                 first += len(raw)
                 frame = pd.DataFrame(columns, raw.index)
                 yield frame if unlabelled else frame[columns[label].notna()], where
@@ -260,7 +266,8 @@ def _write(folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder,
         with paths[0].open("wb") as X, paths[1].open("wb") as y:
             heads = [_head(X, "<f8", shapes[paths[0]]), _head(y, dtype, shapes[paths[1]])]
             for frame, where in scan.frames(spec.features):
-                parts = [encoder(frame, where=where), frame[spec.label].to_numpy(object).astype(dtype)]
+                with placed(scan.lines[where]):
+                    parts = [encoder(frame, where=where), frame[spec.label].to_numpy(object).astype(dtype)]
                 for name, places in frame.groupby(spec.domain, sort=False).indices.items():
                     for file, head, part in zip((X, y), heads, parts, strict=True):
                         file.seek(head + start[name] * part[:1].nbytes)

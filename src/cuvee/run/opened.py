@@ -12,7 +12,7 @@ import numpy as np
 
 from cuvee.data.columns import as_written
 from cuvee.data.encode import Encoder
-from cuvee.data.frame import columns_of, read_rows
+from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
 from cuvee.files import understood
@@ -106,7 +106,9 @@ class Run:
             if isinstance(value, str) or not all(isinstance(v, str) for v in value):
                 raise OptionError(f"{name} must be a list of column names; got {value!r}")
         with understood(self.path, "a run of this version of cuvee"):
-            return self._predicted(source, target, keep, text, encoding or self.options.encoding)
+            encoding = encoding or self.options.encoding
+            with located(source, encoding):
+                return self._predicted(source, target, keep, text, encoding)
 
     def _predicted(
         self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str], encoding: str
@@ -132,7 +134,8 @@ class Run:
             row = int(np.argmax(place < 0))
             raise DomainError(
                 f"row {row} is of domain {names[row]!r}, which is no target of this run ({int((place < 0).sum())} such "
-                f"rows){suggest(str(names[row]), self.targets)}"
+                f"rows){suggest(str(names[row]), self.targets)}",
+                row,
             )
         prepared = self._prepared
         classes = None if prepared["classes"] is None else np.array(prepared["classes"])

@@ -13,10 +13,10 @@ import numpy as np
 from cuvee.data.columns import count, listed
 from cuvee.data.encode import Encoder, check_missing
 from cuvee.data.files import files
-from cuvee.data.frame import read, spec
+from cuvee.data.frame import located, read, spec
 from cuvee.data.spool import census, spool
 from cuvee.data.targets import EACH, choose
-from cuvee.data.task import check, infer
+from cuvee.data.task import check, check_known, infer
 from cuvee.errors import DomainError, InputError, OptionError
 from cuvee.problem import Array
 from cuvee.run.groups import Members, Prepared
@@ -81,13 +81,23 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
 
     def rows(who: Members) -> dict[str, tuple[Array, Array]]:
         places = {name: found.at[name] for name in who.sources} | {name: as_target[name] for name in who.targets}
-        return found.encoded(who.encoder, places)
+        with located(source, options.encoding):
+            return found.encoded(who.encoder, places)
 
-    return _checked(
-        options, members, used[table.label], found.rows(found.at[s] for s in members[0].sources)[table.label],
-        sizes=sizes, divided=divided, notes=notes, domain=table.domain, n_features=len(table.features), rows=rows,
-        fingerprint=_fingerprint(source, table.frame, options.encoding),
-    )  # fmt: skip
+    with located(source, options.encoding):
+        prepared = _checked(
+            options, members, used[table.label], found.rows(found.at[s] for s in members[0].sources)[table.label],
+            sizes=sizes, divided=divided, notes=notes, domain=table.domain, n_features=len(table.features), rows=rows,
+            fingerprint=_fingerprint(source, table.frame, options.encoding),
+        )  # fmt: skip
+        if prepared.classes is not None:
+            labels = replace(found, frame=found.frame[[table.label, table.domain]])
+            learnt = {t: at if options.labelled is None else at[divided[t][0]] for t, at in as_target.items()}
+            for who in members:
+                known = labels.rows(found.at[s] for s in who.sources)[table.label].unique()
+                rows_of_targets = labels.rows(learnt[t] for t in who.targets)
+                check_known(rows_of_targets[table.label], rows_of_targets[table.domain], known)
+    return prepared
 
 
 def _columns(options: Options) -> dict[str, Any]:
@@ -116,8 +126,9 @@ def _streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
 
     if options.targets in (EACH, (EACH,)):
         raise OptionError("a table that is streamed cannot have every domain in turn as target: name the targets")
-    if options.hypothesis not in ("auto", "ridge"):
-        raise OptionError(f"stream is for ridge alone; {options.hypothesis!r} needs the table in memory")
+    if options.hypothesis not in ("auto", "ridge") or options.task == "classification":
+        asked = repr(options.hypothesis) if options.hypothesis not in ("auto", "ridge") else "classification"
+        raise OptionError(f"stream is for ridge alone; {asked} needs the table in memory")
     what = spec(path, **_columns(options))
     sizes = census(what)
     targets = choose(list(sizes), options.targets)
