@@ -573,7 +573,7 @@ def test_how_columns_of_text_were_taken_is_noted(tmp_path, stream):
 def test_no_row_left_to_score_on_is_noted(tmp_path):
     run = adapt(BASE, tmp_path / "one", options=options(targets="site 2", labelled=1000))
     rows = int((BASE.site == "site 2").sum())
-    said = f"no row of target 'site 2' is left to score on: 1,000 labelled rows were asked for (labelled) and {rows}"
+    said = f"no row of target 'site 2' is left to score on: 1,000 labelled rows were asked for (--labelled) and {rows}"
     assert any(note.startswith(said) for note in run.notes), run.notes
     run = adapt(BASE, tmp_path / "two", options=options(targets=TARGETS, labelled=1000))
     assert any("no row of 2 targets ('site 0', 'site 3') is left to score on" in note for note in run.notes)

@@ -37,8 +37,8 @@ def tidy(column: Any, where: str = "") -> Any:
             if kind in ("string", "boolean"):
                 return cells.map(str, na_action="ignore")
             if kind not in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
-                said, row = _oddity(cells)
-                raise DomainError(f"{at(where)}column {name!r} {said}", row)
+                oddity, row = _oddity(cells)
+                raise DomainError(f"{at(where)}column {name!r} {oddity}", row)
             values = np.array([np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)])
             whole = kind == "integer"
         except ArithmeticError:  # too large, or a decimal that refuses every question
@@ -87,10 +87,10 @@ def _oddity(cells: Any) -> tuple[str, int]:
         shown = f" ({short(value)})" if isinstance(value, str | Real) else ""
         return f"mixes types: it holds {usual}s, but a {kind}{shown} at row {row}; use one type throughout", row
     if kind == "date":
-        like = f"holds dates, like {value} at row {row}"
-        return f"{like}; make numbers of them (days since a date?), or drop the column", row
-    said = f"holds a {kind} at row {row}, not a number or a text"
-    return f"{said}; spread it over several columns, or drop the column", row
+        dates = f"holds dates, like {value} at row {row}"
+        return f"{dates}; make numbers of them (days since a date?), or drop the column", row
+    neither = f"holds a {kind} at row {row}, not a number or a text"
+    return f"{neither}; spread it over several columns, or drop the column", row
 
 
 def pick(frame: Any, name: str, where: str) -> Any:

@@ -70,9 +70,9 @@ def _recognised(path: Path, encoding: str) -> File:
         text = head.decode("utf-8-sig" if encoding == UTF8 else encoding, errors="replace")
         if magic[:2] == b"PK" or "\0" in text:
             raise InputError(f"{path} is no text; save the table as CSV in UTF-8, or as Parquet")
-        found = File(path, "text", (), separator_of(text), packed, encoding)
-        with understood(path, found), found.opened() as reader:
-            return replace(found, columns=tuple(reader.schema.names))
+        nameless = File(path, "text", (), separator_of(text), packed, encoding)
+        with understood(path, nameless), nameless.opened() as reader:
+            return replace(nameless, columns=tuple(reader.schema.names))
 
 
 def separator_of(head: str) -> str:
@@ -165,8 +165,8 @@ class File:
     def survey(self, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()) -> Surveyed:
         """What the columns of text are. One batch tells little: all of it is looked at before it is converted."""
         typed = self.kind != "text"
-        found = survey(tables, text, unchecked, where=f"{self.path}: ", comma=self.delimiter == ";", typed=typed)
-        return Surveyed({**dict.fromkeys(text, "text"), **found.kinds}, found.told) if typed else found
+        kinds, told = survey(tables, text, unchecked, where=f"{self.path}: ", comma=self.delimiter == ";", typed=typed)
+        return Surveyed({**dict.fromkeys(text, "text"), **kinds}, told) if typed else Surveyed(kinds, told)
 
     def load(
         self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()
@@ -179,8 +179,8 @@ class File:
             raise DomainError(f"{self.path}: there are no rows")
         table = pa.concat_tables(tables)
         with placed(self.line):
-            found = self.survey([table], text, unchecked)
-        return to_frame(table, found.kinds), found.told
+            kinds, told = self.survey([table], text, unchecked)
+        return to_frame(table, kinds), told
 
     def line(self, row: int) -> str:
         """Where a row of a text file stands, in words; nothing of others, which nobody opens in an editor."""

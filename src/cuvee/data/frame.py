@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -21,7 +21,7 @@ from cuvee.data.spool import Spec
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import whole_labels
 from cuvee.data.told import Told, notes, text_throughout
-from cuvee.errors import DomainError
+from cuvee.errors import CuveeError, DomainError
 from cuvee.problem import Array
 
 __all__ = ["Table", "columns_of", "located", "read", "read_rows", "spec", "suggest"]
@@ -115,11 +115,12 @@ def located(source: Any, encoding: str = UTF8) -> AbstractContextManager[None]:
     """Add to an error about a row of the whole source where that row stands: its line in a file, its row in a part."""
 
     def place(row: int) -> str:
-        parts = parts_of(source, DOMAIN, LABEL, encoding)
-        for part in parts:
-            if row < (rows := part.size()):
-                return part.line(row) or (f"row {row} of {part.where}" if len(parts) > 1 else "")
-            row -= rows
+        with suppress(CuveeError):  # a source that can be gone through once alone
+            parts = parts_of(source, DOMAIN, LABEL, encoding)
+            for part in parts:
+                if row < (rows := part.size()):
+                    return part.line(row) or (f"row {row} of {part.where}" if len(parts) > 1 else "")
+                row -= rows
         return ""
 
     return placed(place)
@@ -185,13 +186,13 @@ def _gather(
     import pandas as pd
 
     raw = [name for name in raw if name not in names and name != domain]
-    frames, heard = [], []
+    frames, told_of_parts = [], []
     for part in parts:
         own = domain not in part.columns and part.domain is not None
         asked = [] if own or domain is None else [domain]
         part.check([*names, *raw, *asked])
         frame, told = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
-        heard.append(told)
+        told_of_parts.append(told)
         if not len(frame):
             raise DomainError(f"{at(part.where)}there are no rows")
         with placed(part.line):
@@ -199,10 +200,10 @@ def _gather(
             if domain is not None:
                 columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
         frames.append(pd.DataFrame(columns, frame.index))
-    told = [one for part in heard for one in part]
+    told = [one for part in told_of_parts for one in part]
     if len(frames) == 1:
         return frames[0], told
-    if again := text_throughout(heard):
+    if again := text_throughout(told_of_parts):
         frame, more = _gather(parts, names, raw, domain, [*text, *again])
         return frame, [*(one for one in told if one.name in again and one.how != "typed"), *more]
     for name in names:

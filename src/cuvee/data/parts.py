@@ -125,11 +125,11 @@ def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
         for name in {*names} & {*text} - {*unchecked}:
             chosen[name] = chosen[name].map(as_written, na_action="ignore")
         texts = _texts(chosen, [name for name in names if name not in {*text, *unchecked}])
-        found = survey([texts], (), (), where=at(where), comma=False, typed=True)
-        for name, kind in found.kinds.items():
+        kinds, told = survey([texts], (), (), where=at(where), comma=False, typed=True)
+        for name, kind in kinds.items():
             if kind != "text":
                 chosen[name] = as_numbers(texts[name], kind).to_pandas().to_numpy()
-        return chosen, found.told
+        return chosen, told
 
     return Part(where, tuple(frame.columns), load, lambda: len(frame), lambda row: "", domain)
 

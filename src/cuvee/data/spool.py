@@ -107,13 +107,13 @@ class _Scan:
         self.spec, self._rows = spec, rows
         names = [*spec.features, spec.label]
         self.lines = {str(file.path): file.line for file, _ in spec.files}
-        found = []
+        surveys = []
         for file, _ in spec.files:
             with placed(file.line):
-                found.append(file.survey(file.batches(names, rows), text))
-        again = text_throughout([each.told for each in found])
-        self._kinds: list[dict[str, Kind]] = [{**each.kinds, **dict.fromkeys(again, "text")} for each in found]
-        told = [one for each in found for one in each.told if one.name not in again or one.how != "typed"]
+                surveys.append(file.survey(file.batches(names, rows), text))
+        again = text_throughout([each.told for each in surveys])
+        self._kinds: list[dict[str, Kind]] = [{**each.kinds, **dict.fromkeys(again, "text")} for each in surveys]
+        told = [one for each in surveys for one in each.told if one.name not in again or one.how != "typed"]
         self.notes = notes(told, spec.label)
 
     def frames(self, names: Sequence[str], unlabelled: bool = False) -> Iterator[tuple[Any, str]]:

@@ -62,8 +62,8 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
     sizes = {name: len(at) for name, at in found.at.items()}
     targets = choose(table.names, options.targets)
     in_turn = options.targets in (EACH, (EACH,)) and len(targets) == len(table.names)
-    roles, said = _roles(sizes, targets, in_turn)
-    notes = [*table.notes, *said]
+    roles, left_out = _roles(sizes, targets, in_turn)
+    notes = [*table.notes, *left_out]
     divided = {name: _divided(sizes[name], options, i) for i, name in enumerate(targets)}
     used = found.rows(found.at[name] for name in dict.fromkeys(n for group in roles for part in group for n in part))
     if not options.impute:  # told of all rows at once, not of those learnt from first
@@ -91,13 +91,17 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
             fingerprint=_fingerprint(source, table.frame, options.encoding),
         )  # fmt: skip
         if prepared.classes is not None:
-            labels = replace(found, frame=found.frame[[table.label, table.domain]])
             learnt = {t: at if options.labelled is None else at[divided[t][0]] for t, at in as_target.items()}
-            for who in members:
-                known = labels.rows(found.at[s] for s in who.sources)[table.label].unique()
-                rows_of_targets = labels.rows(learnt[t] for t in who.targets)
-                check_known(rows_of_targets[table.label], rows_of_targets[table.domain], known)
+            _check_labels(replace(found, frame=found.frame[[table.label, table.domain]]), members, learnt)
     return prepared
+
+
+def _check_labels(labels: Labelled, members: Sequence[Members], learnt: Mapping[str, Array]) -> None:
+    """Raise `DomainError` where a label that a target learns from is one that no source of it has."""
+    for who in members:
+        known = labels.rows(labels.at[s] for s in who.sources).iloc[:, 0].unique()
+        own = labels.rows(learnt[t] for t in who.targets)
+        check_known(own.iloc[:, 0], own.iloc[:, 1], known)
 
 
 def _columns(options: Options) -> dict[str, Any]:
@@ -189,7 +193,7 @@ def _unscored(options: Options, sizes: Mapping[str, int], divided: Mapping[str, 
     one, own = len(bare) == 1, max(sizes[name] for name in bare)
     who = f"target {bare[0]!r}" if one else f"{len(bare):,} targets ({listed(bare)})"
     if options.labelled is not None:
-        asked = f"{options.labelled:,} labelled rows were asked for (labelled)"
+        asked = f"{options.labelled:,} labelled rows were asked for (--labelled)"
         why = f"{asked} and {f'{own:,} are there' if one else f'they have {own:,} or fewer'}; ask for fewer"
     else:
         why = f"of {f'its {own:,}' if one else f'their {own:,} or fewer'} labelled rows none can be spared; label more"
