@@ -300,6 +300,7 @@ named = {"sample_domain": SITE, "target_domains": NEW}
         (Y + 0.5 * np.arange(len(Y)), named, "Unknown label type: continuous"),
         (np.zeros(len(Y), int), named, "a classifier needs two classes"),
         (None, named, "requires y to be passed"),
+        ([1, "1", *Y[2:].tolist()], named, "y holds the number 1 at row 0 and the text '1' at row 1"),
     ],
 )  # fmt: skip
 def test_bad_input_to_fit(y, options, says):

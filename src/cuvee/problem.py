@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuvee.errors import CuveeWarning, DomainError
+from cuvee.values import as_array, as_labels
 
 Array = npt.NDArray[Any]
 BLOCK = 16_384
@@ -186,7 +187,7 @@ def _content(domain: Domain) -> tuple[Any, ...]:
 def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     array = np.empty(0)
     try:
-        array = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)  # torch tensors too, wherever they live
+        array = as_array(X)
         if array.dtype.kind == "c":
             raise TypeError("complex numbers")
         if array.dtype != np.float32 and array.ndim:
@@ -230,7 +231,9 @@ def _first_text(array: Array, features: tuple[str, ...]) -> str:
 
 def _labels(name: str, y: Any, n_rows: int) -> Array:
     try:
-        array = np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
+        array = as_labels(y, f"domain {name!r}: y")
+    except DomainError:
+        raise
     except ValueError as error:
         raise DomainError(f"domain {name!r}: y is no list of labels ({error})") from None
     if array.ndim == 2 and array.shape[1] == 1:
@@ -259,7 +262,7 @@ def _is_missing(value: Any) -> bool:
 
 def _row_weights(name: str, weight: Any, n_rows: int) -> Array:
     try:
-        array = np.asarray(weight, dtype=np.float64)
+        array = as_array(weight).astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise DomainError(f"domain {name!r}: weight is not numeric ({error})") from None
     if array.shape != (n_rows,):

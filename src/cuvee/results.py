@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from cuvee.errors import OptionError, StatusError
 from cuvee.notebook import html_table
+from cuvee.visible import visible
 
 Floats = npt.NDArray[np.float64]
 OWN = "(own sample)"
@@ -146,9 +147,9 @@ class Mixtures:
         head = f"Mixtures of {len(self.columns)} columns for {targets}, method {self.method!r}"
         lines = []
         for i, name in enumerate(self.targets[:8]):
-            heaviest = "; ".join(f"{column} {a:.2f}" for column, a in self.top(i, 3))
+            heaviest = "; ".join(f"{visible(column)} {a:.2f}" for column, a in self.top(i, 3))
             gap = "" if np.isnan(self.gap[i]) else f"gap {self.gap[i]:.2g}, "
-            lines.append(f"  {name}: {heaviest} | {gap}{self.status[i]}")
+            lines.append(f"  {visible(name)}: {heaviest} | {gap}{self.status[i]}")
         more = [f"  … and {len(self.targets) - 8} more"] if len(self.targets) > 8 else []
         return "\n".join([head, *lines, *more])
 

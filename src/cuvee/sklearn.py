@@ -21,6 +21,7 @@ from cuvee.errors import DomainError, OptionError, StatusError
 from cuvee.hypothesis import Logistic, Ridge
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Mixtures, raise_unless_ok
+from cuvee.values import as_labels
 
 ALL = "all rows"  # the one source of a table without sample_domain
 LEAST = 5  # labelled rows of a target: fewer say too little to be cross-validated
@@ -185,7 +186,7 @@ class _Cuvee:
         if y is None:
             raise OptionError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(as_labels(y, "y"), warn=True)
         check_consistent_length(X, y)
         assert_all_finite(y, allow_nan=sample_domain is not None, input_name="y")
         weight, roles = _weights(sample_weight, len(X)), Roles.read(sample_domain, target_domains, len(X))

@@ -92,6 +92,25 @@ def test_predictions_come_in_the_order_of_the_rows(cli, finished):
         np.testing.assert_allclose(printed.prediction, said.prediction)
 
 
+def test_a_table_that_is_not_utf_8(cli, folder):
+    text = (folder / "visits.csv").read_text().replace(",f,", ",weiblich,").replace(",m,", ",männlich,")
+    (folder / "latin.csv").write_bytes(text.encode("latin-1"))
+    words = ("latin.csv", *ROLES[1:], *QUICK)
+    refused = cli("adapt", *words)
+    assert refused.code == 2 and "latin.csv is not UTF-8" in refused.err and "--encoding cp1252" in refused.err
+    assert cli("adapt", *words, "--encoding", "latin-1").code == 0
+    (folder / "visits.csv").write_text(text)
+    assert cli("adapt", *ROLES, *QUICK[:-1], "same").code == 0
+    assert (folder / "run" / "alpha.csv").read_bytes() == (folder / "same" / "alpha.csv").read_bytes()
+    said = [
+        cli("predict", "run", name, "--target", "new", *more).out
+        for name, more in (("latin.csv", ()), ("visits.csv", ("--encoding", "utf-8")))
+    ]
+    assert said[0] == said[1] != ""
+    weights = ("--targets", "new", "--method", "uniform", "--encoding", "latin-1")
+    assert cli("weights", "latin.csv", *ROLES[1:], *weights).code == 0
+
+
 def test_predictions_that_cannot_be_made(cli, finished):
     for words, sentence in (
         (("--target", "nwe"), "'nwe' is no target of this run; did you mean 'new'?"),

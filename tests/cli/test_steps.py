@@ -26,6 +26,18 @@ def test_weights_are_a_csv_on_stdout_and_say_the_rest_on_stderr(cli, folder):
     assert "cuvee: note: label 'readmitted' has 2 values: classification" in ended.err and "closed form" in ended.err
 
 
+def test_what_was_taken_as_categories_is_said(cli, folder):
+    for command, more in (("weights", ()), ("adapt", ("--out", "run"))):
+        ended = cli(command, *ROLES, "--targets", "new", "--method", "uniform", *more)
+        assert "cuvee: note: column taken as categories, being text: 'sex' (like 'f')\n" in ended.err, ended.err
+    text = (folder / "visits.csv").read_text().replace(",f,", ",37%,").replace(",m,", ",4%,")
+    (folder / "visits.csv").write_text(text)
+    ended = cli("weights", *ROLES, "--targets", "new")
+    assert (
+        ended.code == 2 and "column 'sex' holds numbers in a notation that is not read, like '37%' at row" in ended.err
+    )
+
+
 def test_weights_piped_into_solve_are_those_of_the_library(cli, folder):
     piped = cli("weights", *ROLES, "--targets", "new", "--method", "proportional", "--own", "--quiet")
     assert piped.err == "" and piped.out.startswith("target,north,east,south,007,(own sample)\nnew,")
@@ -68,6 +80,13 @@ def test_solve_takes_blends_of_some_sources_in_any_order(cli, folder):
     assert said["columns"] == ["north", "007"] and [m["name"] for m in said["models"]] == ["row 0", "row 1", "row 2"]
     tensors, _ = files.read(folder / "m.safetensors", "cpu", WHAT, FORMAT)
     assert tensors["alpha"].tolist() == [[0.5, 0.5], [0, 1], [1, 0]]
+
+
+def test_weights_as_a_spreadsheet_in_german_writes_them(cli, folder):
+    (folder / "semicolon.csv").write_text("target;007;north\nnew;0,5;0,5\n")
+    ended = cli("solve", *QUANTITY, "--alpha", "semicolon.csv", "--out", "m.safetensors", "--json")
+    assert ended.code == 0, ended.err
+    assert files.read(folder / "m.safetensors", "cpu", WHAT, FORMAT)[0]["alpha"].tolist() == [[0.5, 0.5]]
 
 
 def test_a_map_answers_instead_of_the_solver(cli, folder):

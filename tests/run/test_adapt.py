@@ -475,6 +475,17 @@ def test_names_go_through_every_file(tmp_path, name):
         np.testing.assert_array_equal(again.alpha, run.alpha)
 
 
+def test_domains_named_by_numbers(tmp_path):
+    frame = BASE.assign(site=BASE.site.str.removeprefix("site ").astype(int))
+    for i, targets in enumerate((4, np.int64(4), 4.0, [4], [4.0], "4")):
+        run = adapt(frame, tmp_path / str(i), options=options(targets=targets))
+        assert run.targets == ("4",) and run.options.targets in ("4", ("4",))
+    rows = frame[frame.site == 4]
+    assert run.predict(rows, target=4).equals(run.predict(rows, target="4"))
+    with pytest.raises(InputError, match="targets must be a list of names; got True"):
+        adapt(frame, tmp_path / "no", options=options(targets=True))
+
+
 def test_domain_names_of_all_kinds(tmp_path):
     names = {
         "site 0": 'a "quoted", name',
@@ -591,6 +602,44 @@ def test_weights_go_through_csv_unchanged():
 def test_the_same_options_after_json():
     asked = Options(label="a", targets=("x", "y"), drop=("b",), labelled=7, stream=True)
     assert Options.from_dict(json.loads(json.dumps(asked.as_dict()))) == asked
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_how_columns_of_text_were_taken_is_noted(tmp_path, stream):
+    wards = np.tile(["01", "2"], len(BASE) // 2)
+    BASE.assign(ward=wards, dose=[f"{a:.1f}".replace(".", ",") for a in BASE.age]).to_csv(
+        tmp_path / "t.csv", index=False, sep=";"
+    )
+    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=options(targets="site 2", stream=stream))
+    first = f"{BASE.age[0]:.1f}".replace(".", ",")
+    for said in (
+        "column taken as categories, being text: 'sex' (like 'f')",
+        "column taken as categories, being digits with leading zeros: 'ward' (like '01')",
+        f"column read with decimal commas: 'dose' (like '{first}')",
+    ):
+        assert said in run.notes, run.notes
+        assert said.replace("'", "&#39;") in (run.path / "report.html").read_text()
+    same = adapt(BASE.assign(ward=wards, dose=BASE.age.round(1)), tmp_path / "same", options=run.options, stream=False)
+    np.testing.assert_allclose(
+        run.predict(tmp_path / "t.csv", target="site 2"),
+        same.predict(BASE.assign(ward=wards, dose=BASE.age.round(1)), target="site 2"),
+        rtol=1e-3 if stream else 1e-12,  # a stream fits the encoder on sources alone
+    )
+
+
+def test_no_row_left_to_score_on_is_noted(tmp_path):
+    run = adapt(BASE, tmp_path / "one", options=options(targets="site 2", labelled=1000))
+    rows = int((BASE.site == "site 2").sum())
+    said = f"no row of target 'site 2' is left to score on: 1,000 labelled rows were asked for (--labelled) and {rows}"
+    assert any(note.startswith(said) for note in run.notes), run.notes
+    run = adapt(BASE, tmp_path / "two", options=options(targets=TARGETS, labelled=1000))
+    assert any("no row of 2 targets ('site 0', 'site 3') is left to score on" in note for note in run.notes)
+    few = BASE[(BASE.site != "site 2") | (np.cumsum(BASE.site == "site 2") <= 5)]
+    run = adapt(few, tmp_path / "few", options=options(targets="site 2"))
+    assert any("of its 5 labelled rows none can be spared" in note for note in run.notes), run.notes
+    for i, asked in enumerate(({"labelled": 6}, {"test": 0.0})):  # some are left; none was wanted
+        run = adapt(BASE, tmp_path / f"fine {i}", options=options(targets="site 2", **asked))
+        assert not any("left to score on" in note for note in run.notes)
 
 
 def test_notes_and_parquet(ridge):

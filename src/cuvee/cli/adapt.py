@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json, print_table, write_frame
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import one_line, show, speaking
 
 if TYPE_CHECKING:
     from cuvee.run import Run, SavedModels
@@ -29,6 +29,7 @@ def adapt(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: Annotated[
@@ -77,9 +78,9 @@ def adapt(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, impute=impute,
-            standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis, l2=l2,
-            method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
+            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
+            l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -121,6 +122,9 @@ def predict(
         str | None,
         typer.Option(metavar="KIND", help="package.module:factory of a file's models, imported only if named here."),
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run.")
+    ] = None,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -131,7 +135,8 @@ def predict(
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        found = _models(models, hypothesis).predict(rows, target=target, keep=asked.names(keep), text=asked.names(text))
+        lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
+        found = _models(models, hypothesis).predict(rows, target=target, **lists, encoding=encoding)
         write_frame(found, out)
 
 
@@ -161,7 +166,7 @@ def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
         if as_json:
             print_json({"report": str(path)})
         else:
-            print(path)
+            show(path)
 
 
 def _how_to_resume(folder: Path) -> str:
@@ -186,7 +191,7 @@ def _show(run: Run, as_json: bool) -> None:
     ]
     columns = ("target", "learns from", found["metric"], "best baseline", "‖w − w*‖ ≤")
     print_table(columns, rows, f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}", str(run.path / "alpha.csv"))
-    print(f"{run.summary()}\nreport: {found['report']}")
+    show(f"{one_line(run.summary())}\nreport: {found['report']}")
 
 
 def _heaviest(alpha: Mapping[str, float]) -> str:

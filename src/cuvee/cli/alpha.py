@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from cuvee.alpha import Labelled, ordered_alpha
-from cuvee.cli.output import write_file
+from cuvee.cli.output import print_csv, write_file
 from cuvee.errors import InputError, MixtureError
 from cuvee.results import OWN, Floats, Mixtures
 from cuvee.run.weights import from_csv, to_csv, widen
@@ -84,7 +84,7 @@ def write_alpha(mix: Mixtures, path: Path | None) -> None:
     """As `read_alpha` reads it, to the last bit; on stdout where no path is given."""
     content = to_csv(mix.targets, mix.columns, mix.alpha)
     if path is None:
-        sys.stdout.write(content.decode())
+        print_csv(content.decode())
     else:
         write_file(path, lambda unfinished: unfinished.write_bytes(content))
 

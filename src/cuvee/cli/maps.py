@@ -9,7 +9,7 @@ import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import show, speaking
 
 OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
 MapTol = Annotated[
@@ -39,6 +39,7 @@ def learn(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -57,8 +58,8 @@ def learn(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         check_out(out, force, (".safetensors",))
         data = Data.read(table, options)
@@ -85,7 +86,7 @@ def learn(
                 }
             )
         else:
-            print(f"{atlas!r}\nmap: {out}")
+            show(f"{atlas!r}\nmap: {out}")
 
 
 def plan(
@@ -101,6 +102,7 @@ def plan(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -118,8 +120,8 @@ def plan(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if picture is not None:
             check_out(picture, force=True, option="--picture")
@@ -148,7 +150,7 @@ def plan(
                 }
             )
         else:
-            print(found)
+            show(found)
 
 
 def online(
@@ -177,6 +179,7 @@ def online(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -196,8 +199,8 @@ def online(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if out is not None:
             check_out(out, force, (".safetensors",))
@@ -235,7 +238,7 @@ def online(
                 }
             )
         else:
-            print(ledger if out is None else f"{ledger}\nmap: {out}")
+            show(ledger if out is None else f"{ledger}\nmap: {out}")
 
 
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:

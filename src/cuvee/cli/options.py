@@ -61,6 +61,12 @@ Text = Annotated[
         metavar="COLS", rich_help_panel=_TABLE, help="Columns that are categories though they look like numbers."
     ),
 ]
+Encoding = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", rich_help_panel=_TABLE, help="How text files are encoded; cp1252 is usual for those of Windows."
+    ),
+]
 Impute = Annotated[
     bool,
     typer.Option(

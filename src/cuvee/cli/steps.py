@@ -9,7 +9,7 @@ import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json, print_table
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import show, speaking
 
 OutAlpha = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")]
 OutModels = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")]
@@ -40,6 +40,7 @@ def weights(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -68,6 +69,7 @@ def weights(
             features=features,
             drop=drop,
             text=text,
+            encoding=encoding,
             impute=impute,
             task=task,
             hypothesis=hypothesis,
@@ -118,6 +120,7 @@ def solve(
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -147,6 +150,7 @@ def solve(
             features=features,
             drop=drop,
             text=text,
+            encoding=encoding,
             impute=impute,
             task=task,
             hypothesis=hypothesis,
@@ -182,4 +186,4 @@ def solve(
             for name, status, (distance, excess) in zip(given.rows, sol.status, bounds, strict=True)
         ]
         print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, repr(sol).partition("\n")[0], str(out))
-        print(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")
+        show(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")

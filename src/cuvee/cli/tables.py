@@ -13,9 +13,9 @@ import numpy as np
 from cuvee.cli.voice import Voice
 from cuvee.data.columns import count
 from cuvee.data.encode import Encoder
-from cuvee.data.frame import Table, read
+from cuvee.data.frame import Table, located, read
 from cuvee.data.targets import EACH, choose, suggest
-from cuvee.data.task import Inferred, Task, check, infer
+from cuvee.data.task import Inferred, Task, check, check_known, infer
 from cuvee.errors import CuveeWarning, DomainError
 from cuvee.hypothesis import Hypothesis
 from cuvee.problem import Domain, Problem, as_problem
@@ -34,6 +34,8 @@ class Data:
     domains: dict[str, Domain]  # those with a labelled row, in the order of the table
     names: tuple[str, ...]  # of all domains
     notes: tuple[str, ...]
+    labels: Any  # a frame of the labelled rows: their label and their domain
+    path: Path
 
     @classmethod
     def read(cls, path: Path, options: Options) -> Data:
@@ -45,17 +47,21 @@ class Data:
             features=options.features,
             drop=options.drop,
             text=options.text,
+            encoding=options.encoding,
         )
         rows = table.frame[table.frame[table.label].notna()]
         labels = rows[table.label]
-        inferred = infer(labels, table.label) if options.task == "auto" else check(labels, options.task, table.label)
         encoder = Encoder.fit(rows, table.features, impute=options.impute)
         labelled = {name: table.labelled(name) for name in table.names}
-        domains = {name: _domain(name, some, table, encoder) for name, some in labelled.items() if len(some)}
+        with located(path, options.encoding):
+            chosen = options.task != "auto"
+            inferred = check(labels, options.task, table.label) if chosen else infer(labels, table.label)
+            domains = {name: _domain(name, some, table, encoder) for name, some in labelled.items() if len(some)}
         few = [name for name, some in labelled.items() if len(some) < LEAST_ROWS]
-        notes = [inferred.why, *encoder.notes]
+        notes = [inferred.why, *table.notes, *encoder.notes]
         notes += [f"domain {name!r} has fewer than {LEAST_ROWS} labelled rows and is no source" for name in few]
-        return cls(options, encoder, inferred, domains, table.names, tuple(notes))
+        labels = rows[[table.label, table.domain]]
+        return cls(options, encoder, inferred, domains, table.names, tuple(notes), labels, path)
 
     def tell(self, voice: Voice, *more: str) -> None:
         """What was inferred, aloud."""
@@ -97,7 +103,12 @@ class Data:
         """What was asked for, with as many outputs as the sources have classes; one that fits the labels."""
         sources = problem.sources if isinstance(problem, Problem) else problem
         regression = self.inferred.task is Task.regression
-        outputs = 1 if regression else len(np.unique(np.concatenate([np.unique(s.y) for s in sources])))
+        classes = None if regression else np.unique(np.concatenate([np.unique(s.y) for s in sources]))
+        if classes is not None and isinstance(problem, Problem):
+            own = self.labels[self.labels.iloc[:, 1].isin([t.name for t in problem.targets])]
+            with located(self.path, self.options.encoding):
+                check_known(own.iloc[:, 0], own.iloc[:, 1], classes)
+        outputs = 1 if classes is None else len(classes)
         found = hypothesis_of(self.options, self.inferred.task, len(self.encoder.names), outputs)
         found.bind(as_problem(problem))
         return found

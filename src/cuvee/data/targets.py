@@ -11,6 +11,7 @@ import numpy as np
 
 from cuvee.data.columns import as_written, at, count, short
 from cuvee.errors import DomainError
+from cuvee.values import check_apart
 
 EACH = "each"  # every domain in turn, the others being its sources
 
@@ -70,9 +71,13 @@ def domain_names(column: Any, where: str) -> Any:
     except (TypeError, ArithmeticError):  # what cannot be hashed or compared cannot be told apart
         raise DomainError(f"{at(where)}column {str(column.name)!r} does not hold names of domains; use text") from None
     if missing.any():
+        row = column.index[int(np.argmax(missing))]
         raise DomainError(
-            f"{at(where)}column {str(column.name)!r} names no domain at row {column.index[int(np.argmax(missing))]} "
-            f"({count(int(missing.sum()), 'such row')}); fill it in, or remove the row"
+            f"{at(where)}column {str(column.name)!r} names no domain at row {row} "
+            f"({count(int(missing.sum()), 'such row')}); fill it in, or remove the row",
+            row,
         )
     names = np.array([as_written(value) for value in values.tolist()], dtype=object)
+    if len(set(names)) < len(names):
+        check_apart(column.tolist(), names[codes], f"{at(where)}column {str(column.name)!r}", "domain")
     return pd.Series(names[codes], column.index, name=column.name)

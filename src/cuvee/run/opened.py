@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cuvee.data.columns import as_written
 from cuvee.data.encode import Encoder
-from cuvee.data.frame import columns_of, read_rows
+from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
 from cuvee.files import understood
@@ -83,7 +85,13 @@ class Predictor(ABC):
         return np.asarray(answers[[f"p({c})" for c in self.classes]], dtype=np.float64)
 
     def predict(
-        self, source: Any, *, target: str | None = None, keep: Sequence[str] = (), text: Sequence[str] = ()
+        self,
+        source: Any,
+        *,
+        target: str | float | None = None,
+        keep: Sequence[str] = (),
+        text: Sequence[str] = (),
+        encoding: str | None = None,
     ) -> Any:
         """Return a frame with a row for each raw row: its domain, the columns to `keep`, `prediction`, and a
         probability per class.
@@ -92,7 +100,10 @@ class Predictor(ABC):
         Rows come back in the order given. Those of a pandas frame keep its index, so that
         `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do those of a mapping
         name -> frame, if no two of its rows have the same label. Rows of files and arrays are numbered from 0.
+        `encoding` is that of text files; by default the one that the run was made with.
         """
+        if isinstance(target, Real) and not isinstance(target, bool):  # a domain that a number names
+            target = as_written(target)
         if not (target is None or isinstance(target, str)):
             raise OptionError(f"target must be the name of a target; got {target!r}")
         for name, value in (("keep", keep), ("text", text)):
@@ -100,18 +111,23 @@ class Predictor(ABC):
                 raise OptionError(f"{name} must be a list of column names; got {value!r}")
         source = self._table(source, target)
         with understood(self.path, "a run of this version of cuvee"):
-            return self._predicted(source, target, keep, text)
+            encoding = encoding or self.options.encoding
+            with located(source, encoding):
+                return self._predicted(source, target, keep, text, encoding)
 
-    def _predicted(self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str]) -> Any:
+    def _predicted(
+        self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str], encoding: str
+    ) -> Any:
         prepared, known = self._prepared, self.targets
         if target is not None and target not in known:
             raise OptionError(f"{target!r} is no target of this run{suggest(target, known)}")
-        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source):
+        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source, encoding):
             target = known[0]
         encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
         categories = {c for encoder in encoders for c in encoder.text} | {*text}
         domain = prepared["domain"] if target is None else None
-        frame = read_rows(source, encoders[0].features, keep, domain=domain, text=sorted(categories))
+        how: Any = {"domain": domain, "text": sorted(categories), "encoding": encoding}
+        frame = read_rows(source, encoders[0].features, keep, **how)
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
         said = self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
         index = _index_of(source)
@@ -125,7 +141,8 @@ class Predictor(ABC):
             row = int(np.argmax(place < 0))
             raise DomainError(
                 f"row {row} is of domain {names[row]!r}, which is no target of this run ({int((place < 0).sum())} such "
-                f"rows){suggest(str(names[row]), self.targets)}"
+                f"rows){suggest(str(names[row]), self.targets)}",
+                row,
             )
         prepared = self._prepared
         classes = None if prepared["classes"] is None else np.array(prepared["classes"])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import Any, Literal
 
+from cuvee.data.columns import as_written
+from cuvee.data.encoding import UTF8, check_encoding
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
@@ -30,11 +33,13 @@ class Options:
     domain: str | None = None
     """The column that says whose row each is; None: "domain", or the files of a folder."""
     targets: str | tuple[str, ...] = EACH
-    """Names, a comma list, patterns such as "north*", or "each": every domain in turn."""
+    """Names (a number too), a comma list, patterns such as "north*", or "each": every domain in turn."""
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     """Columns that are categories, whatever they look like."""
+    encoding: str = UTF8
+    """Of text files: "utf-8", "cp1252", …."""
     task: str = "auto"
     hypothesis: str = "auto"
     """"ridge", "logistic", "mlp", or "package.module:factory", which makes a module from (inputs, outputs)."""
@@ -65,6 +70,7 @@ class Options:
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
         for name in ("targets", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
+        check_encoding(self.encoding)
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
         check_choice("method", self.method, METHODS)
         if self.hypothesis not in KINDS and ":" not in self.hypothesis:
@@ -95,12 +101,14 @@ class Options:
 
 
 def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
-    """Names as a tuple; targets may be one text, and features nothing at all."""
+    """Names as a tuple; targets may be one text or number, and features nothing at all."""
+    if option == "targets" and isinstance(value, Real) and not isinstance(value, bool):
+        return as_written(value)
     if (value is None and option == "features") or (isinstance(value, str) and option == "targets"):
         return value
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise OptionError(f"{option} must be a list of names; got {value!r}")
-    return tuple(map(str, value))
+    return tuple(map(as_written, value))
 
 
 def kind_of(options: Options, task: Task) -> str:

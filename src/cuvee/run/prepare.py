@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import count
+from cuvee.data.columns import count, listed
 from cuvee.data.encode import Encoder, check_missing
 from cuvee.data.files import files
-from cuvee.data.frame import read, spec
+from cuvee.data.frame import located, read, spec
 from cuvee.data.spool import census, spool
 from cuvee.data.targets import EACH, choose
-from cuvee.data.task import check, infer
+from cuvee.data.task import check, check_known, infer
 from cuvee.errors import DomainError, InputError, OptionError
 from cuvee.problem import Array
 from cuvee.run.groups import Members, Prepared
@@ -49,7 +49,9 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
     large = options.stream
     if large is None:
         large = (
-            isinstance(source, str | Path) and _bytes(Path(source)) > LARGE and options.hypothesis in ("auto", "ridge")
+            isinstance(source, str | Path)
+            and _bytes(Path(source), options.encoding) > LARGE
+            and options.hypothesis in ("auto", "ridge")
         )
     if large:
         if not isinstance(source, str | Path):
@@ -60,7 +62,8 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
     sizes = {name: len(at) for name, at in found.at.items()}
     targets = choose(table.names, options.targets)
     in_turn = options.targets in (EACH, (EACH,)) and len(targets) == len(table.names)
-    roles, notes = _roles(sizes, targets, in_turn)
+    roles, left_out = _roles(sizes, targets, in_turn)
+    notes = [*table.notes, *left_out]
     divided = {name: _divided(sizes[name], options, i) for i, name in enumerate(targets)}
     used = found.rows(found.at[name] for name in dict.fromkeys(n for group in roles for part in group for n in part))
     if not options.impute:  # told of all rows at once, not of those learnt from first
@@ -78,18 +81,32 @@ def _prepared(source: Any, options: Options, scratch: Path) -> Prepared:
 
     def rows(who: Members) -> dict[str, tuple[Array, Array]]:
         places = {name: found.at[name] for name in who.sources} | {name: as_target[name] for name in who.targets}
-        return found.encoded(who.encoder, places)
+        with located(source, options.encoding):
+            return found.encoded(who.encoder, places)
 
-    return _checked(
-        options, members, used[table.label], found.rows(found.at[s] for s in members[0].sources)[table.label],
-        sizes=sizes, divided=divided, notes=notes, domain=table.domain, n_features=len(table.features), rows=rows,
-        fingerprint=_fingerprint(source, table.frame),
-    )  # fmt: skip
+    with located(source, options.encoding):
+        prepared = _checked(
+            options, members, used[table.label], found.rows(found.at[s] for s in members[0].sources)[table.label],
+            sizes=sizes, divided=divided, notes=notes, domain=table.domain, n_features=len(table.features), rows=rows,
+            fingerprint=_fingerprint(source, table.frame, options.encoding),
+        )  # fmt: skip
+        if prepared.classes is not None:
+            learnt = {t: at if options.labelled is None else at[divided[t][0]] for t, at in as_target.items()}
+            _check_labels(replace(found, frame=found.frame[[table.label, table.domain]]), members, learnt)
+    return prepared
+
+
+def _check_labels(labels: Labelled, members: Sequence[Members], learnt: Mapping[str, Array]) -> None:
+    """Raise `DomainError` where a label that a target learns from is one that no source of it has."""
+    for who in members:
+        known = labels.rows(labels.at[s] for s in who.sources).iloc[:, 0].unique()
+        own = labels.rows(learnt[t] for t in who.targets)
+        check_known(own.iloc[:, 0], own.iloc[:, 1], known)
 
 
 def _columns(options: Options) -> dict[str, Any]:
     """Which column plays which role."""
-    return {name: getattr(options, name) for name in ("domain", "label", "features", "drop", "text")}
+    return {name: getattr(options, name) for name in ("domain", "label", "features", "drop", "text", "encoding")}
 
 
 def _checked(
@@ -100,7 +117,7 @@ def _checked(
     classes = np.unique(known.to_numpy()) if inferred.task == "classification" else None
     if classes is None and (far := float(np.abs(labels.to_numpy(np.float64)).max())) > FAR:
         raise DomainError(f"label {options.label!r} reaches {far:g}, whose square is too far for a float: rescale it")
-    said = [*notes, *members[0].encoder.notes]
+    said = [*notes, *members[0].encoder.notes, *_unscored(options, rest["sizes"], rest["divided"])]
     if options.labelled is None and any(len(test) for _, test in rest["divided"].values()):
         said.append("scores are of models that saw no test row; delivered models learn from all labelled rows")
     kind = kind_of(options, inferred.task)
@@ -113,8 +130,9 @@ def _streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
 
     if options.targets in (EACH, (EACH,)):
         raise OptionError("a table that is streamed cannot have every domain in turn as target: name the targets")
-    if options.hypothesis not in ("auto", "ridge"):
-        raise OptionError(f"stream is for ridge alone; {options.hypothesis!r} needs the table in memory")
+    if options.hypothesis not in ("auto", "ridge") or options.task == "classification":
+        asked = repr(options.hypothesis) if options.hypothesis not in ("auto", "ridge") else "classification"
+        raise OptionError(f"stream is for ridge alone; {asked} needs the table in memory")
     what = spec(path, **_columns(options))
     sizes = census(what)
     targets = choose(list(sizes), options.targets)
@@ -131,8 +149,9 @@ def _streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
         for names in (sources, [*sources, *targets])
     )
     prepared = _checked(
-        options, members, labels, known, sizes=sizes, divided=divided, notes=notes, domain=what.domain,
-        n_features=len(what.features), rows=lambda who: found, fingerprint=_fingerprint(path, None),
+        options, members, labels, known, sizes=sizes, divided=divided, notes=[*spooled.notes, *notes],
+        domain=what.domain, n_features=len(what.features), rows=lambda who: found,
+        fingerprint=_fingerprint(path, None, options.encoding),
     )  # fmt: skip
     if prepared.kind != "ridge":
         raise OptionError("stream is for ridge alone, and the labels are classes: this table has to fit into memory")
@@ -166,6 +185,21 @@ def _divided(rows: int, options: Options, position: int) -> tuple[Array, Array]:
     return np.sort(order[:keep]), np.sort(order[keep:])
 
 
+def _unscored(options: Options, sizes: Mapping[str, int], divided: Mapping[str, tuple[Array, Array]]) -> list[str]:
+    """Say which targets have no row left to score on, though scores were wanted."""
+    bare = [name for name, (learn, _) in divided.items() if len(learn) == sizes[name]]
+    if not bare or (options.labelled is None and options.test == 0):
+        return []
+    one, own = len(bare) == 1, max(sizes[name] for name in bare)
+    who = f"target {bare[0]!r}" if one else f"{len(bare):,} targets ({listed(bare)})"
+    if options.labelled is not None:
+        asked = f"{options.labelled:,} labelled rows were asked for (--labelled)"
+        why = f"{asked} and {f'{own:,} are there' if one else f'they have {own:,} or fewer'}; ask for fewer"
+    else:
+        why = f"of {f'its {own:,}' if one else f'their {own:,} or fewer'} labelled rows none can be spared; label more"
+    return [f"no row of {who} is left to score on: {why}"]
+
+
 def _members(
     found: Labelled,
     features: Sequence[str],
@@ -186,17 +220,17 @@ def _fitting(found: Labelled, who: Members, divided: Mapping[str, tuple[Array, A
     return {name: good for name, good in zip(who.targets, fits, strict=True) if not good.all()}
 
 
-def _bytes(path: Path) -> int:
-    return sum(file.path.stat().st_size for file, _ in files(path))
+def _bytes(path: Path, encoding: str) -> int:
+    return sum(file.path.stat().st_size for file, _ in files(path, encoding))
 
 
-def _fingerprint(source: Any, frame: Any) -> str:
+def _fingerprint(source: Any, frame: Any, encoding: str) -> str:
     """The same for the same files, or for the same values of a table in memory."""
     import pandas as pd
 
     found = hashlib.sha256()
     if isinstance(source, str | Path):
-        for table, _ in files(Path(source)):
+        for table, _ in files(Path(source), encoding):
             found.update(table.path.name.encode() + b"\0")
             with table.path.open("rb") as file:
                 found.update(hashlib.file_digest(file, "sha256").digest())

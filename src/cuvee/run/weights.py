@@ -14,6 +14,8 @@ import torch
 
 from cuvee import files
 from cuvee.alpha import Labelled, ordered_alpha, read
+from cuvee.data.cells import guarded, unguarded
+from cuvee.data.files import SEPARATORS, separator_of
 from cuvee.errors import InputError, MixtureError
 from cuvee.results import OWN, Candidate, Floats, Mixtures, Status, Trace
 
@@ -72,8 +74,12 @@ def widen(alpha: Floats, columns: Sequence[str], to: Sequence[str]) -> Floats:
 
 
 def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> bytes:
-    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again."""
+    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again.
+
+    Names that a spreadsheet would take for formulas are guarded, as `cuvee.data.cells` has it.
+    """
     text = io.StringIO(newline="")
+    targets, columns = [guarded(name) for name in targets], [guarded(name) for name in columns]
     returns = any("\r" in name for name in (*targets, *columns))  # which csv would not quote by itself
     out = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     out.writerow(["target", *columns])
@@ -83,23 +89,38 @@ def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> byt
 
 
 def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], Floats]:
-    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names."""
+    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names.
+
+    Other separators than the comma are read too, and decimal commas where the separator is another.
+    """
+    separator = _separator(text)
     try:
-        head, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        head, *rows = [row for row in lines if row]
     except (csv.Error, ValueError):
         raise InputError(f"{where} holds no table of weights: a line of names, then a line per target") from None
     named = head[0] == "target"
-    columns = tuple(head[1:] if named else head)
+    columns = tuple(map(unguarded, head[1:] if named else head))
     alpha = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
         cells = row[1:] if named else row
         if len(cells) != len(columns):
             raise MixtureError(f"{where}: line {i + 2} has {len(row)} cells, the first line {len(head)}")
         try:
-            alpha[i] = [float(c) if c.strip() else np.nan for c in cells]
+            alpha[i] = [_number(c, separator) if c.strip() else np.nan for c in cells]
         except ValueError as error:
             raise MixtureError(f"{where}: line {i + 2} holds no weights ({error})") from None
-    return tuple(row[0] for row in rows) if named else (), columns, alpha
+    return tuple(unguarded(row[0]) for row in rows) if named else (), columns, alpha
+
+
+def _separator(text: str) -> str:
+    """Return what stands behind the first cell, "target"; without it, what tables are told apart by."""
+    begins = (separator for separator in SEPARATORS if text.startswith((f"target{separator}", f'"target"{separator}')))
+    return next(begins, None) or separator_of(text)
+
+
+def _number(cell: str, separator: str) -> float:
+    return float(cell if separator == "," else cell.replace(",", "."))
 
 
 def given(alpha: Any, targets: Sequence[str], sources: Sequence[str]) -> tuple[tuple[str, ...], Floats]:
