@@ -23,14 +23,15 @@ from run_builders import check_refused, command, everything, options, rewrite, t
 
 BASE = table(4, 12)
 FLAGS = ("label", "targets", "hypothesis", "labelled", "test", "task", "seed", "method", "alpha")
-LISTS = ("features", "drop", "text")
+LISTS = ("features", "drop", "text", "exclude")
 
 
-def words(source, out, *, impute=False, alpha=None, **asked):
+def words(source, out, *, impute=False, strict=False, alpha=None, **asked):
     """`cuvee adapt` for what `adapt` is asked in Python."""
     asked = {"label": "cost", "domain": "site", "targets": "site 0", "drop": ("sick",), "method": "uniform", **asked}
     more = [w for name, value in asked.items() for w in (f"--{name}", ",".join(value) if name in LISTS else value)]
     more += ["--impute"] if impute else []
+    more += ["--strict"] if strict else []
     more += ["--alpha", alpha] if alpha is not None else []
     return ["adapt", source, "--out", out, "-q", *more]
 
@@ -66,7 +67,25 @@ BAD_TABLES = {
     ),
     "target with one label": (labelled(1), {}, "target 'site 0' has 1 labelled row, and needs 5"),
     "target with four labels": (labelled(4), {}, "target 'site 0' has 4 labelled rows, and needs 5"),
-    "one of each in turn": (labelled(4), {"targets": "each"}, "target 'site 0' has 4 labelled rows, and needs 5"),
+    "one of each in turn": (
+        labelled(4),
+        {"targets": "each", "strict": True},
+        r"target 'site 0' has 4 labelled rows, and needs 5: label more, or leave it out with exclude \(--exclude\)",
+    ),
+    "a small source": (
+        BASE.assign(site=np.where(BASE.index == 20, "hut", BASE.site)),
+        {"strict": True},
+        "source 'hut' has 1 labelled row, and needs 2: label more, or leave it out with exclude",
+    ),
+    "a class of a target alone": (
+        BASE.assign(sick=np.where(BASE.index == 3, "maybe", BASE.sick)),
+        {"label": "sick", "drop": ("cost",), "strict": True},
+        r"target 'site 0' has 1 row of class 'maybe' \(first at row 3\), which no source has: add a source",
+    ),
+    "misspelt exclude": (BASE, {"exclude": ("side 1",)}, "exclude: no domain matches 'side 1'; did you mean 'site 1'"),
+    "all excluded": (BASE, {"exclude": ("site*",)}, "exclude names all 4 domains, so that none is left"),
+    "excluded target": (BASE, {"exclude": ("site 0",)}, "'site 0' is named as target and in exclude"),
+    "excluded sources": (BASE, {"exclude": ("site [123]",)}, "no source is left"),
     "no source": (
         BASE.assign(cost=BASE.cost.where(BASE.site == "site 0")),
         {},

@@ -26,6 +26,8 @@ def adapt(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for everything that is found.")],
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -77,9 +79,9 @@ def adapt(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, impute=impute,
-            standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis, l2=l2,
-            method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
+            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict, features=features, drop=drop,
+            text=text, impute=impute, standardise=standardise, levels=levels, stream=stream, task=task,
+            hypothesis=hypothesis, l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:

@@ -36,6 +36,8 @@ def learn(
     tol: MapTol = 1e-3,
     mixtures: Sample = None,
     concentration: Concentration = 1.0,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -57,8 +59,8 @@ def learn(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         check_out(out, force, (".safetensors",))
         data = Data.read(table, options)
@@ -98,6 +100,8 @@ def plan(
     mixtures: Sample = None,
     concentration: Concentration = 1.0,
     picture: Picture = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -118,8 +122,8 @@ def plan(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if picture is not None:
             check_out(picture, force=True, option="--picture")
@@ -174,6 +178,8 @@ def online(
     tol: MapTol = 3e-3,
     evaluate: Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")] = False,
     picture: Picture = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -196,8 +202,8 @@ def online(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if out is not None:
             check_out(out, force, (".safetensors",))

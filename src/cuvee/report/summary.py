@@ -48,7 +48,9 @@ def _asked(findings: Findings) -> str:
     each = "it" if len(findings.targets) == 1 else "each"
     names = f"“{findings.domain}” names {count(known, 'source')} and {who}"
     if len(findings.targets) > 1 and set(findings.targets) <= set(findings.columns):
-        names = f"“{findings.domain}” names {count(known, 'domain')}, each in turn a target of the others"
+        some = f"{len(findings.targets):,} of them in turn targets"
+        turn = "each in turn a target" if len(findings.targets) == known else some
+        names = f"“{findings.domain}” names {count(known, 'domain')}, {turn} of the others"
     return (
         f"In {findings.title}{size}, where {names}, cuvee was asked how much {each} should learn from whom{own} "
         f"to predict “{findings.label}” ({findings.task}) with {findings.hypothesis}."

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from cuvee.data.roles import LEAST_LABELLED
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis import Hypothesis, Logistic, Network, Ridge
 
-LEAST_LABELLED = 5  # rows of a target: with fewer nothing can be said about it
 HIDDEN = 64  # units of "mlp"
 KINDS = ("auto", "ridge", "logistic", "mlp")
 METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only")
@@ -31,6 +31,11 @@ class Options:
     """The column that says whose row each is; None: "domain", or the files of a folder."""
     targets: str | tuple[str, ...] = EACH
     """Names, a comma list, patterns such as "north*", or "each": every domain in turn."""
+    exclude: tuple[str, ...] = ()
+    """Domains that are neither source nor target, named as targets are."""
+    strict: bool = False
+    """Make errors of what is otherwise noted: small sources that are pooled or left out, targets with too few labelled
+    rows, rows of a target whose class no source has."""
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -60,10 +65,10 @@ class Options:
         for name in ("label", "task", "hypothesis", "method"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise OptionError(f"{name} must be a text; got {getattr(self, name)!r}")
-        for name in ("impute", "standardise", "levels"):
+        for name in ("strict", "impute", "standardise", "levels"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        for name in ("targets", "features", "drop", "text"):
+        for name in ("targets", "exclude", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
         check_choice("method", self.method, METHODS)

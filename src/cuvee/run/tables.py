@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.api import OWN
+from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status
 from cuvee.run import scores, weights
 from cuvee.run.groups import Prepared
@@ -40,20 +41,28 @@ def prepared(of: Prepared, options: Options) -> bytes:
             "why": of.inferred.why,
             "kind": of.kind,
             "hypothesis": in_words(options, of.kind),
-            "classes": None if of.classes is None else of.classes.tolist(),
+            "classes": _listed(of.classes),
             "domain": of.domain,
             "label": options.label,
             "n_features": of.n_features,
             "notes": list(of.notes),
+            "pooled": list(of.pooled),
             "sources": [{"name": s, "rows": of.sizes[s]} for s in of.sources],
             "targets": [
                 {"name": t, "group": g, "learn": sizes[t][0], "test": sizes[t][1]}
                 for g, members in enumerate(of.members)
                 for t in members.targets
             ],
-            "groups": [{"sources": list(m.sources), "encoder": m.encoder.as_dict()} for m in of.members],
+            "groups": [
+                {"sources": list(m.sources), "encoder": m.encoder.as_dict(), "classes": _listed(m.classes)}
+                for m in of.members
+            ],
         }
     )
+
+
+def _listed(classes: Array | None) -> list[Any] | None:
+    return None if classes is None else classes.tolist()
 
 
 def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
