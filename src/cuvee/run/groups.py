@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cuvee.components import check_precision
 from cuvee.data.encode import Encoder
 from cuvee.data.levels import Levelled, take_out
 from cuvee.data.roles import SMALL
@@ -123,7 +124,8 @@ class Prepared:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always", CuveeWarning)
             group = self.group(i)
-            self.hypothesis(i).bind(group.whole)
+            space = self.hypothesis(i).bind(group.whole)
+            check_precision((*group.whole.sources, *group.whole.targets), space)
         said = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
         if i == 0 and self.levels and self._at_one_level(group.plain).believed.max(initial=0.0) >= BELIEVED:
             said.append(DIFFER)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cuvee.api import OWN
 from cuvee.data.roles import enough, pool, teachable
 from cuvee.data.task import Task
 from cuvee.errors import DomainError
@@ -41,7 +42,13 @@ def assigned(sizes: Mapping[str, int], targets: list[str], in_turn: bool, strict
         raise DomainError(
             f"no source is left: no other domain has {LEAST_ROWS} labelled rows; label some, or name fewer targets"
         )
-    return Roles(groups, sizes, small.names, small.unused, (*notes, *small.notes))
+    roles = Roles(groups, sizes, small.names, small.unused, (*notes, *small.notes))
+    if OWN in roles.used:
+        raise DomainError(
+            f"a domain is named {OWN!r}, as each target's own rows are called: rename it, or leave it out with exclude "
+            "(--exclude)"
+        )
+    return roles
 
 
 class Taught(NamedTuple):

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from cuvee.api import OWN
+from cuvee.errors import InputError
+from cuvee.files import understood
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status
 from cuvee.run import scores, weights
@@ -21,6 +23,7 @@ from cuvee.run.store import (
     CANDIDATES,
     METRICS,
     MODELS,
+    PREPARED,
     SENSITIVITY,
     TRACE,
     WEIGHTS,
@@ -59,6 +62,15 @@ def prepared(of: Prepared, options: Options) -> bytes:
             ],
         }
     )
+
+
+def check_same(of: Prepared, folder: RunFolder) -> None:
+    """Raise `InputError` unless a run was begun with the same sources and targets, which another version may choose."""
+    said = folder.json(PREPARED)
+    with understood(folder.path / PREPARED, "what this version of cuvee writes"):
+        begun = [[one["name"] for one in said[part]] for part in ("sources", "targets")]
+    if begun != [list(of.sources), list(of.targets)]:
+        raise InputError(f"{folder.path} was begun by another version of cuvee, with other sources: begin anew")
 
 
 def _listed(classes: Array | None) -> list[Any] | None:
