@@ -138,6 +138,17 @@ def test_numbers_are_those_that_were_found():
         assert f"{f.learn_rows[i]:.0f} rows to learn from, {f.test_rows[i]:.0f} rows for scores" in text
 
 
+def test_scores_beside_accuracy():
+    f = SHAPES["one answer"]()
+    text = words(page("one answer"))
+    assert "mean balanced accuracy mean AUC mean log loss" in text and "Where test rows are of one class alone" in text
+    for k, method in enumerate(f.methods):
+        auc = np.nanmean(f.also["AUC"][:, k])
+        assert re.search(rf"{re.escape(method)} 0\.\d+ .* 0.500 {auc:.3f} 0.4", text)
+    assert f"0.500 {f.also['AUC'][1, 0]:.3f} 0.4" in text
+    assert "mean balanced accuracy" not in words(page("ten"))
+
+
 def _parsed(said):
     mantissa, exponent = said.split("×10")
     return float(mantissa) * 10.0 ** int(exponent.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))

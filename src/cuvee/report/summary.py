@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cuvee.api import OWN
-from cuvee.report.findings import Findings
+from cuvee.report.findings import CONSTANT, CUVEE, Findings
 from cuvee.report.words import count, number, score
-
-CUVEE = "cuvee"
+from cuvee.results import Floats
 
 
 def summary(findings: Findings) -> tuple[str, str, str]:
@@ -16,13 +17,27 @@ def summary(findings: Findings) -> tuple[str, str, str]:
     return _asked(findings), _compared(findings), _proven(findings)
 
 
-def best_baseline(findings: Findings) -> int | None:
-    """The method with the best mean score that is not cuvee; None where nothing could be scored."""
+def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None:
+    """The method with the best mean score that is not cuvee, of equals the simplest; None where nothing is scored."""
     if CUVEE not in findings.methods or not np.isfinite(findings.mean[findings.methods.index(CUVEE), 0]):
         return None
-    others = [k for k, m in enumerate(findings.methods) if m != CUVEE and np.isfinite(findings.mean[k, 0])]
+    apart = (CUVEE, *without)
+    others = [k for k, m in enumerate(findings.methods) if m not in apart and np.isfinite(findings.mean[k, 0])]
     sign = 1.0 if findings.higher_is_better else -1.0
-    return max(others, key=lambda k: sign * float(findings.mean[k, 0]), default=None)
+    key = {k: (sign * float(findings.mean[k, 0]), findings.methods[k] in CONSTANT) for k in others}
+    return max(others, key=lambda k: key[k], default=None)
+
+
+def constant(findings: Findings) -> int | None:
+    """Return the method that always gives the same answer; None where there is none, or no score of it."""
+    found = (k for k, m in enumerate(findings.methods) if m in CONSTANT and np.isfinite(findings.mean[k, 0]))
+    return next(found, None)
+
+
+def means_also(findings: Findings) -> dict[str, Floats]:
+    """Return the scores beside accuracy (methods,), each the mean over the targets that have it, if there are any."""
+    known = {name: values[np.isfinite(values).all(1)] for name, values in findings.also.items()}
+    return {name: values.mean(0) for name, values in known.items() if len(values)}
 
 
 def n_scored(findings: Findings) -> int:

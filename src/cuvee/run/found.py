@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.report.findings import Convergence, Findings, Tried
+from cuvee.report.findings import ALSO, Convergence, Findings, Tried
 from cuvee.results import Floats
 from cuvee.run import weights
 from cuvee.run.store import ALPHA, CANDIDATES, METRICS, PREPARED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
@@ -56,6 +56,7 @@ def findings(folder: RunFolder) -> Findings:
         convergence=_convergence(folder, targets),
         seconds=_seconds(folder),
         notes=(prepared["why"], *prepared["notes"], *metrics["plan"]),
+        also={name: _numbers(metrics["also"][name]["scores"]) for name in ALSO if name in metrics.get("also", {})},
     )
 
 

@@ -15,9 +15,10 @@ from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status
 from cuvee.run import scores, weights
 from cuvee.run.groups import Prepared
+from cuvee.run.judge import Judged
 from cuvee.run.models import Delivered
 from cuvee.run.options import Options, in_words
-from cuvee.run.scores import Judged, listed
+from cuvee.run.scores import listed
 from cuvee.run.store import (
     ALPHA,
     CANDIDATES,
@@ -69,8 +70,8 @@ def check_same(of: Prepared, folder: RunFolder) -> None:
     said = folder.json(PREPARED)
     with understood(folder.path / PREPARED, "what this version of cuvee writes"):
         begun = [[one["name"] for one in said[part]] for part in ("sources", "targets")]
-    if begun != [list(of.sources), list(of.targets)]:
-        raise InputError(f"{folder.path} was begun by another version of cuvee, with other sources: begin anew")
+    if "pooled" not in said or begun != [list(of.sources), list(of.targets)]:
+        raise InputError(f"{folder.path} was begun by another version of cuvee, which goes another way: begin anew")
 
 
 def _listed(classes: Array | None) -> list[Any] | None:
@@ -162,7 +163,7 @@ def given(of: Prepared, folder: RunFolder, name: str) -> list[Mixtures]:
 def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, bytes]:
     """The files of the step that made the models."""
     rows = np.array([len(of.divided[t][1]) for t in of.targets])
-    judged = Judged(found.loss, found.error, found.paired)
+    judged = Judged(found.loss, found.error, found.paired, found.also)
     plans = [folder.json(name) for g in range(len(of.members)) if folder.has(name := part_name(f"plan {g}"))]
     metrics = {
         **scores.metrics(judged, rows, of.classes is not None),
