@@ -138,6 +138,15 @@ def test_numbers_are_those_that_were_found():
         assert f"{f.learn_rows[i]:.0f} rows to learn from, {f.test_rows[i]:.0f} rows for scores" in text
 
 
+def test_how_weights_were_found_is_said_in_words():
+    f = replace(findings(3, 4), alpha_status=("converged", "step limit", "diverged"))
+    text = words(render(f))
+    assert text.count("for scores; weights averaged over the 12 mixtures tried") == 2
+    assert "step limit" not in text and "diverged; gap 0.0" in text
+    text = words(render(replace(f, tried=(None,) * 3, gap=np.array([0.01, 0.02, np.nan]))))
+    assert "for scores; step limit; gap 0.02" in text and "diverged; gap" not in text
+
+
 def test_scores_beside_accuracy():
     f = SHAPES["one answer"]()
     text = words(page("one answer"))

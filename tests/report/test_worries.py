@@ -43,8 +43,12 @@ def test_models_that_were_not_solved():
 
 def test_mixtures_that_did_not_settle():
     f = calm(3)
-    (said,) = rules.unmixed(replace(f, alpha_status=("converged", "step limit", "converged")))
+    averaged = replace(f, alpha_status=("converged", "step limit", "converged"))
+    assert list(rules.unmixed(averaged)) == []  # an average by cross-validated loss, and no option to act on it
+    (said,) = rules.unmixed(replace(averaged, tried=(None,) * 3))
     assert said.startswith("The weights of target 2 had not settled") and "step limit" in said
+    (said,) = rules.unmixed(replace(f, alpha_status=("converged", "diverged", "converged")))
+    assert said.startswith("The weights of target 2 had not settled") and "diverged" in said
     missing = replace(f, alpha=with_row(f.alpha, 1, np.nan), alpha_status=("converged", "diverged", "closed form"))
     (said,) = rules.unmixed(missing)
     assert said.startswith("Target target 2 got no mixture at all")

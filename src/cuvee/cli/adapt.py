@@ -207,7 +207,7 @@ def _scores(
 
 def _proven(status: str, distance: float | None) -> str:
     """The bound, with the status where that is no good one."""
-    from cuvee.report.worries import is_bad
+    from cuvee.report.summary import is_bad
 
     if distance is None:
         return status

@@ -9,7 +9,7 @@ import numpy as np
 from cuvee.api import OWN
 from cuvee.report.findings import CONSTANT, CUVEE, Findings
 from cuvee.report.words import count, number, score
-from cuvee.results import Floats
+from cuvee.results import Floats, Status
 
 
 def summary(findings: Findings) -> tuple[str, str, str]:
@@ -47,6 +47,25 @@ def n_scored(findings: Findings) -> int:
 
 def n_sources(findings: Findings) -> int:
     return len(findings.columns) - (findings.columns[-1:] == (OWN,))
+
+
+def settled(findings: Findings) -> list[bool]:
+    """Return for each target whether its weights can be used without a second thought.
+
+    Those of the path are an average by cross-validated loss of all that was tried: that one search along it ran out of
+    steps is no fault of theirs, and nothing to act on.
+    """
+    averaged = [t is not None for t in (*findings.tried, *[None] * len(findings.targets))]
+    status = zip(findings.alpha_status, averaged, strict=False)
+    return [not is_bad(s) or (average and s == str(Status.STEP_LIMIT)) for s, average in status]
+
+
+def is_bad(status: str) -> bool:
+    """Return whether a status, maybe of another version, is none to rely on."""
+    try:
+        return not Status(status).ok
+    except ValueError:
+        return True
 
 
 def rows(findings: Findings) -> float | None:

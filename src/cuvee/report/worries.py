@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cuvee.report.findings import BALANCED, CONSTANT, CUVEE, LOG_LOSS, MAJORITY, Findings
-from cuvee.report.summary import best_baseline, constant, means_also, n_scored, n_sources
+from cuvee.report.summary import best_baseline, constant, is_bad, means_also, n_scored, n_sources, settled
 from cuvee.report.words import count, named, number, score
-from cuvee.results import Status
 
 ALONE = "target only"  # the method that learns from own rows
 FEW = 10  # labelled rows
@@ -44,7 +43,7 @@ def unsolved(findings: Findings) -> Iterator[str]:
 
 def unmixed(findings: Findings) -> Iterator[str]:
     """Mixtures that did not converge, or are not there at all."""
-    bad = [is_bad(s) for s in findings.alpha_status]
+    bad = [not good for good in settled(findings)]
     missing: Flags = np.asarray(np.isnan(findings.alpha).all(1))
     if missing.any():
         yield f"{_who(findings, missing)} got no mixture at all: look for what its rows have that no source has."
@@ -53,7 +52,7 @@ def unmixed(findings: Findings) -> Iterator[str]:
         how = ", ".join(dict.fromkeys(s for s, b in zip(findings.alpha_status, late, strict=True) if b))
         yield (
             f"The weights of {_who(findings, late, first='')} had not settled when the search ended ({how}): "
-            "they can be used, but give it more steps before reading much into them."
+            "they can be used, but compare them with those of the method path before reading much into them."
         )
 
 
@@ -205,10 +204,3 @@ def _who(findings: Findings, chosen: Sequence[bool] | Flags, first: str = "Targe
     if len(names) == 1:
         return f"{first} {named(names)}".strip()
     return f"{count(len(names), 'target')} ({named(names)})"
-
-
-def is_bad(status: str) -> bool:
-    try:
-        return not Status(status).ok
-    except ValueError:  # of another version
-        return True
