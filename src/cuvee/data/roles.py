@@ -36,7 +36,8 @@ class Pool:
 
     def resized(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the labelled rows of every domain with SMALL, last, in place of those pooled in it."""
-        rows = {name: n for name, n in sizes.items() if name not in set(self.names)}
+        pooled = set(self.names)
+        rows = {name: n for name, n in sizes.items() if name not in pooled}
         return rows | ({SMALL: sum(sizes[name] for name in self.names)} if self.names else {})
 
 

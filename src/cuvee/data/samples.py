@@ -130,7 +130,8 @@ def split(
     notes += small.notes
     if small.names:
         groups[SMALL] = np.sort(np.concatenate([groups.pop(name) for name in small.names]))
-    sources = [name for name, rows in groups.items() if name not in targets and len(rows) >= LEAST_ROWS]
+    chosen = set(targets)
+    sources = [name for name, rows in groups.items() if name not in chosen and len(rows) >= LEAST_ROWS]
     if not sources:
         raise DomainError(f"no source is left: none has {LEAST_ROWS} labelled rows; label some, or name fewer targets")
     if classify:
@@ -151,13 +152,14 @@ def split(
         return np.array([label_of[name] for name in names], dtype=roles.labels.dtype)
 
     pooled = np.array([*labels([s for s in sources if s != SMALL]), SMALL], dtype=object)
+    chosen = set(targets)
     return Split(
         Problem([domain(s) for s in sources], [domain(t) for t in targets]),
         {name: groups[name] for name in (*sources, *targets)},
         pooled if small.names else labels(sources),
         labels(targets),
         labels(small.names),
-        labels([name for name in map(str, roles.targets) if name not in targets]),
+        labels([name for name in map(str, roles.targets) if name not in chosen]),
         notes,
     )
 

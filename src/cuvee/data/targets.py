@@ -49,9 +49,9 @@ def matching(names: Sequence[str], asked: Sequence[str], where: str = "") -> lis
     >>> matching(["north 1", "a, b", "south"], ["north*", "a, b"])
     ['north 1', 'a, b']
     """
-    chosen: set[str] = set()
+    known, chosen = set(names), set[str]()
     for part in _parts(names, asked):
-        found = {part} if part in names else {name for name in names if fnmatchcase(name, part)}
+        found = {part} if part in known else {name for name in names if fnmatchcase(name, part)}
         if not found:
             raise DomainError(f"{at(where)}no domain matches {part!r}{suggest(part, names)}")
         chosen |= found
@@ -60,9 +60,9 @@ def matching(names: Sequence[str], asked: Sequence[str], where: str = "") -> lis
 
 def _parts(names: Sequence[str], asked: Sequence[str]) -> list[str]:
     """Return comma lists taken apart; a name may hold a comma itself."""
-    parts: list[str] = []
+    known, parts = set(names), list[str]()
     for one in asked:
-        parts += [one] if one in names else [part.strip() for part in one.split(",") if part.strip()]
+        parts += [one] if one in known else [part.strip() for part in one.split(",") if part.strip()]
     return parts
 
 

@@ -138,7 +138,8 @@ def _streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     what = spec(path, **_columns(options))
     sizes = census(what)
     left_out = excluded(list(sizes), options.exclude)
-    sizes = {name: n for name, n in sizes.items() if name not in set(left_out)}
+    for name in left_out:
+        del sizes[name]
     roles = assigned(sizes, choose(list(sizes), options.targets, left_out), False, options.strict)
     ((targets, sources),) = roles.groups
     what = replace(what, exclude=(*left_out, *roles.unused))
