@@ -156,6 +156,9 @@ def test_scores_beside_accuracy():
         assert re.search(rf"{re.escape(method)} 0\.\d+ .* 0.500 {auc:.3f} 0.4", text)
     assert f"0.500 {f.also['AUC'][1, 0]:.3f} 0.4" in text
     assert "mean balanced accuracy" not in words(page("ten"))
+    f.also["AUC"][:] = np.nan  # more than two classes
+    text = words(render(f))
+    assert "AUC" not in text and "Where test rows are of one class alone" not in text and "Balanced accuracy" in text
 
 
 def _parsed(said):

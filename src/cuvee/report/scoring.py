@@ -17,7 +17,7 @@ BEYOND = "A triangle at the edge stands for baselines beyond it: their scores sh
 MEANINGS = {
     BALANCED: "Balanced accuracy counts every class alike, however rare",
     AUC: "AUC is how often a row of the second class is ranked above one of the first",
-    LOG_LOSS: "log loss is how sure wrong answers are, and lower is better",
+    LOG_LOSS: "log loss is how little chance a model gave to the right class, and lower is better",
 }
 COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them holds
 
@@ -54,7 +54,7 @@ def scores(f: Findings) -> dict[str, Any]:
         said += " The last baseline looks at no column: it always gives the answer that a target's own labels suggest."
     if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
         said += f" {'; '.join(meanings)}."
-    if any(not np.isfinite(v[known]).all() for v in f.also.values()):
+    if any(not np.isfinite(f.also[name][known]).all() for name in means_also(f)):
         said += " Where test rows are of one class alone, they have nothing to say."
     return {
         "text": said,

@@ -52,7 +52,11 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
         "mean_rank": listed(ranks.mean(0) if len(ranks) else np.full(score.shape[1], np.nan)),
         "gain": listed(gain),
         "scores": listed(np.stack([score, low, high], -1)),  # (M, methods, 3)
-        "also": {name: _also(name, judged.also[..., k]) for k, name in enumerate(ALSO[: judged.also.shape[2]])},
+        "also": {
+            name: _also(name, judged.also[..., k])
+            for k, name in enumerate(ALSO[: judged.also.shape[2]])
+            if np.isfinite(judged.also[..., k]).any()  # AUC is of two classes alone
+        },
     }
 
 
