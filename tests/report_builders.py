@@ -92,7 +92,7 @@ def compared(scores, higher):
     value = value[np.isfinite(value).all(1)]
     n, sign = len(value), 1.0 if higher else -1.0
     if n == 0:
-        nothing = np.full((len(METHODS), 3), np.nan)
+        nothing = np.full((scores.shape[1], 3), np.nan)
         return {"mean": nothing, "mean_rank": nothing[:, 0], "gain": nothing}
     rank = (-sign * value).argsort(1).argsort(1) + 1.0
 
@@ -106,6 +106,22 @@ def compared(scores, higher):
 def rescored(f, scores):
     """The same with other scores."""
     return replace(f, scores=scores, **compared(scores, f.higher_is_better))
+
+
+def with_constant(f, accuracy=0.6, balanced=0.5):
+    """The same beside one answer for all, with such scores of it, and of cuvee where every class counts alike."""
+    M, regression = len(f.targets), not f.higher_is_better
+    one = np.full((M, 1, 3), accuracy) + np.array([0.0, -0.01, 0.01])
+    scores = np.concatenate([f.scores, one], 1)
+    also = {
+        "balanced accuracy": np.column_stack([np.full((M, 5), balanced), np.full(M, 0.5)]),
+        "AUC": np.column_stack([np.linspace(0.5, 0.9, 5 * M).reshape(M, 5), np.full(M, 0.5)]),
+        "log loss": np.full((M, 6), 0.4),
+    }
+    also["AUC"][0] = np.nan  # test rows of one class
+    method = "own mean" if regression else "majority class"
+    f = replace(f, methods=(*METHODS, method), also={} if regression else also)
+    return rescored(f, scores)
 
 
 def nothing_known(M=4, N=3):
@@ -194,6 +210,7 @@ SHAPES = {
     "in turn": in_turn,
     "hostile": hostile,
     "bare": bare,
+    "one answer": lambda: with_constant(findings(6, 4)),
     "many": lambda: findings(500, 60, R=200),
 }
 

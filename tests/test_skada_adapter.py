@@ -119,8 +119,26 @@ def test_bad_input(skada):
     with pytest.raises(cuvee.OptionError, match="task must be one of"):
         adapter(task="both").fit(X, y, sample_domain=domain)
     few = np.where((domain == -5) & (np.cumsum(domain == -5) > 3), -1, y)
-    with pytest.raises(cuvee.DomainError, match="target '-5' has 3 labelled rows, but needs 5"):
-        adapter().fit(X, few, sample_domain=domain)
+    with pytest.raises(cuvee.DomainError, match="target '-5' has 3 labelled rows, and needs 5"):
+        adapter(strict=True).fit(X, few, sample_domain=domain)
+
+
+@needs_skada
+def test_small_sources_are_pooled_and_excluded_rows_weigh_nothing(skada):
+    X, y, domain = table()
+    source = np.max(domain)
+    huts = domain.copy()
+    rows = np.flatnonzero(domain == source)[:3]
+    huts[rows] = [101, 102, 103]
+    adapter = cuvee.skada.CuveeReweightAdapter
+    with pytest.warns(cuvee.errors.CuveeWarning, match="pooled into one source, '.small sources.'"):
+        weights = adapter(method="uniform").fit(X, y, sample_domain=huts).sample_weight_
+    assert np.ptp(weights[rows]) == 0.0 and weights[rows[0]] > 0.0
+    huts[rows] = 101
+    same = adapter(method="uniform").fit(X, y, sample_domain=huts).sample_weight_
+    np.testing.assert_allclose(weights, same)
+    weights = adapter(method="uniform", exclude=[101]).fit(X, y, sample_domain=huts).sample_weight_
+    assert (weights[rows] == 0.0).all()
 
 
 def test_without_skada_the_extra_is_named():

@@ -292,11 +292,9 @@ named = {"sample_domain": SITE, "target_domains": NEW}
         (Y, {"sample_domain": abs(NUMBER)}, "make its sample_domain negative"),
         (Y, {"sample_domain": NUMBER, "target_domains": [-4]}, "domain -5 is a target by its sign"),
         (Y, {"sample_domain": SITE, "target_domains": list(SIZES)}, "no source is left to learn from"),
-        (FEW, named, "target 'south' has 3 labelled rows, but needs 5"),
-        (THIRD, named, f"target 'north' has the class 7 at row {int(np.argmax(THIRD == 7))}, which no source has"),
+        (FEW, {**named, "target_domains": ["south"]}, "target 'south' has 3 labelled rows, and needs 5"),
         (np.where(np.arange(len(Y)) == np.argmax(SITE == "mid"), np.nan, Y), named, "source 'mid' has no label at row"),
         (Y, {**named, "sample_weight": np.zeros(len(Y))}, "one per row and not all zero"),
-        (Y, {**named, "sample_weight": np.where(SITE == "mid", 0, 1)}, "source 'mid' has 0 labelled rows, but needs 2"),
         (Y + 0.5 * np.arange(len(Y)), named, "Unknown label type: continuous"),
         (np.zeros(len(Y), int), named, "a classifier needs two classes"),
         (None, named, "requires y to be passed"),
@@ -307,6 +305,91 @@ def test_bad_input_to_fit(y, options, says):
     with pytest.raises(ValueError, match=re.escape(says)) as caught:
         CuveeClassifier().fit(X, y, **options)
     assert "\n" not in str(caught.value)
+
+
+# ---- small and unwanted domains, by the rule of cuvee.data.roles
+
+HUTS = np.where(np.isin(np.arange(len(SITE)), np.flatnonzero(SITE == "mid")[:3]), "hut", SITE).astype(object)
+HUTS[HUTS == "hut"] = ["hut 1", "hut 2", "hut 3"]
+
+
+@pytest.mark.parametrize("make", [CuveeClassifier, CuveeRegressor])
+def test_small_sources_are_pooled(make):
+    y = table("classes" if make is CuveeClassifier else "numbers")[1]
+    with pytest.warns(
+        cuvee.errors.CuveeWarning, match="3 domains .'hut 1', 'hut 2', 'hut 3'. .* pooled into one source"
+    ):
+        model = make(method="uniform").fit(X, y, sample_domain=HUTS, target_domains=NEW)
+    pooled = np.where(np.char.startswith(HUTS.astype(str), "hut"), "(small sources)", HUTS.astype(str))
+    same = make(method="uniform").fit(X, y, sample_domain=pooled, target_domains=NEW)
+    order = [same.alpha_columns_.index(name) for name in model.alpha_columns_]
+    np.testing.assert_allclose(model.alpha_, same.alpha_[:, order], atol=1e-12)
+    np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-9)
+    assert model.pooled_.tolist() == ["hut 1", "hut 2", "hut 3"]
+    assert model.sources_.tolist() == ["east", "mid", "west", "(small sources)"]
+    rows = np.char.startswith(HUTS.astype(str), "hut")  # predicted by the model of the pool
+    expected = same.predict(X[rows], sample_domain="(small sources)")
+    np.testing.assert_allclose(model.predict(X[rows], sample_domain=HUTS[rows]), expected, atol=1e-9)
+
+
+def test_one_small_source_is_left_out():
+    site = np.where(np.arange(len(SITE)) == np.argmax(SITE == "mid"), "hut", SITE)
+    with pytest.warns(cuvee.errors.CuveeWarning, match="domain 'hut' has fewer than 2 labelled rows: it is left out"):
+        model = CuveeRegressor(method="uniform").fit(X, Y, sample_domain=site, target_domains=NEW)
+    assert model.sources_.tolist() == ["east", "mid", "west"]
+    with pytest.raises(cuvee.DomainError, match="'hut' was not there in fit"):
+        model.predict(X, sample_domain="hut")
+
+
+def test_targets_with_too_few_labels_and_classes_that_no_source_has():
+    with pytest.warns(
+        cuvee.errors.CuveeWarning, match="domain 'south' has fewer than 5 labelled rows: it gets no model"
+    ):
+        model = CuveeClassifier(method="uniform").fit(X, FEW, **named)
+    assert model.targets_.tolist() == ["north"] and model.skipped_.tolist() == ["south"]
+    with pytest.raises(cuvee.DomainError, match="'south' had too few labelled rows in fit, so it has no model"):
+        model.predict(X, sample_domain=SITE)
+    row = int(np.argmax(THIRD == 7))
+    with pytest.warns(
+        cuvee.errors.CuveeWarning, match=f"1 row of class 7 .first at row {row}., which no source has: left"
+    ):
+        model = CuveeClassifier().fit(X, THIRD, **named)
+    kept = np.arange(len(Y)) != row
+    same = CuveeClassifier().fit(X[kept], Y[kept], sample_domain=SITE[kept], target_domains=NEW)
+    np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-9)
+
+
+def test_excluded_domains_are_as_good_as_absent():
+    model = CuveeClassifier(exclude=["mid", "nor*"]).fit(X, Y, sample_domain=SITE, target_domains=["south"])
+    kept = ~np.isin(SITE, ["mid", "north"])
+    same = CuveeClassifier().fit(X[kept], Y[kept], sample_domain=SITE[kept], target_domains=["south"])
+    np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-9)
+    for exclude, says in (
+        (["midd"], "exclude: no domain matches 'midd'; did you mean 'mid'"),
+        (["north"], "'north' is in target_domains and in exclude"),
+        (["*"], "exclude names all 5 domains"),
+        (["east", "mid", "west"], "no source is left"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            CuveeClassifier(exclude=exclude).fit(X, Y, **named)
+    with pytest.raises(cuvee.OptionError, match="exclude needs sample_domain"):
+        CuveeClassifier(exclude=["mid"]).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "says"),
+    [
+        (Y, {**named, "sample_domain": HUTS}, "source 'hut 1' has 1 labelled row, and needs 2: label more, or leave"),
+        (FEW, named, "target 'south' has 3 labelled rows, and needs 5"),
+        (THIRD, named, f"1 row of class 7 (first at row {int(np.argmax(THIRD == 7))}), which no source has: add"),
+        (Y, {**named, "sample_weight": np.where(SITE == "mid", 0, 1)}, "source 'mid' has 0 labelled rows, and needs 2"),
+    ],
+)  # fmt: skip
+def test_strict_makes_errors_of_notes(y, options, says):
+    with pytest.raises(cuvee.DomainError, match=re.escape(says)):
+        CuveeClassifier(strict=True).fit(X, y, **options)
+    with pytest.warns(cuvee.errors.CuveeWarning):
+        CuveeClassifier(method="uniform").fit(X, y, **options)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from cuvee.values import as_array, as_labels
 
 Array = npt.NDArray[Any]
 BLOCK = 16_384
+LEAST_ROWS = 2  # of a source
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +86,8 @@ class Problem:
         self._check_names()
         self._check_shapes()
         for source in self.sources:
-            if source.n_rows < 2:
-                raise DomainError(f"source {source.name!r} has one row; a source needs at least 2")
+            if source.n_rows < LEAST_ROWS:
+                raise DomainError(f"source {source.name!r} has one row; a source needs at least {LEAST_ROWS}")
         object.__setattr__(self, "notes", self._shared_data())
         for note in self.notes:
             warnings.warn(note, CuveeWarning, stacklevel=3)

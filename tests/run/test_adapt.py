@@ -20,8 +20,9 @@ from cuvee.data.encode import Encoder
 from cuvee.data.levels import take_out
 from cuvee.errors import InputError
 from cuvee.run import Options, adapt, open_run, resume
+from cuvee.run.judge import Judged
 from cuvee.run.prepare import prepare
-from cuvee.run.scores import METHODS, Judged, metrics, paired_error, simple_mixtures
+from cuvee.run.scores import METHODS, metrics, paired_error, simple_mixtures
 from cuvee.run.weights import from_csv, to_csv
 from run_builders import check_tidy, contents, options, table
 
@@ -94,8 +95,12 @@ def test_numbers_are_those_of_the_library(label, request):
     models = [cuvee.solve(learn, hypothesis, a, tol=1e-6).w for a in (run.alpha, *simple.transpose(1, 0, 2))]
     for i, held in enumerate(test):
         score, _ = scores_by_hand(final.space, [w[i] for w in models], held, classify)
-        np.testing.assert_allclose([s[0] for s in found["scores"][i]], score, rtol=1e-6)
-    assert found["methods"] == list(METHODS) and found["scored"] == 2
+        own = learn.targets[i].y
+        said = max(np.unique(own), key=own.tolist().count) if classify else own.mean()
+        constant = np.mean(held[1] == said) if classify else np.sqrt(np.mean((held[1] - said) ** 2))
+        np.testing.assert_allclose([s[0] for s in found["scores"][i]], [*score, constant], rtol=1e-6)
+    assert found["methods"] == [*METHODS, "majority class" if classify else "own mean"] and found["scored"] == 2
+    assert set(found["also"]) == ({"balanced accuracy", "AUC", "log loss"} if classify else set())
 
 
 def test_intervals_ranks_and_gains(ridge, logistic):
@@ -122,7 +127,7 @@ def test_intervals_ranks_and_gains(ridge, logistic):
         np.testing.assert_allclose([m[0] for m in found["mean"]], value.mean(0))
         gains = sign * (value[:, :1] - value)
         np.testing.assert_allclose([g[0] for g in found["gain"]], gains.mean(0), atol=1e-12)
-        for k in range(1, len(METHODS)):
+        for k in range(1, len(METHODS) + 1):
             half = (found["gain"][k][2] - found["gain"][k][1]) / 2
             between = stats.t.ppf(0.975, 1) * stats.sem(gains[:, k])
             assert half >= between * (1 - 1e-9), "the wider of two: over targets, and over the rows within them"
@@ -364,7 +369,7 @@ def test_unlabelled_rows_are_left_out(tmp_path):
     np.testing.assert_array_equal(run.w, kept.w)
     alone = frame.assign(cost=frame.cost.where(frame.site != "site 1"))
     run = adapt(alone, tmp_path / "alone", options=options(targets="site 2"))
-    assert "site 1" not in run.columns and any("'site 1' has fewer than 2 labelled" in note for note in run.notes)
+    assert "site 1" not in run.columns and any("'site 1' has no labelled row" in note for note in run.notes)
 
 
 def test_categories_of_test_rows_alone(tmp_path):

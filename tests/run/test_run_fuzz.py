@@ -151,6 +151,8 @@ FITTING = {
     "test": st.sampled_from([0.25, 0.0, 0.9]),
     "labelled": st.sampled_from([None, None, 5, 100]),
     "hypothesis": st.sampled_from(["auto", "auto", "auto", "mlp"]),
+    "exclude": st.sampled_from([(), (), (), ("site 2",), ("site [23]",), ("nobody",)]),
+    "strict": st.sampled_from([False, False, True]),
 }
 ASKED = {
     "label": st.sampled_from(["sick", "age", "site", "sex", "label"]),
@@ -227,6 +229,53 @@ def test_text_as_files(tmp_path, text, stream):
     path = tmp_path / "text.csv"
     path.write_bytes(f"age,site,cost,sick\n{text}".encode())
     check_prepared(path, options(targets="a", stream=stream))
+
+
+# Whole runs: what is refused, at whatever moment, is refused before anything is written.
+
+DOMAINS = st.sampled_from(
+    [*NAMES[1:], "(small sources)", "site 1", "x" * 300, "a\nb", "\0", "../up", "mean", "nan", "-"]
+)
+EXTREME = st.sampled_from([0, 1, -1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**20, 1e300, 1e-300, 0.5, np.inf, np.nan])
+ALPHAS = [
+    np.full((1, 3), 1 / 3),
+    np.full((1, 4), 0.25),
+    np.full((1, 2), 0.5),
+    [[1, 0, 0, 0]],
+    [[2, -1, 0]],
+    [[1e300, 0, 0]],
+    [],
+    "gone.csv",
+]
+
+
+@st.composite
+def asked_for(draw):
+    """A table with one odd name and options of which one may be odd, weights of one's own now and then."""
+    old, new = draw(st.sampled_from(["site 0", "site 2"])), draw(DOMAINS)
+    frame = BASE.replace({"site": {old: new}})
+    asked = {"targets": (new if old == "site 0" else "site 0",), "label": draw(st.sampled_from(["cost", "sick"]))}
+    if draw(st.booleans()):
+        name = draw(st.sampled_from(["seed", "labelled", "l2", "C", "tol", "test"]))
+        asked[name] = draw(EXTREME)
+    if draw(st.booleans()):
+        asked |= {"exclude": (draw(DOMAINS),), "strict": draw(st.booleans())}
+    return frame, asked, draw(st.sampled_from([None, None, None, *ALPHAS]))
+
+
+@settings(FUZZ, max_examples=40)
+@given(asked_for())
+def test_what_is_refused_leaves_no_folder(case):
+    frame, asked, alpha = case
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out, refused = Path(folder) / "deep" / "run", ""
+        try:
+            assert adapt(frame, out, options=options(**asked), alpha=alpha).finished
+        except InputError as error:
+            refused = str(error)
+        assert "\n" not in refused and bool(refused) != out.exists(), refused
+        assert not refused or not any(Path(folder).iterdir())
 
 
 # A finished run in which something was changed.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cuvee.cli import options as asked
-from cuvee.cli.output import check_out, print_json, print_table, write_frame
+from cuvee.cli.output import check_out, print_json, print_table, print_text, write_frame
 from cuvee.cli.voice import one_line, show, speaking
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def adapt(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for everything that is found.")],
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -78,9 +80,10 @@ def adapt(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, encoding=encoding,
-            impute=impute, standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
-            l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
+            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict, features=features, drop=drop,
+            text=text, encoding=encoding, impute=impute, standardise=standardise, levels=levels, stream=stream,
+            task=task, hypothesis=hypothesis, l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol,
+            seed=seed,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -176,22 +179,31 @@ def _how_to_resume(folder: Path) -> str:
 
 def _show(run: Run, as_json: bool) -> None:
     """The targets, what was found, and where the report is."""
+    from cuvee.report.findings import ALSO, BALANCED
+
     found = run.as_dict()
     if as_json:
         print_json(found)
         return
+    also = found.get("also", {})
+    balanced = also[BALANCED]["scores"] if BALANCED in also else [None] * len(found["alpha"])
     rows = [
         (
             target,
             _heaviest(alpha),
-            *_scores(found["scores"][i], found["methods"], found["higher_is_better"]),
+            *_scores(found["scores"][i], found["methods"], found["higher_is_better"], balanced[i]),
             _proven(found["status"][i], found["certificate"]["distance"][i]),
         )
         for i, (target, alpha) in enumerate(found["alpha"].items())
     ]
-    columns = ("target", "learns from", found["metric"], "best baseline", "‖w − w*‖ ≤")
+    fair = any(one and one[0] is not None for one in balanced)
+    metric = f"{found['metric']} (balanced)" if fair else found["metric"]
+    columns = ("target", "learns from", metric, "best baseline", "‖w − w*‖ ≤")
     print_table(columns, rows, f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}", str(run.path / "alpha.csv"))
-    show(f"{one_line(run.summary())}\nreport: {found['report']}")
+    print_text(one_line(run.summary()))
+    if beside := [f"{name} {also[name]['mean'][0]:.3f}" for name in ALSO if name in also and also[name]["scored"]]:
+        print_text(f"Beside {found['metric']}, on average: {', '.join(beside)}.")
+    show(f"report: {found['report']}")
 
 
 def _heaviest(alpha: Mapping[str, float]) -> str:
@@ -201,13 +213,26 @@ def _heaviest(alpha: Mapping[str, float]) -> str:
     return "; ".join([*(f"{name} {a:.2f}" for name, a in some[:TOP]), *more])
 
 
-def _scores(scores: Sequence[Sequence[float | None]], methods: Sequence[str], higher: bool) -> tuple[str, str]:
-    """Cuvee's own, which comes first, and that of the best of the others."""
+def _scores(
+    scores: Sequence[Sequence[float | None]],
+    methods: Sequence[str],
+    higher: bool,
+    balanced: Sequence[float | None] | None,
+) -> tuple[str, str]:
+    """Cuvee's own, which comes first, and that of the best of the others; balanced accuracies stand in brackets."""
+    from cuvee.report.findings import CONSTANT
+
     ours, *others = (one[0] for one in scores)
     known = [(value, name) for value, name in zip(others, methods[1:], strict=True) if value is not None]
-    best = (max if higher else min)(known, default=None)
-    return "–" if ours is None else f"{ours:.3f}", "–" if best is None else f"{best[0]:.3f} {best[1]}"
+    best = max(known, key=lambda one: (one[0] if higher else -one[0], one[1] in CONSTANT), default=None)
+    fair = f" ({balanced[0]:.3f})" if balanced and balanced[0] is not None else ""
+    return "–" if ours is None else f"{ours:.3f}{fair}", "–" if best is None else f"{best[0]:.3f} {best[1]}"
 
 
 def _proven(status: str, distance: float | None) -> str:
-    return f"{distance:.1e} ({status})" if distance is not None else status
+    """The bound, with the status where that is no good one."""
+    from cuvee.report.summary import is_bad
+
+    if distance is None:
+        return status
+    return f"{distance:.1e} ({status})" if is_bad(status) else f"{distance:.1e}"

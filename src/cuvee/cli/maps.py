@@ -36,6 +36,8 @@ def learn(
     tol: MapTol = 1e-3,
     mixtures: Sample = None,
     concentration: Concentration = 1.0,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -58,7 +60,8 @@ def learn(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding,
             impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         check_out(out, force, (".safetensors",))
@@ -99,6 +102,8 @@ def plan(
     mixtures: Sample = None,
     concentration: Concentration = 1.0,
     picture: Picture = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -120,7 +125,8 @@ def plan(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding,
             impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if picture is not None:
@@ -176,6 +182,8 @@ def online(
     tol: MapTol = 3e-3,
     evaluate: Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")] = False,
     picture: Picture = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
@@ -199,7 +207,8 @@ def online(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, encoding=encoding,
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding,
             impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if out is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -56,6 +58,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     Console().print(table)
     if len(rows) > MOST_ROWS:
         show(f"… and {len(rows) - MOST_ROWS:,} more{more_in and f' in {more_in}'}")
+
+
+def print_text(text: str) -> None:
+    """A paragraph: broken between words where a terminal reads it, one line elsewhere."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(text) + 1
+    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
 
 
 def check_out(path: Path, force: bool, suffixes: Sequence[str] = (), option: str = "--out") -> None:

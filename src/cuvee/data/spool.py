@@ -34,6 +34,7 @@ class Spec:
     label: str
     features: tuple[str, ...]
     text: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # domains whose rows are passed over
 
     @property
     def where(self) -> str:
@@ -131,7 +132,9 @@ class _Scan:
                     columns[domain] = name if own else domain_names(raw[domain], where)
                 first += len(raw)
                 frame = pd.DataFrame(columns, raw.index)
-                yield frame if unlabelled else frame[columns[label].notna()], where
+                if self.spec.exclude:
+                    frame = frame[~frame[domain].isin(self.spec.exclude)]
+                yield frame if unlabelled else frame[frame[label].notna()], where
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 import cuvee
 from cuvee.api import ModelMap, estimate, learn, plan
 from cuvee.data.targets import suggest
-from cuvee.errors import InputError, MixtureError, OptionError
+from cuvee.errors import DomainError, InputError, MixtureError, OptionError
 from cuvee.files import understood
 from cuvee.results import OWN, Floats
 from cuvee.run import models, tables, theorem, weights
@@ -25,7 +25,19 @@ from cuvee.run.models import Delivered
 from cuvee.run.opened import Run
 from cuvee.run.options import Options, in_words
 from cuvee.run.prepare import prepare
-from cuvee.run.store import ABOUT, GIVEN, PREPARED, SCRATCH, Parts, RunFolder, as_json, locked, part_name, reserved
+from cuvee.run.store import (
+    ABOUT,
+    GIVEN,
+    MANIFEST,
+    PREPARED,
+    SCRATCH,
+    Parts,
+    RunFolder,
+    as_json,
+    locked,
+    part_name,
+    reserved,
+)
 from cuvee.simplex import check_alpha
 
 Progress = Callable[[str, int, int], None]
@@ -82,7 +94,12 @@ def adapt(
             for sentence in (prepared.inferred.why, f"hypothesis: {in_words(options, prepared.kind)}", *prepared.notes):
                 (say or _unheard)(sentence)
             folder = RunFolder.create(path, begun)
-            return _finish(folder, prepared, options, progress or _silent)
+            try:
+                return _finish(folder, prepared, options, progress or _silent)
+            except (DomainError, MixtureError, OptionError):
+                if not folder.done("alpha"):  # refused after all, as it would be again: nothing stays behind
+                    (path / MANIFEST).unlink(missing_ok=True)
+                raise
         finally:
             shutil.rmtree(path / SCRATCH, ignore_errors=True)
 
@@ -117,6 +134,7 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
             prepared = prepare(source, options, path / SCRATCH, progress)
             if prepared.fingerprint != fingerprint:
                 raise InputError(f"the table is not the one that {path} was begun with: bring that back, or begin anew")
+            tables.check_same(prepared, folder)
             return _finish(folder, prepared, options, progress or _silent)
         finally:
             shutil.rmtree(path / SCRATCH, ignore_errors=True)
@@ -208,24 +226,19 @@ def _map(
         or prepared.kind not in ("ridge", "logistic")
     ):
         return None
+    how: dict[str, Any] = {"tol": options.tol, "mixtures": alpha, "seed": options.seed}
     step = f"plan {g}"
-    if not folder.done(step):
-        made = plan(
-            sources, prepared.hypothesis(g), n_targets=len(alpha), tol=options.tol, mixtures=alpha, seed=options.seed
-        )
-        said = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
-        folder.commit(step, {part_name(step): as_json(said)}, seconds=made.seconds)
-    planned = folder.json(part_name(step))
-    if planned["choice"] == "solve":
+    try:
+        if not folder.done(step):
+            made = plan(sources, prepared.hypothesis(g), n_targets=len(alpha), **how)
+            said = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
+            folder.commit(step, {part_name(step): as_json(said)}, seconds=made.seconds)
+        planned = folder.json(part_name(step))
+        if planned["choice"] == "solve":
+            return None
+        return learn(sources, prepared.hypothesis(g), n_labels=planned["n_labels"], **how)
+    except OptionError:  # no map can be learnt from such mixtures: they are all the same, say
         return None
-    return learn(
-        sources,
-        prepared.hypothesis(g),
-        n_labels=planned["n_labels"],
-        tol=options.tol,
-        mixtures=alpha,
-        seed=options.seed,
-    )
 
 
 def _check_given(alpha: Floats, columns: tuple[str, ...], prepared: Prepared) -> None:

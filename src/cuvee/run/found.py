@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.report.findings import Convergence, Findings, LearningTerms, Tried
+from cuvee.report.findings import ALSO, Convergence, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run import weights
 from cuvee.run.store import ALPHA, CANDIDATES, METRICS, PREPARED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
@@ -58,6 +58,7 @@ def findings(folder: RunFolder) -> Findings:
         seconds=_seconds(folder),
         notes=(prepared["why"], *prepared["notes"], *metrics["plan"]),
         theorem=_theorem(metrics.get("theorem_1")),
+        also={name: _numbers(metrics["also"][name]["scores"]) for name in ALSO if name in metrics.get("also", {})},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 from cuvee.run import theorem
 from cuvee.run.groups import Group
+from cuvee.run.judge import judge
 from cuvee.run.options import Options, hypothesis_of
-from cuvee.run.scores import judge, simple_mixtures
+from cuvee.run.scores import simple_mixtures
 from cuvee.solution import Solution
 
 WHAT, FORMAT = "models of cuvee", 1
@@ -44,6 +45,7 @@ class Delivered:
     moved: Floats  # (M, columns) of `sensitivities`; no columns where there are none
     bound: Floats  # (M, theorem.TERMS); NaN where nothing is known
     rests_on: str
+    also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (M, methods, scores) of `Judged`
 
     def pack(self, **more: Any) -> bytes:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("status", "rests_on")}
@@ -88,7 +90,8 @@ def deliver(
     simple = simple_mixtures(sources, np.array([t.n_rows for t in group.problem.targets], dtype=float))
     scored = _models(group.problem, hypothesis, alpha, atlas, options)
     each = [scored, *(_models(group.plain, hypothesis, simple[:, k], None, options) for k in range(simple.shape[1]))]
-    judged = judge(scored.space, np.stack([s.w for s in each], 1), group.test, group.offset)
+    w = np.stack([s.w for s in each], 1)  # (M, methods, P)
+    judged = judge(scored.space, w, group.test, group.offset, group.plain.targets)
     own = alpha.shape[1] > group.problem.n_sources
     final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored  # no own rows: the same
     return Delivered(
@@ -101,6 +104,7 @@ def deliver(
         loss=judged.loss,
         error=judged.error,
         paired=judged.paired,
+        also=judged.also,
         moved=sensitivities(group, hypothesis, alpha, final),
         bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,

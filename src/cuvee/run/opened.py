@@ -146,27 +146,24 @@ class Predictor(ABC):
             )
         prepared = self._prepared
         classes = None if prepared["classes"] is None else np.array(prepared["classes"])
-        space = space_of(self.options, prepared["task"], len(encoders[0].names), classes)
         group = np.array([t["group"] for t in prepared["targets"]])[place]
         said = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
-        chance = np.empty((len(frame), 0 if classes is None else len(classes)))
+        chance = np.zeros((len(frame), 0 if classes is None else len(classes)))  # 0 where no source has the class
         for g in np.unique(group):
             rows = np.flatnonzero(group == g)
-            own_space = (
-                space
-                if len(encoders) == 1
-                else space_of(self.options, prepared["task"], len(encoders[g].names), classes)
-            )
+            own = None if classes is None else np.array(prepared["groups"][g].get("classes") or prepared["classes"])
+            space = space_of(self.options, prepared["task"], len(encoders[g].names), own)
             X = encoders[g](frame.iloc[rows], where="rows to predict")
             order = np.argsort(place[rows], kind="stable")
             cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
             for part in np.split(order, cuts):
-                w = self.w[place[rows[part[0]]]][: own_space.n_params]
-                said[rows[part]] = own_space.predict(w, X[part])
-                if classes is None:
+                w = self.w[place[rows[part[0]]]][: space.n_params]
+                said[rows[part]] = space.predict(w, X[part])
+                if classes is None or own is None:
                     said[rows[part]] += self._models.offset[place[rows[part[0]]]]
-                if classes is not None:
-                    chance[rows[part]] = own_space.predict_proba(w, X[part])
+                else:
+                    at = np.ix_(rows[part], np.searchsorted(classes, own))
+                    chance[at] = space.predict_proba(w, X[part])
         said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))
         taken = next((name for name in (domain, *keep) if name in said_names), None)
         if taken is not None:

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from cuvee.data.columns import as_written
 from cuvee.data.encoding import UTF8, check_encoding
+from cuvee.data.roles import LEAST_LABELLED
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis import Hypothesis, Logistic, Network, Ridge
 
-LEAST_LABELLED = 5  # rows of a target: with fewer nothing can be said about it
 HIDDEN = 64  # units of "mlp"
+LARGEST = 2**63 - 1  # whole number that a tensor holds
 KINDS = ("auto", "ridge", "logistic", "mlp")
 METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only")
 
@@ -34,6 +35,11 @@ class Options:
     """The column that says whose row each is; None: "domain", or the files of a folder."""
     targets: str | tuple[str, ...] = EACH
     """Names (a number too), a comma list, patterns such as "north*", or "each": every domain in turn."""
+    exclude: tuple[str, ...] = ()
+    """Domains that are neither source nor target, named as targets are."""
+    strict: bool = False
+    """Make errors of what is otherwise noted: small sources that are pooled or left out, targets with too few labelled
+    rows, rows of a target whose class no source has."""
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -65,10 +71,12 @@ class Options:
         for name in ("label", "task", "hypothesis", "method"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise OptionError(f"{name} must be a text; got {getattr(self, name)!r}")
-        for name in ("impute", "standardise", "levels"):
-            if not isinstance(getattr(self, name), bool):
+        if self.domain is not None and not isinstance(self.domain, str):
+            raise OptionError(f"domain must be the name of a column; got {self.domain!r}")
+        for name in ("strict", "impute", "standardise", "levels", "stream"):
+            if not isinstance(getattr(self, name), bool) and not (name == "stream" and self.stream is None):
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        for name in ("targets", "features", "drop", "text"):
+        for name in ("targets", "exclude", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         check_encoding(self.encoding)
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
@@ -81,11 +89,15 @@ class Options:
         check_number("C", self.C, above=0.0)
         check_number("test", self.test, least=0.0, most=0.9)
         check_number("tol", self.tol, above=0.0)
-        for name, value, least in (("labelled", self.labelled, LEAST_LABELLED), ("seed", self.seed, 0)):
-            if value is not None:
-                check_number(name, value, least=least)
+        for name in ("l2", "C", "test", "tol"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # JSON knows no numbers of NumPy
+        for name, least in (("labelled", LEAST_LABELLED), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None or name == "seed":
+                check_number(name, value, least=least, most=LARGEST)
                 if int(value) != value:
                     raise OptionError(f"{name} must be a whole number; got {value!r}")
+                object.__setattr__(self, name, int(value))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
