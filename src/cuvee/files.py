@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 
 def sealed(content: bytes) -> bytes:
-    """Return the bytes with their SHA-256, taken as they are given, in the place of the first BLANK."""
+    """Return the bytes with the SHA-256 of all of them in the place of the first BLANK."""
     return content.replace(BLANK.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
 
 
@@ -40,7 +40,7 @@ def check_intact(content: bytes, checksum: object, where: Path, again: str = "ma
 
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Write tensors by name, a header that JSON can hold, and a checksum; whole or not at all."""
-    content = sealed(packed(tensors, {CHECKSUM: BLANK, **header}))  # no BLANK of others comes before
+    content = sealed(packed(tensors, {CHECKSUM: BLANK, **header}))  # the first BLANK there is
     try:
         path = path.resolve()  # what a link points to, not the link
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -77,8 +77,8 @@ def read(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the header that `write` wrote, which must be `what`, in this version.
 
-    Formats in `older` were written before there were checksums, and are read as they are. One
-    changed byte makes none of them of a newer file, which would need another format and no checksum.
+    Formats in `older` were written before there were checksums, and are read as they are. One changed
+    byte makes no such file of a newer one: that would need another format, and no checksum.
     """
     content = _content(path, what)
     header, checked = _header(content, path, what)
@@ -110,7 +110,7 @@ def _content(path: Path, what: str) -> bytes:
 
 
 def _header(content: bytes, where: Path, what: str) -> tuple[dict[str, Any], bool]:
-    """Return the header as `write` got it, and whether the file has a checksum (then the right one)."""
+    """Return the header as `write` got it, and whether the file holds a checksum, which was checked."""
     with _readable(where, what):
         length = int.from_bytes(content[:8], "little")
         header = dict(json.loads(json.loads(content[8 : 8 + length])["__metadata__"][KEY]))

@@ -67,5 +67,5 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:
-    """Return the same bytes for the same content; NaN is not JSON and must have become null before."""
+    """Return the same bytes for the same content; NaN, which is not JSON, must be null by now."""
     return json.dumps(content, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False).encode()

@@ -37,12 +37,12 @@ def open_run(path: str | Path) -> Run:
 
 
 class Predictor(ABC):
-    """Models of targets and what makes numbers of raw rows for them: what a run and a file of models share."""
+    """Models that predict raw rows: what a run and a file of models share."""
 
     targets: tuple[str, ...]
     options: Options
     _prepared: dict[str, Any]
-    """Of prepared.json: task, classes, domain, the groups of the targets and the encoders of the groups."""
+    """Of prepared.json: task, classes, domain, the targets' groups and the groups' encoders."""
 
     @property
     @abstractmethod
@@ -70,7 +70,7 @@ class Predictor(ABC):
         return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
 
     def _table(self, source: Any, target: str | None) -> Any:
-        """Return the rows as a table, in which the domain says whose model each gets unless a target is named."""
+        """Return the rows as a table, whose domain column says whose model each gets, or `target` does."""
         with understood(self.path, "a run of this version of cuvee"):
             table = as_table(source, self.features)
             if target is None:
@@ -78,7 +78,7 @@ class Predictor(ABC):
             return table
 
     def predict_proba(self, source: Any, **how: Any) -> Floats:
-        """Return (rows, classes): a probability per class, for the rows and options that `predict` takes."""
+        """Return the probability of each class, (rows, classes), for what `predict` takes."""
         if self.classes is None:
             raise OptionError("these models predict a quantity: they have no class probabilities, use predict")
         answers = self.predict(source, **how)

@@ -104,7 +104,7 @@ class Options:
 
     @classmethod
     def from_dict(cls, said: dict[str, Any], where: str = "run.json") -> Options:
-        """What `as_dict` gave, after a way through JSON, which has no tuples; `where` it is from, for the error."""
+        """What `as_dict` gave, after a way through JSON, which has no tuples; `where` is for errors."""
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(said) - known):
             raise InputError(f"{where} has an option {unknown[0]!r} that this version of cuvee does not know")

@@ -25,28 +25,32 @@ from cuvee.run.options import Options
 from cuvee.solution import Certificate, Solution
 
 WHAT, FORMAT = "cuvee models", 2
+BOUNDS = ("distance", "excess_risk", "gradient_norm")  # of a `Certificate`
 
 
 class SavedModels(Predictor):
-    """A model per target, in one file: they predict raw rows as a `Run` does, without its folder or its data.
+    """A model per target, in one file: they predict raw rows as a `Run` does, without its data.
 
     Attributes:
-        targets: (M,) whose models they are: the names of the rows of α, or "row 0", "row 1", … where they had none.
+        targets: (M,) the names of the rows of α, or "row 0", "row 1", … where they had none.
         columns: those of α: the sources, and the own sample last.
         alpha: (M, columns).
         status: (M,) how each model ended.
         certificate: (M,) what is proven of each.
-        options: the label, the domain column, the hypothesis and whatever else they were solved with.
+        options: the label, the domain column, the hypothesis, and all else they were solved with.
     """
 
     def __init__(self, path: Path, numbers: Mapping[str, Array], header: Mapping[str, Any]) -> None:
         self._path, self._numbers, self._header = path, numbers, header
         with files.understood(path, WHAT):
-            self.targets, self.columns = tuple(map(str, header["models"])), tuple(map(str, header["columns"]))
+            self.targets = tuple(map(str, header["models"]))
+            self.columns = tuple(map(str, header["columns"]))
             self.options = Options.from_dict(header["options"], str(path))
-            self.alpha, self.status = numbers["alpha"], tuple(Status(one) for one in header["status"])
-            bounds = {name: numbers[name] for name in ("distance", "excess_risk", "gradient_norm")}
-            self.certificate = Certificate(**bounds, rests_on=header["rests_on"], calibrated=numbers.get("calibrated"))
+            self.alpha: Floats = numbers["alpha"]
+            self.status = tuple(Status(one) for one in header["status"])
+            rests_on, calibrated = header["rests_on"], numbers.get("calibrated")
+            bounds: Any = {name: numbers[name] for name in BOUNDS}
+            self.certificate = Certificate(**bounds, rests_on=rests_on, calibrated=calibrated)
             self._prepared = {
                 **{name: header[name] for name in ("task", "classes", "domain")},
                 "targets": [{"name": name, "group": 0} for name in self.targets],
@@ -68,9 +72,15 @@ class SavedModels(Predictor):
 
     @classmethod
     def of(
-        cls, solution: Solution, *, targets: Sequence[str], columns: Sequence[str], encoder: Encoder, options: Options
+        cls,
+        solution: Solution,
+        *,
+        targets: Sequence[str],
+        columns: Sequence[str],
+        encoder: Encoder,
+        options: Options,
     ) -> SavedModels:
-        """Return the models of a solution, which was solved on what `encoder` made of a table's columns.
+        """Return the models of a solution on columns that `encoder` made.
 
         Args:
             solution: M models.
@@ -81,7 +91,7 @@ class SavedModels(Predictor):
         """
         bounds, classes = solution.certificate, getattr(solution.space, "classes", None)
         numbers: dict[str, Array] = {"w": solution.w, "alpha": solution.alpha}
-        numbers |= {name: getattr(bounds, name) for name in ("distance", "excess_risk", "gradient_norm")}
+        numbers |= {name: getattr(bounds, name) for name in BOUNDS}
         numbers |= {} if bounds.calibrated is None else {"calibrated": bounds.calibrated}
         header = {
             "what": WHAT,
@@ -99,8 +109,9 @@ class SavedModels(Predictor):
         return cls(Path("models"), numbers, header)
 
     def save(self, path: str | Path) -> None:
-        """Write them to a safetensors file that holds its checksum, whole or not at all; `load_models` reads it."""
-        files.write(Path(path), {name: torch.as_tensor(v) for name, v in self._numbers.items()}, self._header)
+        """Write them and a checksum to a safetensors file, whole or not at all."""
+        tensors = {name: torch.as_tensor(value) for name, value in self._numbers.items()}
+        files.write(Path(path), tensors, self._header)
 
     @property
     def path(self) -> Path:
@@ -132,14 +143,14 @@ class SavedModels(Predictor):
 
 
 def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedModels:
-    """Return the models that `cuvee solve` wrote to a file: they predict raw rows, without the data.
+    """Return the models that `cuvee solve` wrote to a file; they predict raw rows.
 
     A file that is damaged, of an older version, or no file of models is an `InputError`.
 
     Args:
         path: the file.
-        hypothesis: "package.module:factory", for models of a network of one's own. It is code, so it is imported only
-            where it is named here as well as in the file.
+        hypothesis: "package.module:factory", for models of a network of one's own. It is code, so
+            it is imported only where it is named here as well as in the file.
 
     Example:
         >>> import numpy as np, pandas as pd, tempfile
@@ -150,12 +161,15 @@ def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedMode
         >>> problem = cuvee.Problem([cuvee.Domain("north", encoder(north), north.cost)])
         >>> sol = cuvee.solve(problem, cuvee.Ridge(1e-9), [[1.0]])
         >>> named = {"targets": ["new"], "columns": ["north"], "encoder": encoder}
-        >>> models = cuvee.SavedModels.of(sol, **named, options=cuvee.Options(label="cost", l2=1e-9))
+        >>> options = cuvee.Options(label="cost", l2=1e-9)
+        >>> models = cuvee.SavedModels.of(sol, **named, options=options)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     models.save(f"{folder}/models.safetensors")
         ...     again = cuvee.load_models(f"{folder}/models.safetensors")
-        >>> again.targets, again.features, again.predict(pd.DataFrame({"age": [50.0]})).prediction.round(6).tolist()
-        (('new',), ('age',), [5.0])
+        >>> again.targets, again.features
+        (('new',), ('age',))
+        >>> again.predict(pd.DataFrame({"age": [50.0]})).prediction.round(6).tolist()
+        [5.0]
     """
     path = Path(path)
     header = files.header_of(path, WHAT)
@@ -171,7 +185,7 @@ def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedMode
         raise OptionError(f"{path} holds models of the hypothesis {named!r}, not of {hypothesis!r}")
     if hypothesis is None and ":" in named:
         raise OptionError(
-            f"{path} holds networks that {named!r} makes, which is code: if you trust it, say so, by "
-            f"--hypothesis {named} or hypothesis={named!r}"
+            f"{path} holds networks that {named!r} makes, which is code: if you trust it, say so, "
+            f"by --hypothesis {named} or hypothesis={named!r}"
         )
     return SavedModels(path, {name: t.numpy() for name, t in tensors.items()}, header)

@@ -16,7 +16,7 @@ from cuvee.errors import DomainError, InputError
 
 
 def as_table(source: Any, features: Sequence[str]) -> Any:
-    """Return a frame of an array or tensor (rows, features), its columns in order; what is a table stays as it is."""
+    """Return a frame of an array (rows, features), its columns in order, or the table as it is."""
     import pandas as pd
 
     if hasattr(source, "detach"):
@@ -27,14 +27,15 @@ def as_table(source: Any, features: Sequence[str]) -> Any:
         return source
     if source.ndim < 2 or int(np.prod(source.shape[1:])) != len(features):
         raise DomainError(
-            f"rows to predict have shape {source.shape}, and the models learnt from {_listed(features)}: give "
-            f"(rows, {len(features)}) in this order, or a frame that names its columns"
+            f"rows to predict have shape {source.shape}, and the models learnt from "
+            f"{_listed(features)}: give (rows, {len(features)}) in this order, or a frame that names "
+            "its columns"
         )
     return pd.DataFrame(source.reshape(len(source), -1), columns=list(features)).infer_objects()
 
 
 def check_whose(source: Any, domain: str, targets: Sequence[str]) -> None:
-    """Raise `DomainError`, which lists the targets, unless the table says in `domain` whose model each row gets."""
+    """Raise `DomainError`, which lists the targets, where no column says whose model a row gets."""
     import pandas as pd
 
     if len(targets) == 1 or isinstance(source, tuple | Mapping):
@@ -43,11 +44,12 @@ def check_whose(source: Any, domain: str, targets: Sequence[str]) -> None:
         return
     columns: tuple[str, ...] = (domain,)
     with suppress(InputError):  # what is wrong with the table itself is told by whoever reads it
-        columns = tuple(map(str, source.columns)) if isinstance(source, pd.DataFrame) else columns_of(source)
+        named = isinstance(source, pd.DataFrame)
+        columns = tuple(map(str, source.columns)) if named else columns_of(source)
     if domain not in columns:
         raise DomainError(
-            f"there is no column {domain!r} to say whose model each row gets: add it, or name one target (--target) "
-            f"for all rows; there are {_listed(targets)}"
+            f"there is no column {domain!r} to say whose model each row gets: add it, or name one "
+            f"target (--target) for all rows; there are {_listed(targets)}"
         )
 
 
