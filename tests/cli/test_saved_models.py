@@ -256,8 +256,8 @@ def test_a_file_of_a_run_is_not_one_of_solve(cli, folder, table):
 def test_rows_that_cannot_be_predicted(cli, folder, table, solve):
     path = solve()
     for frame, words, sentence in (
-        (table, ("--target", "nwe"), "'nwe' is no target of this run; did you mean 'new'"),
-        (table, (), "row 0 is of domain 'north', which is no target of this run .72 such rows"),
+        (table, ("--target", "nwe"), "'nwe' is no target of these models; did you mean 'new'"),
+        (table, (), "row 0 is of domain 'north', which is no target of these models .72 such rows"),
         (table.drop(columns="hospital"), (), "no column 'hospital' to say whose.*there are '007', 'new'"),
         (table.drop(columns="dose"), ("--target", "new"), "there is no column 'dose'"),
         (table.rename(columns={"dose": "Dose"}), ("--target", "new"), "no column 'dose'; did you mean 'Dose'"),

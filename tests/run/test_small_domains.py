@@ -45,7 +45,7 @@ def test_small_sources_are_one_source(tmp_path, stream):
     pooled.to_csv(tmp_path / "pooled.csv", index=False)
     same = adapt(tmp_path / "pooled.csv", tmp_path / "same", options=options(targets="site 0", stream=stream))
     np.testing.assert_allclose(run.w, same.w, atol=1e-9)
-    with pytest.raises(InputError, match="row 0 is of domain 'hut 0', which is no target of this run"):
+    with pytest.raises(InputError, match="row 0 is of domain 'hut 0', which is no target of these models"):
         run.predict(frame[frame.site == "hut 0"])
 
 

@@ -120,7 +120,7 @@ class Predictor(ABC):
     ) -> Any:
         prepared, known = self._prepared, self.targets
         if target is not None and target not in known:
-            raise OptionError(f"{target!r} is no target of this run{suggest(target, known)}")
+            raise OptionError(f"{target!r} is no target of these models{suggest(target, known)}")
         if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source, encoding):
             target = known[0]
         encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
@@ -140,7 +140,7 @@ class Predictor(ABC):
         if (place < 0).any():
             row = int(np.argmax(place < 0))
             raise DomainError(
-                f"row {row} is of domain {names[row]!r}, which is no target of this run ({int((place < 0).sum())} such "
+                f"row {row} is of domain {names[row]!r}, which is no target of these models ({int((place < 0).sum())} such "
                 f"rows){suggest(str(names[row]), self.targets)}",
                 row,
             )
