@@ -1,4 +1,4 @@
-"""Values as people pass them in: arrays, tensors and lists, and labels whose types must not merge."""
+"""Values as people pass them in: arrays, tensors and lists, and labels that must not merge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def as_array(values: Any) -> Array:
-    """Return an array of anything that NumPy takes, and of any tensor, wherever it lives and whatever its floats."""
+    """Return an array of anything that NumPy takes, and of any tensor, whatever its floats."""
     if not hasattr(values, "detach"):
         return np.asarray(values)
     tensor = values.detach().cpu()
@@ -34,29 +34,33 @@ def kind_of(value: Any) -> str:
         "text": str,
         "date": date | time | timedelta | np.datetime64,
     }
-    return next((name for name, types in named.items() if isinstance(value, types)), type(value).__name__)
+    kinds = (name for name, types in named.items() if isinstance(value, types))
+    return next(kinds, type(value).__name__)
 
 
 def check_apart(values: Iterable[Any], become: Iterable[Any], what: str, one: str) -> None:
-    """Raise `DomainError` where values of two kinds, such as "1" and 1, become the same, which `one` names."""
+    """Raise `DomainError` where values of two kinds, such as "1" and 1, become `one` and the same."""
     first: dict[Any, tuple[int, Any]] = {}
     for row, (value, same) in enumerate(zip(values, become, strict=True)):
         before, other = first.setdefault(same, (row, value))
         if type(other) is not type(value) and kind_of(other) != kind_of(value):
             raise DomainError(
-                f"{what} holds the {kind_of(other)} {other!r} at row {before} and the {kind_of(value)} {value!r} at "
-                f"row {row}, which would become one {one}; use one type throughout",
+                f"{what} holds the {kind_of(other)} {other!r} at row {before} and the "
+                f"{kind_of(value)} {value!r} at row {row}, which would become one {one}; use one type "
+                "throughout",
                 row,
             )
 
 
 def as_labels(y: Any, what: str, one: str = "label") -> Array:
-    """Return labels as an array; a list of text and numbers becomes text, and is refused if two would merge."""
+    """Return labels as an array; text beside numbers is refused if two of them would merge."""
     array = as_array(y)
     typed = hasattr(y, "dtype") and y.dtype != np.object_
     if not typed and array.dtype.kind in "USbiufO":
         values = np.asarray(y, dtype=object).ravel()
-        become = np.array([str(v) for v in values], object) if array.dtype == object else array.ravel()
+        become = array.ravel()
+        if array.dtype == object:
+            become = np.array([str(v) for v in values], object)
         if len({kind_of(v) for v in values}) > 1:
             check_apart(values.tolist(), become.tolist(), what, one)
     return array

@@ -1,4 +1,4 @@
-"""Cells of a CSV that a spreadsheet would compute: written with an apostrophe before them, and read without it."""
+"""Cells of a CSV that a spreadsheet would compute: written with an apostrophe, read without it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def guarded(text: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula, and that `unguarded` turns into this text again.
+    """Return a cell that no spreadsheet computes, and that `unguarded` turns into this text again.
 
-    A text that is a number stays as it is. One that begins with apostrophes and then like a formula gets one more.
+    A text that is a number stays as it is. One that begins with apostrophes and then like a formula
+    gets one more.
 
     >>> guarded("=1+1"), guarded("-5"), guarded("north")
     ("'=1+1", '-5', 'north')
@@ -26,12 +27,11 @@ def unguarded(cell: str) -> str:
 
 
 def guarded_frame(frame: Any) -> Any:
-    """Return a data frame for a CSV: its names and its cells of text guarded, its numbers as they are."""
+    """Return a data frame for a CSV: names and cells of text guarded, numbers as they are."""
 
     def safe(value: Any) -> Any:
         return guarded(value) if isinstance(value, str) else value
 
-    text = {
-        name: frame[name].astype(object).map(safe) for name in frame.columns if frame[name].dtype.kind not in "biufM"
-    }
-    return frame.assign(**text).set_axis([safe(name) for name in frame.columns], axis=1)
+    numeric = [name for name in frame.columns if frame[name].dtype.kind in "biufM"]
+    others = {n: frame[n].astype(object).map(safe) for n in frame.columns if n not in numeric}
+    return frame.assign(**others).set_axis([safe(name) for name in frame.columns], axis=1)

@@ -28,8 +28,8 @@ def undecodable(path: Path, packed: bool, encoding: str) -> InputError:
     """Return the error that says where a text file is not in its encoding, and what to do."""
     named = "UTF-8" if encoding == UTF8 else encoding
     what_to_do = (
-        f"save the table as UTF-8, or name its encoding, such as --encoding {USUAL} for a file of Windows "
-        f'(encoding="{USUAL}" in Python)'
+        f"save the table as UTF-8, or name its encoding, such as --encoding {USUAL} for a file of "
+        f'Windows (encoding="{USUAL}" in Python)'
     )
     before = 0
     with gzip.open(path) if packed else path.open("rb") as file:
@@ -46,7 +46,7 @@ def undecodable(path: Path, packed: bool, encoding: str) -> InputError:
 
 
 def _word(line: bytes, at: int) -> str:
-    """Return the cell, or the word of it, that holds a byte, as it would read in the usual other encoding."""
+    """Return the word that holds a byte, as it would read in the usual other encoding."""
     start = max((m.end() for m in re.finditer(rb"[\s,;|\"]", line[:at])), default=0)
     end = re.search(rb"[\s,;|\"]", line[at:])
     return line[start : at + end.start() if end else None].decode(USUAL, errors="replace")

@@ -1,4 +1,4 @@
-"""How numbers are written: which columns of text are numbers, which are categories, and which are to be refused."""
+"""How numbers are written: which columns of text are numbers, categories, or to be refused."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from cuvee.errors import DomainError
 
 Kind = Literal["number", "comma", "truth", "text", "missing"]
 
-_SIGN, _SPACE, _CURRENCY = "[+\\-−–]?", " \u00a0\u2009\u202f", "(?:[$€£¥₹]|EUR|USD|GBP|CHF|JPY)"
-_GROUPS = rf"[1-9]\d{{0,2}}(?:[{_SPACE}'’.,_]\d{{2,3}})*[{_SPACE}'’.,_]\d{{3}}"  # 1,234 or 12 34 567
+_SIGN, _SPACE = "[+\\-−–]?", " \u00a0\u2009\u202f"
+_CURRENCY = "(?:[$€£¥₹]|EUR|USD|GBP|CHF|JPY)"
+_BETWEEN = f"[{_SPACE}'’.,_]"  # groups of digits
+_GROUPS = rf"[1-9]\d{{0,2}}(?:{_BETWEEN}\d{{2,3}})*{_BETWEEN}\d{{3}}"  # 1,234 or 12 34 567
 _DIGITS = rf"(?:(?:{_GROUPS}|\d+)(?:[.,]\d*)?|[.,]\d+)(?:[eE]{_SIGN}\d+)?"
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 PLAIN = r"^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$"
 COMMA = r"^\s*[+-]?(?:\d+,?\d*|,\d+)(?:[eE][+-]?\d+)?\s*$"
-ALIKE = rf"^\s*\(?{_SIGN}\s*(?:{_CURRENCY}\s*)?{_SIGN}\s*{_DIGITS}[\s{_SPACE}]*(?:%|‰|{_CURRENCY})?\)?\s*$"
+ALIKE = (
+    rf"^\s*\(?{_SIGN}\s*(?:{_CURRENCY}\s*)?{_SIGN}\s*{_DIGITS}"
+    rf"[\s{_SPACE}]*(?:%|‰|{_CURRENCY})?\)?\s*$"
+)
 THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*$"
 DATE = (
     r"(?i)^\s*(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:\d{4}|\d\d)"
@@ -36,12 +41,19 @@ class Surveyed(NamedTuple):
 
 
 def survey(
-    tables: Iterable[Any], text: Collection[str], unchecked: Collection[str], *, where: str, comma: bool, typed: bool
+    tables: Iterable[Any],
+    text: Collection[str],
+    unchecked: Collection[str],
+    *,
+    where: str,
+    comma: bool,
+    typed: bool,
 ) -> Surveyed:
     """Look at every cell of the text columns of pyarrow Tables, those named in `text` aside.
 
-    `comma` allows decimal commas. `typed` says that the columns are text by their type, and not because everything in
-    a CSV is. A column that mixes types, or holds dates or numbers in another notation, is an error unless `unchecked`.
+    `comma` allows decimal commas. `typed` says that the columns are text by their type, and not
+    because everything in a CSV is. A column that mixes types, or holds dates or numbers in another
+    notation, is an error unless it is one of the `unchecked`.
     """
     import pyarrow as pa
 
@@ -53,10 +65,11 @@ def survey(
             if wanted and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
                 looks.setdefault(field.name, _Looks(comma, typed)).add(table[field.name], row)
         row += len(table)
-    verdicts = {name: look.verdict(f"{where}column {name!r}", name not in unchecked) for name, look in looks.items()}
+    named = {name: f"{where}column {name!r}" for name in looks}
+    verdicts = {n: look.verdict(named[n], n not in unchecked) for n, look in looks.items()}
     if "comma" in (kind for kind, _ in verdicts.values()):
         for name in set(looks) - set(unchecked):
-            looks[name].check_points(f"{where}column {name!r}")
+            looks[name].check_points(named[name])
     told = [
         Told(name, how, look.shown(how))
         for (name, look), (_, how) in zip(looks.items(), verdicts.values(), strict=True)
@@ -137,22 +150,25 @@ class _Looks:
     def _add_text(self, column: Any, first: int) -> None:
         from pyarrow import compute
 
-        plain, alike, comma, date = (
-            compute.match_substring_regex(column, pattern) for pattern in (PLAIN, ALIKE, COMMA, DATE)
-        )
+        match = compute.match_substring_regex
+        plain, alike, comma, date = (match(column, p) for p in (PLAIN, ALIKE, COMMA, DATE))
         self.numbers, self.alike = self.numbers + _count(plain), self.alike + _count(alike)
         self.commas, self.dates = self.commas + _count(comma), self.dates + _count(date)
         self.foreign = self.foreign or _first(column, compute.and_not(alike, plain), first)
         self.odd = self.odd or _first(column, compute.invert(alike), first)
 
     def verdict(self, named: str, checked: bool) -> tuple[Kind, str]:
-        """Return what the column is, and how that was found if it is worth saying; or raise `DomainError`."""
+        """Return what the column is, and how that is known if it is worth saying.
+
+        Raise `DomainError` if it is `checked`, and nothing that can be learnt from as it stands.
+        """
         if self.kind == "number":
             if self.digits and self.zero:
                 return "text", "zeros"
             if self.merged and checked:
                 raise too_long(named, *self.merged)
-            return "number", "typed" if self.typed else "days" if 1 < self.cells == self.days else ""
+            days = "days" if 1 < self.cells == self.days else ""
+            return "number", "typed" if self.typed else days
         if self.kind in ("missing", "truth") and not (self.typed and self.kind == "truth"):
             return self.kind, ""
         if self.comma and self.commas == self.cells and checked:
@@ -166,29 +182,31 @@ class _Looks:
         as_text = "declare the column as text (--text) if it holds categories"
         if self.dates == self.cells and self.first is not None:
             raise DomainError(
-                f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}; make numbers of them "
-                f"(days since a date?), drop the column, or {as_text}",
+                f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}; make "
+                f"numbers of them (days since a date?), drop the column, or {as_text}",
                 self.first.row,
             )
         if 2 * self.numbers > self.cells and self.odd is not None:
             raise DomainError(
-                f"{named} mixes types: it holds numbers, but {short(self.odd.text)} at row {self.odd.row}; correct it, "
-                f"leave it empty, or {as_text}",
+                f"{named} mixes types: it holds numbers, but {short(self.odd.text)} at row "
+                f"{self.odd.row}; correct it, leave it empty, or {as_text}",
                 self.odd.row,
             )
         if 2 * self.alike > self.cells and self.foreign is not None:
             raise DomainError(
-                f"{named} holds numbers in a notation that is not read, like {short(self.foreign.text)} at row "
-                f"{self.foreign.row}; write plain numbers, such as 1234.5, or {as_text}",
+                f"{named} holds numbers in a notation that is not read, like "
+                f"{short(self.foreign.text)} at row {self.foreign.row}; write plain numbers, such as "
+                f"1234.5, or {as_text}",
                 self.foreign.row,
             )
 
     def check_points(self, named: str) -> None:
-        """Raise `DomainError` where every point may separate thousands, as it does where decimals have a comma."""
+        """Raise `DomainError` where every point may separate thousands, as beside decimal commas."""
         if self.kind == "number" and self.point is not None and self.points == self.thousands:
             raise DomainError(
-                f"{named} is written with points, like {short(self.point.text)} at row {self.point.row}, beside "
-                "decimal commas: do they separate thousands? Write it without them, or with a decimal comma",
+                f"{named} is written with points, like {short(self.point.text)} at row "
+                f"{self.point.row}, beside decimal commas: do they separate thousands? Write it "
+                "without them, or with a decimal comma",
                 self.point.row,
             )
 
@@ -210,7 +228,7 @@ def blanked(column: Any) -> Any:
 
 
 def as_numbers(column: Any, kind: Kind) -> Any:
-    """Return the numbers of a column of text that a survey found to be "number", "comma" or "missing"."""
+    """Return the numbers of a column of text that is a "number", a "comma" or "missing"."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -20,17 +20,21 @@ def placed(place: Callable[[int], str]) -> Iterator[None]:
     except DomainError as error:
         where = "" if error.row is None else place(int(error.row))
         if not where:
-            error.row = None  # it is counted in this part, and nobody further out may take it for another
+            error.row = None  # counted in this part: nobody further out may take it for another
             raise
         raise DomainError(f"{error} (row {error.row} is {where})") from None
 
 
 def line_of(path: Path, row: int, separator: str, packed: bool, encoding: str) -> str:
-    """Return "line 7 of visits.csv", where a row of a text file begins: cells may hold lines, and lines be empty."""
+    """Return "line 7 of visits.csv", where a row of a text file begins.
+
+    Cells may hold several lines, and lines may be empty.
+    """
     opened: Any = gzip.open if packed else open
     try:
         with opened(path, "rt", encoding=encoding, errors="replace", newline="") as file:
-            lines, begin, rows = csv.reader(file, delimiter=separator), 1, -1  # the first line holds names
+            lines = csv.reader(file, delimiter=separator)
+            begin, rows = 1, -1  # the first line holds names
             for cells in lines:
                 if cells and rows == row:
                     return f"line {begin:,} of {path.name}"

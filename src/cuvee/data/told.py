@@ -1,4 +1,4 @@
-"""What is worth saying of how columns were read: one sentence for each way, with a cell that shows it."""
+"""What is worth saying of how columns were read: a sentence for each way, with an example."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Told(NamedTuple):
 
 
 def notes(told: Iterable[Told], label: str, most: int = 10) -> tuple[str, ...]:
-    """Return a sentence for each way in which columns were taken; that the label is text is said elsewhere."""
+    """Return a sentence for each way in which columns were taken, the label's text aside."""
     ways: dict[str, dict[str, Cell]] = {}
     for name, how, cell in told:
         if (name, how) != (label, "text"):
@@ -47,20 +47,22 @@ def notes(told: Iterable[Told], label: str, most: int = 10) -> tuple[str, ...]:
 
 
 def text_throughout(parts: Sequence[Sequence[Told]]) -> set[str]:
-    """Return the columns that some parts show to be categories, so that other parts must not read numbers in them.
+    """Return the columns that one part shows to be categories where another reads numbers in them.
 
-    Leading zeros in one file do so, and so does text where the type of the column is text in every part.
+    Leading zeros in one file do so, and text does where the column's type is text in every part.
     """
     ways = [{name: how for name, how, _ in part} for part in parts]
     names = {name for part in ways for name in part}
     zeros = {name for name in names if any(part.get(name) == "zeros" for part in ways)}
     typed = {name for name in names if {part.get(name) for part in ways} == {"typed", "text"}}
-    return {name for name in zeros if any(part.get(name) not in ("zeros", "text") for part in ways)} | typed
+    as_text = ("zeros", "text")
+    return {name for name in zeros if any(part.get(name) not in as_text for part in ways)} | typed
 
 
 def _sentence(how: str, cells: dict[str, Cell], most: int) -> str:
     words = _ONE if len(cells) == 1 else _MANY
     begin, end = (part.format(**words) for part in _SAID[how])
-    shown = ", ".join(f"{name!r} (like {short(cell.text)})" for name, cell in list(cells.items())[:most])
+    examples = [f"{name!r} (like {short(cell.text)})" for name, cell in cells.items()]
+    shown = ", ".join(examples[:most])
     more = f" and {len(cells) - most:,} more" if len(cells) > most else ""
     return f"{'column' if len(cells) == 1 else 'columns'} {begin}: {shown}{more}{end}"
