@@ -457,7 +457,7 @@ def test_rows_that_cannot_be_predicted(run):
         (rows.drop(columns="sex"), {}, "there is no column 'sex'"),
         (rows.rename(columns={"sex": "Sex"}), {}, "there is no column 'sex'; did you mean 'Sex'"),
         (rows.drop(columns="site"), {}, "there is no column 'site'"),
-        (rows.assign(site="site 3"), {}, "row 0 is of domain 'site 3', which is no target of these models .12 such rows"),
+        (rows.assign(site="site 3"), {}, "domain 'site 3', which is no target of these models .12 such rows"),
         (rows.assign(site="site O"), {}, "did you mean 'site 1' or 'site 0'"),
         (rows, {"target": "site 3"}, "'site 3' is no target of these models; did you mean 'site (0|1)'"),
         (rows.assign(age="old"), {}, "'age' holds text, 'old'"),

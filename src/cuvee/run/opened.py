@@ -140,8 +140,8 @@ class Predictor(ABC):
         if (place < 0).any():
             row = int(np.argmax(place < 0))
             raise DomainError(
-                f"row {row} is of domain {names[row]!r}, which is no target of these models ({int((place < 0).sum())} such "
-                f"rows){suggest(str(names[row]), self.targets)}",
+                f"row {row} is of domain {names[row]!r}, which is no target of these models "
+                f"({int((place < 0).sum())} such rows){suggest(str(names[row]), self.targets)}",
                 row,
             )
         prepared = self._prepared
