@@ -148,7 +148,7 @@ def test_bounded_loss_keeps_its_bounds_and_follows_the_trained(case, spread, see
     assert (trained >= 0).all()
     assert (bounded >= 0).all()
     assert (bounded <= most * (1 + 1e-12)).all()
-    rounding = 1e-15 * (1 + spread)
+    rounding = 1e-14 * (1 + spread)
     assert (bounded <= trained + rounding).all()
     assert (bounded[trained.argsort()].diff() >= -rounding).all()
 
