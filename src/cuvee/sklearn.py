@@ -164,7 +164,8 @@ class CuveeClassifier(_Cuvee, ClassifierMixin, BaseEstimator):  # type: ignore[m
         fit_intercept: let scores have a constant, which is not penalised.
         method: of `cuvee.estimate`; C: its weight of Σ_j α_j²/m_j, which "path" finds by itself.
         tol: on ‖∇‖∞ of every model.
-        random_state: the same whole number gives the same bits.
+        random_state: the same whole number gives the same bits on the same machine, with the same number of threads and
+            the same versions of torch and NumPy.
         exclude: domains to leave out, named as in `target_domains`, or patterns such as "test*".
         strict: make errors of what is otherwise a `CuveeWarning`: small sources that are pooled or left out, targets
             with too few labelled rows, rows of a target whose class no source has.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 from html import unescape
@@ -235,9 +233,3 @@ def test_notes_are_on_the_page():
 def test_lower_is_better_for_errors():
     said = summary(SHAPES["regression"]())[1]
     assert "root mean squared error" in said and "best baseline, pooled + own" in said and "better" in said
-
-
-def test_importing_cuvee_loads_no_templates():
-    code = "import sys, cuvee; print([m for m in ('jinja2', 'scipy', 'cuvee.report') if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "jinja2" not in out.stdout and "cuvee.report" not in out.stdout

@@ -80,7 +80,8 @@ def learn(
         trunk: "own" is a hidden layer per output, as in the paper; "shared" is one for all, whose labels are solved
             first, in the subspace they span: for many parameters.
         solver: of "kernel" and "ntf": "exact", or "descent" with early stopping.
-        seed: the same seed gives the same map.
+        seed: the same seed gives the same map, to the bit on the same machine, with the same number of threads and the
+            same versions of torch and NumPy.
         device: a torch device.
         memory: bytes that may be held at a time, as in `cuvee.solve`.
         progress: called with (what, done, total).

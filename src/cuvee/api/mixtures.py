@@ -105,7 +105,8 @@ def estimate(
         average: return the average of late iterates of α instead of the last one.
         tol: converged when neither player could change F by more than this share of it; 0.02, along the path 0.1.
         folds: of the path's cross-validation; 20 for ridge, where they cost nothing, 5 for logistic, 3 for a network.
-        seed: the same seed gives the same bits.
+        seed: the same seed gives the same bits on the same machine, with the same number of threads and the same
+            versions of torch and NumPy.
         device: a torch device.
         progress: called with (what, done, total).
 

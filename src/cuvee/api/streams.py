@@ -56,8 +56,9 @@ def run_online(
         online: the learner.
         checkpoint: a file that its state is written to before the first item, every so often, at the end, and when the
             stream breaks off. If it is there already, the run goes on from it: the stream is to start from its
-            beginning again, and what was done is passed over. The end is the very same as that of a run that was never
-            cut. Without a checkpoint, a run that is cut leaves the learner where it was.
+            beginning again, and what was done is passed over. On the same machine, with the same number of threads and
+            versions of torch and NumPy, the end is the very same as that of a run that was never cut. Without a
+            checkpoint, a run that is cut leaves the learner where it was.
         every: items between two checkpoints.
         each: called with (position, prediction) for every item; after a resume, again for those since the checkpoint.
         picture: a PNG of loss, labels and centres over time.

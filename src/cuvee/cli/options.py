@@ -128,7 +128,10 @@ C = Annotated[
     typer.Option("--C", metavar="X", rich_help_panel=_MODEL, help="Price of leaning on few rows; path finds its own."),
 ]
 Tol = Annotated[float, typer.Option(metavar="X", rich_help_panel=_MODEL, help="On the gradient ‖∇‖∞ of a model.")]
-Seed = Annotated[int, typer.Option(metavar="N", rich_help_panel=_MODEL, help="The same seed gives the same result.")]
+Seed = Annotated[
+    int,
+    typer.Option(metavar="N", rich_help_panel=_MODEL, help="The same seed gives the same result on the same machine."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress, errors only.")]

@@ -158,7 +158,7 @@ class Encoder:
         """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row and column."""
         columns = [tidy(pick(frame, name, where), where) for name in self.features]
         check_missing([c for c, rule in zip(columns, self.columns, strict=True) if rule.fill is None], where)
-        # Written out, because that is shorter than rebuilding transformers; the tests hold it bit-identical to them.
+        # Written out, because that is shorter than rebuilding transformers; the tests compare it with theirs.
         parts = [rule.encode(column, where) for rule, column in zip(self.columns, columns, strict=True)]
         encoded = np.concatenate(parts, axis=1)
         if not np.isfinite(encoded).all():
