@@ -263,7 +263,7 @@ def asked_for(draw):
     return frame, asked, draw(st.sampled_from([None, None, None, *ALPHAS]))
 
 
-@settings(FUZZ, max_examples=40)
+@settings(FUZZ, max_examples=25)
 @given(asked_for())
 def test_what_is_refused_leaves_no_folder(case):
     frame, asked, alpha = case

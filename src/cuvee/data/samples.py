@@ -151,7 +151,7 @@ def split(
     def labels(names: Sequence[str]) -> Array:
         return np.array([label_of[name] for name in names], dtype=roles.labels.dtype)
 
-    pooled = np.array([*labels([s for s in sources if s != SMALL]), SMALL], dtype=object)
+    pooled = np.array([*labels([s for s in sources if s != SMALL]).tolist(), SMALL], dtype=object)
     chosen = set(targets)
     return Split(
         Problem([domain(s) for s in sources], [domain(t) for t in targets]),
