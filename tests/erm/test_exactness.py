@@ -207,8 +207,7 @@ def test_order_of_sources_and_company_of_models_do_not_matter(kind):
         np.testing.assert_allclose(solved(problem, hypothesis_of(kind), alpha[i : i + 1]).w[0], w[i], atol=1e-8)
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("radius", [None, 0.3])
+@pytest.mark.parametrize(("own", "radius"), [(False, 0.3), (True, None)])
 def test_little_memory_changes_nothing(kind, own, radius):
     rng = np.random.default_rng(7)
     M = 300
@@ -391,7 +390,11 @@ ONCE_LOST = [1728842089, 1657585442, 733998580, 94297566, 733348246, 566369426, 
              1644704430, 440280816, 650469471]  # fmt: skip
 
 
-@pytest.mark.parametrize("seeds", [ONCE_LOST, range(60)], ids=["once-lost", "random"])
+@pytest.mark.parametrize(
+    "seeds",
+    [ONCE_LOST, range(24), pytest.param(range(24, 200), marks=pytest.mark.slow)],
+    ids=["once-lost", "random", "many"],
+)
 def test_hostile_problems_are_solved(seeds):
     lost = []
     for seed in seeds:
