@@ -57,7 +57,7 @@ def test_rows_of_a_class_that_no_source_has_are_left_out(cli, folder):
     frame = pd.read_csv("visits.csv", dtype={"hospital": str})
     frame["readmitted"] = [*frame.readmitted.map({True: "yes", False: "no"})[:-1], "maybe"]
     frame.to_csv("visits.csv", index=False)
-    note = "target 'new' has 1 row of class 'maybe', which no source has"
+    note = f"target 'new' has 1 row of class 'maybe' (first at row {len(frame) - 1}), which no source has"
     ended = cli("weights", *ROLES, "--targets", "new", "--method", "proportional", "--own", "--out", "a.csv")
     assert ended.code == 0 and f"{note}: left out" in ended.err
     ended = cli("solve", *ROLES, "--alpha", "a.csv", "--out", "m.safetensors")

@@ -12,8 +12,9 @@ from safetensors.numpy import save
 
 import cuvee
 from cuvee.run import adapt, open_run, theorem
+from cuvee.run.manifest import FORMAT, as_json
 from cuvee.run.prepare import prepare
-from cuvee.run.store import FORMAT, METRICS, MODELS, RunFolder, as_json
+from cuvee.run.store import METRICS, MODELS, RunFolder
 from run_builders import options, table
 
 BASE = table(5, 16)

@@ -16,7 +16,7 @@ from cuvee.data.encode import Encoder
 from cuvee.data.frame import Table, located, read
 from cuvee.data.roles import LEAST_LABELLED, SMALL, enough, excluded, pool, teachable, without
 from cuvee.data.targets import EACH, choose, suggest
-from cuvee.data.task import Inferred, Task, check, check_known, infer
+from cuvee.data.task import Inferred, Task, check, infer
 from cuvee.errors import CuveeWarning, DomainError
 from cuvee.hypothesis import Hypothesis
 from cuvee.problem import LEAST_ROWS, Array, Domain, Problem, as_problem
@@ -133,7 +133,9 @@ class Data:
             return list(targets), []
         kept, notes = [], []
         for target in targets:
-            rows, said = teachable(target.name, target.y, classes, strict=self.options.strict)
+            at = self.labels.index.to_numpy()[(self.labels.iloc[:, 1] == target.name).to_numpy()]
+            with located(self.path, self.options.encoding):
+                rows, said = teachable(target.name, target.y, classes, strict=self.options.strict, at=at)
             kept += [_part(target, rows)] if rows.any() else []
             notes += said
         return kept, notes
@@ -149,10 +151,6 @@ class Data:
         sources = problem.sources if isinstance(problem, Problem) else problem
         regression = self.inferred.task is Task.regression
         classes = None if regression else np.unique(np.concatenate([np.unique(s.y) for s in sources]))
-        if classes is not None and isinstance(problem, Problem):
-            own = self.labels[self.labels.iloc[:, 1].isin([t.name for t in problem.targets])]
-            with located(self.path, self.options.encoding):
-                check_known(own.iloc[:, 0], own.iloc[:, 1], classes)
         outputs = 1 if classes is None else len(classes)
         found = hypothesis_of(self.options, self.inferred.task, len(self.encoder.names), outputs)
         found.bind(as_problem(problem))

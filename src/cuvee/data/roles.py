@@ -114,11 +114,12 @@ def teachable(
     if known.all():
         return known, []
     strange = [short(label) for label in np.unique(labels[~known])]
-    first = "" if at is None else f" (first at row {at[int(np.argmin(known))]})"
+    row = None if at is None else int(at[int(np.argmin(known))])
+    first = "" if row is None else f" (first at row {row})"
     many, rows = f"class{'' if len(strange) == 1 else 'es'}", count(int((~known).sum()), "row")
     which = f"{rows} of {many} {_named(strange)}{first}, which no source has"
     if strict:
-        raise DomainError(f"target {name!r} has {which}: add a source that has it, or drop such rows")
+        raise DomainError(f"target {name!r} has {which}: add a source that has it, or drop such rows", row)
     if known.sum() >= LEAST_LABELLED:
         return known, [f"target {name!r} has {which}: left out"]
     few = f"fewer than {LEAST_LABELLED} other labelled rows"

@@ -7,9 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cuvee.data.columns import as_written, count, is_number, listed, short, tidy
+from cuvee.data.columns import as_written, count, is_number, short, tidy
 from cuvee.errors import DomainError
-from cuvee.problem import Array
 
 MOST_CLASSES = 20  # whole numbers with more values than this are taken for a quantity
 MOST_FORCED = 1000  # classes that a user may ask for; the same limit as `cuvee.hypothesis.labels`
@@ -79,20 +78,6 @@ def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
     if task is Task.classification and values > MOST_FORCED:
         raise DomainError(f"label {name!r} has {values} different values; more than {MOST_FORCED} classes are too many")
     return Inferred(task, f"{task} was chosen; label {name!r} has {count(values, 'value')}")
-
-
-def check_known(labels: Any, domains: Any, classes: Array) -> None:
-    """Raise `DomainError` at the first label (rows,) of a target, named in `domains` (rows,), that no source has."""
-    unknown = ~labels.isin(classes.tolist()).to_numpy()
-    if unknown.any():
-        place = int(np.argmax(unknown))
-        row, value = labels.index[place], labels.iloc[place]
-        raise DomainError(
-            f"domain {domains.iloc[place]!r}: label {short(value)} at row {row} appears in no source (classes: "
-            f"{listed(sorted(classes.tolist()), 10)}); add a source that has it, or drop such rows "
-            f"({count(int(unknown.sum()), 'such row')})",
-            row,
-        )
 
 
 def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:
