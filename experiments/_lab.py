@@ -95,7 +95,7 @@ class Lab:
     def _read(self) -> pd.DataFrame:
         if not self.raw.exists():
             return pd.DataFrame(columns=[UNIT])
-        return pd.read_csv(self.raw, float_precision="round_trip")  # floats as they were, to the last bit
+        return pd.read_csv(self.raw, engine="python")  # which reads floats to the last bit
 
     def _write(self, rows: pd.DataFrame) -> None:
         _whole(self.raw, rows.to_csv(index=False, lineterminator="\n"))
