@@ -154,6 +154,14 @@ def test_missing_values_without_impute():
         Encoder.fit(frame.assign(age=None), FEATURES, impute=True)
 
 
+def test_a_column_of_gaps_alone_is_missing_whatever_kind_of_gaps():
+    """Found by the fuzz of runs: objects that are all NaT have no kind to complain of."""
+    for gap in (None, np.nan, pd.NaT, pd.NA):
+        frame = pd.DataFrame({"age": pd.Series([gap] * 4, dtype=object), "size": [1.0, 2.0, 3.0, 4.0]})
+        with pytest.raises(DomainError, match="column 'age' is missing in every row; drop it"):
+            Encoder.fit(frame, ["age", "size"], impute=True)
+
+
 def test_imputed_values_come_from_the_training_rows():
     train = pd.DataFrame({"n": [1.0, 2.0, 9.0, None], "c": ["a", "b", "b", None]})
     encoder = Encoder.fit(train, ["n", "c"], impute=True)

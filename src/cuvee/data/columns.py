@@ -36,7 +36,8 @@ def tidy(column: Any, where: str = "") -> Any:
             kind = types.infer_dtype(cells, skipna=True)
             if kind in ("string", "boolean"):
                 return cells.map(str, na_action="ignore")
-            if kind not in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
+            numbers = kind in ("integer", "floating", "mixed-integer-float", "decimal", "empty")
+            if not numbers and cells.notna().any():  # a column of gaps alone is of no kind
                 oddity, row = _oddity(cells)
                 raise DomainError(f"{at(where)}column {name!r} {oddity}", row)
             values = np.array([np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)])

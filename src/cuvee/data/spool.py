@@ -200,7 +200,8 @@ class _Column:
             frequent = min(value for value, n in self.seen.items() if n == often)
             return Category(self.name, tuple(sorted(self.seen)), frequent if impute else None)
         for low in range(0, self.gaps if fill is not None else 0, ROWS):
-            self.scaler.partial_fit(np.full((min(ROWS, self.gaps - low), 1), fill) - self.origin)
+            with np.errstate(over="ignore", invalid="ignore"):  # told by `Number.fitted`
+                self.scaler.partial_fit(np.full((min(ROWS, self.gaps - low), 1), fill) - self.origin)
         return Number.fitted(self.name, self.scaler, self.low, self.high, fill, where, self.origin)
 
 
