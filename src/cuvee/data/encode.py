@@ -35,9 +35,7 @@ class Number:
         """From a `StandardScaler` fitted on this column less `origin`, and the range of the column."""
         mean, spread, scale = origin + float(scaler.mean_[0]), float(np.sqrt(scaler.var_[0])), float(scaler.scale_[0])
         if not np.isfinite([mean, spread]).all():
-            raise DomainError(
-                f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it"
-            )
+            raise too_far(name, low, high, where)
         never_varies = low == high or spread != scale  # scikit-learn takes 1 where the spread is only rounding
         return cls(name, mean, 0.0 if never_varies else scale, fill)
 
@@ -203,6 +201,11 @@ def _restored(kind: str, name: str, **rest: Any) -> Number | Category:
     )
 
 
+def too_far(name: str, low: float, high: float, where: str) -> DomainError:
+    """Return the error about a column whose mean or spread no float holds."""
+    return DomainError(f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it")
+
+
 def _fit(column: Any, impute: bool, where: str) -> Number | Category:
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -213,8 +216,12 @@ def _fit(column: Any, impute: bool, where: str) -> Number | Category:
     cells = column.to_numpy(np.float64 if numeric else object, na_value=np.nan)[:, None]
     fill = None
     if impute:
-        imputer = SimpleImputer(strategy="median" if numeric else "most_frequent").fit(cells)
-        fill, cells = imputer.statistics_[0], imputer.transform(cells)
+        with np.errstate(over="ignore"):
+            imputer = SimpleImputer(strategy="median" if numeric else "most_frequent").fit(cells)
+        fill = imputer.statistics_[0]
+        if numeric and not np.isfinite(fill):
+            raise too_far(name, float(np.nanmin(cells)), float(np.nanmax(cells)), where)
+        cells = imputer.transform(cells)
     if numeric:
         with np.errstate(over="ignore", invalid="ignore"):  # told by `fitted`
             scaler = StandardScaler().fit(cells)

@@ -249,7 +249,7 @@ def _medians(scan: _Scan, sizes: Mapping[str, int], fit_on: Collection[str] | No
         found = (found << np.uint64(bits)) | digit.astype(np.uint64)
     top = np.uint64(1 << 63)
     middle = np.where(found & top, found ^ top, ~found).view(np.float64)
-    return dict(zip(names, np.mean(middle, axis=1).tolist(), strict=True))
+    return dict(zip(names, (0.5 * middle).sum(1).tolist(), strict=True))  # a sum of both could overflow
 
 
 def _sortable(values: Floats) -> Array:
