@@ -2,10 +2,11 @@
 PYTHON ?= python3
 PIP     = .venv/bin/pip --disable-pip-version-check
 BIN     = .venv/bin
-# A process per core, each with one thread: faster than one with many, and never two fighting for a core.
-PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+# A process per core, each with one thread: faster than one with many, and never two fighting for a core. A file's tests
+# stay together, as they share what took long to make; files go in their order, which has the long ones in the middle.
+PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo docs test test-full test-browser lint setup clean
+.PHONY: demo docs test test-full test-anywhere test-browser lint setup clean
 
 demo: setup
 	$(BIN)/cuvee demo
@@ -15,6 +16,9 @@ test: lint
 
 test-full: lint
 	$(PYTEST) -m "not browser"
+
+test-anywhere: setup  # the numeric tests as other processors, libraries and threads would run them
+	$(BIN)/python tests/anywhere.py $(SETTINGS)
 
 test-browser: setup
 	.ci/browser

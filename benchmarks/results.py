@@ -62,8 +62,8 @@ def scores(path: Path, seed: int) -> dict[str, Any]:
     options = Options(targets=targets, labelled=LABELLED, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         run = adapt(frame, Path(folder) / "run", options=options)
-        metrics = run.metrics
-        each = np.array(metrics["scores"], dtype=float)[..., 0]  # (M, methods)
+        metrics = {**run.metrics, "methods": list(METHODS)}
+        each = np.array(metrics["scores"], dtype=float)[:, : len(METHODS), 0]  # (M, methods)
         if not metrics["higher_is_better"]:
             found = run.findings
             simple = simple_mixtures(found.source_rows, found.learn_rows)

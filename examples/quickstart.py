@@ -20,7 +20,7 @@ logistic = cuvee.Logistic(l2=1e-2)
 mix = cuvee.estimate(problem, logistic)
 print(mix)
 
-sol = cuvee.solve(problem, logistic, mix.alpha)
+sol = cuvee.solve(problem, logistic, mix)
 print(sol)
 unseen = clinic("new", 2.0, 1000)
 print(f"right on {np.mean(sol.models[0].predict(unseen.X) == unseen.y):.1%} of 1,000 new patients")

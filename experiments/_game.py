@@ -22,8 +22,8 @@ from cuvee.data.synthetic import shifted_sources
 from cuvee.mixture import loop, scgda
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.play import Play, Settings
-from cuvee.mixture.theory import Constants, TheorySteps, theory_steps
 from cuvee.results import Floats
+from cuvee.theory import Constants, RowConstants
 
 MEASURED = 0.1  # η and γ of every gap: as large as a run's own, the same for all
 SPACING = 1.03  # a gap costs as much as a step: after the first steps one in 3 % more of them will do
@@ -50,35 +50,25 @@ class Game:
     @cached_property
     def constants(self) -> Constants:
         """Of Assumption 1, row by row as it asks, on W."""
-        G, L, _ = self._row_bounds
         counts, how = self.components.counts, KINDS[self.kind]
         return Constants(
             n_sources=self.n_sources,
             m_min=int(counts.min()),
             m_max=int(counts.max()),
             C=how["C"],
-            G_f=G,
-            L_f=L,
+            G_f=self._rows.G_f,
+            L_f=self._rows.L_f,
             L_g=how["c"] ** -0.5,
         )
 
-    @cached_property
+    @property
     def largest(self) -> tuple[float, float]:
         """(B_g, F_max): bounds on g(f_T − f_j) and on F."""
-        B_g = float(np.hypot(self._row_bounds[2], np.sqrt(KINDS[self.kind]["c"])))
-        return B_g, B_g + KINDS[self.kind]["C"] / int(self.components.counts.min())
+        return self.constants.largest_values(self._rows.largest_loss)
 
     @cached_property
-    def _row_bounds(self) -> tuple[float, float, float]:
-        """(G_f, L_f, largest loss) of any row, any w in W."""
-        every = self.ALL
-        X = torch.cat([every.X, every.own_X.flatten(0, 1)])
-        length = torch.linalg.vector_norm(X, dim=-1)
-        if self.kind == "logistic":  # σ' ≤ 1/4 and |σ''| ≤ 1/(6√3)
-            return 0.25 * float(length.max()), float(length.max()) ** 2 / (6 * 3**0.5), 1.0
-        y = torch.cat([every.y, every.own_y.flatten()]).abs()
-        residual = length * KINDS["ridge"]["radius"] + y
-        return float((length * residual).max()), float(length.max()) ** 2, 0.5 * float(residual.max()) ** 2
+    def _rows(self) -> RowConstants:
+        return self.components.row_constants()
 
     def evaluations(self, beta: float, B: int) -> int:
         """What a step costs a target: a row's loss or gradient at one w is one. The correction evaluates at w^{t−1}
@@ -152,23 +142,3 @@ def looks(steps: int) -> set[int]:
         t = min(steps, t + 1 if t < DENSE else int(np.ceil(SPACING * t)))
         found.add(t)
     return found
-
-
-def asked_for(k: Constants, steps: TheorySteps, B_g: float, F_max: float, eps: float) -> tuple[float, float]:
-    """(steps T, batch B) with which the proof's last inequality says ε², half of it for each of its two terms.
-
-    max{16/γ, 4/η} is kept as it is: the next line of the proof calls it O(1/η), but γ is the smaller one. σ² is
-    G_f², which bounds the variance of a row's gradient.
-    """
-    eta, gamma, beta = steps.eta, steps.gamma, steps.beta
-    N, g2, f2, variance, half = k.n_sources, k.G_g**2, k.G_f**2, k.G_f**2, eps**2 / 2
-    factor = max(16 / gamma, 4 / eta)
-    noise = gamma * (0.5 * k.L_g**2 * N * beta**2 + 4 * g2 + 2 * beta**2 * k.L_g**2 * f2)
-    noise += 4 * eta * g2 * N**2 * beta**2 + 2 * beta**2
-    B = factor * noise * variance / half
-    last = 4 * eta * (N * B_g**2 + k.L**2) + 2 * eta * N * g2 * (14 * gamma**2 * f2**2 * g2 + 2 * variance / B)
-    return factor * (F_max + 4.5 * last) / half, B
-
-
-def by_theory(of: Game) -> TheorySteps:
-    return theory_steps(of.constants)

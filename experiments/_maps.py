@@ -19,6 +19,7 @@ from cuvee.learn.taylor import n_bends
 from cuvee.problem import Domain
 from cuvee.results import Floats
 from cuvee.simplex import sample
+from cuvee.theory import offline_exponent
 
 NETWORK, LINEARISED, KERNEL = "network", "linearised network", "kernel"
 NEAREST, FIRST, SECOND = "nearest label", "Taylor, order 1", "Taylor, order 2"
@@ -38,7 +39,7 @@ LABEL_TOL = 1e-9
 
 def claimed(N: int) -> float:
     """Theorem 3's, for whatever is Lipschitz."""
-    return with_noise(1.0, N)
+    return offline_exponent(N)
 
 
 def with_noise(H: float, N: int) -> float:
@@ -47,7 +48,7 @@ def with_noise(H: float, N: int) -> float:
     >>> with_noise(1, 3), with_noise(2, 4)
     (-0.4, -0.5)
     """
-    return -2.0 * H / (2.0 * H + N)
+    return offline_exponent(N, H)
 
 
 def smoothness(way: str, N: int) -> float | None:

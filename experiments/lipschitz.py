@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from experiments._constants import constants
 from experiments._fit import Exponent, exponent
 from experiments._lab import Lab, Row, Unit, seed_of
 from experiments._style import CLAIMED, count_ticks, legend_below, look, panels, plain_ticks
@@ -28,6 +27,7 @@ import cuvee
 from cuvee.data.synthetic import shifted_sources
 from cuvee.results import Floats
 from cuvee.simplex import sample
+from cuvee.theory import risk_constants
 
 TITLE = "Lemma 1 (w* is Lipschitz)"
 CLAIM = "‖w*(α) − w*(α')‖ ≤ κ* ‖α − α'‖ with κ* = √N G_f/μ_f."
@@ -73,16 +73,16 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
     ratio = apart / np.linalg.norm(one - other, axis=1)
     some = np.r_[0 : setting["pairs"] : max(1, setting["pairs"] // setting["slopes"]), 2 * len(one) : len(alpha)]
     slopes = cuvee.sensitivity(sources, hypothesis, alpha[some], w[some])
-    k = constants(sources, hypothesis, w)
+    k = risk_constants(sources, hypothesis, w=w)  # on the smallest W around 0 that holds all w*
     yield {
         "ratio": ratio.max(),
         "median_ratio": np.median(ratio),
         "slope": along_the_simplex(slopes).max(),
         "kappa_star": k.kappa_star,
         "kappa_star_met": k.kappa_star_met,
-        "mu": k.mu,
-        "G": k.G,
-        "G_met": k.G_met,
+        "mu": k.mu_f,
+        "G": k.G_f,
+        "G_met": k.G_f_met,
         "D": k.D,
     }
 

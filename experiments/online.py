@@ -24,6 +24,7 @@ from experiments._verdict import Verdict, of_parts
 import cuvee
 from cuvee.data.synthetic import shifted_sources
 from cuvee.simplex import sample
+from cuvee.theory import online_exponent
 
 TITLE = "Theorem 4 (online regret)"
 CLAIM = "A label-efficient algorithm has an average regret of order T^(−1/(1+N)); Theorem 4 adds (1 − p)D to it."
@@ -101,7 +102,7 @@ def judge(found: pd.DataFrame) -> Verdict:
 
 
 def claimed(N: int) -> float:
-    return -1.0 / (1 + N)
+    return online_exponent(N)
 
 
 def fitted(rows: pd.DataFrame) -> Exponent:

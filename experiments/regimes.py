@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from experiments._constants import constants
 from experiments._fit import Exponent, exponent
 from experiments._lab import Lab, Row, Unit, seed_of
 from experiments._style import CLAIMED, legend_below, look, panels
@@ -28,6 +27,7 @@ import cuvee
 from cuvee.data.synthetic import shifted_sources
 from cuvee.learn.planner import Line, clocked, crossing, measured_line
 from cuvee.simplex import sample
+from cuvee.theory import labels_exponent, learning_pays_from, risk_constants
 
 TITLE = "Efficiency regimes (solve or learn)"
 CLAIM = "Learning is cheaper if and only if M ≥ Ω((κ*²P/ε)^(1+N/2) · c/(c − 1)), c = κ log(1/ε)."
@@ -88,8 +88,8 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
     fresh = np.concatenate([sample(setting["test"], N, seed=seed_of("test", N, seed)), np.eye(N)])
     w = cuvee.solve(sources, hypothesis, fresh, tol=1e-9).w
     if unit["way"] == "solve":
-        k, P = constants(sources, hypothesis, w), w.shape[1]
-        tol = k.mu * (unit["eps"] / P) ** 0.5  # ‖w − w*‖² ≤ P·tol²/μ²
+        k, P = risk_constants(sources, hypothesis, w=w), w.shape[1]
+        tol = k.mu_f * (unit["eps"] / P) ** 0.5  # ‖w − w*‖² ≤ P·tol²/μ²
         alpha = sample(setting["most"], N, seed=seed_of("solve", N, seed))
         line = measured_line(lambda M: cuvee.solve(sources, hypothesis, alpha[:M], tol=tol), setting["most"])
         yield {"kappa_star": k.kappa_star, "kappa": k.kappa, "P": P, "fixed_s": line.fixed, "each_s": line.each}
@@ -130,7 +130,7 @@ def crossings(found: pd.DataFrame) -> pd.DataFrame:
                     "counted": n * c / (c - 1.0),
                     "clocked": _clocked(curve, n, Line(s.fixed_s, s.each_s)),
                     "least": curve["n"].min(),
-                    "paper": (s.kappa_star**2 * s.P / eps) ** (1.0 + N / 2) * c / (c - 1.0),
+                    "paper": learning_pays_from(eps, kappa_star=s.kappa_star, kappa=s.kappa, n_params=s.P, n_sources=N),
                 }
             )
     return pd.DataFrame(rows)
@@ -194,7 +194,7 @@ def judge(cells: pd.DataFrame) -> Verdict:
 
 def law_of(N: int) -> float:
     """The power of ε that the paper has for the labels needed."""
-    return -1.0 - N / 2
+    return labels_exponent(N)
 
 
 def follows(found: Exponent, law: float) -> bool:

@@ -20,11 +20,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from experiments._game import KINDS, Seen, asked_for, by_theory, game, watch
+from experiments._game import KINDS, Seen, game, watch
 from experiments._lab import Lab, Row, Unit
 from experiments._stationarity_figure import draw
 from experiments._stationarity_verdict import BETA, PLAIN, judge
 from experiments._verdict import Verdict
+
+from cuvee.theory import stationarity_needs
 
 TITLE = "Theorem 2 (stationarity)"
 CLAIM = "Algorithm 1 finds an ε-stationary point of the minimax problem with O(ε⁻⁴) stochastic gradients."
@@ -151,10 +153,11 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
     beta, B, eps = unit["beta"], unit["B"], unit["eps"]
     cost = of.evaluations(beta, B)
     if unit["part"] == "theory":
-        steps, k = by_theory(of), of.constants
-        T, batch = asked_for(k, steps, *of.largest, eps)
-        seen = list(watch(of, beta, B, steps.eta, steps.gamma, setting["steps"]))
-        said = {"eta_theory": steps.eta, "gamma_theory": steps.gamma, "T_theory": T, "B_theory": batch, "L": k.L}
+        k, (B_g, F_max) = of.constants, of.largest
+        needs = stationarity_needs(k, eps, B_g=B_g, F_max=F_max)
+        eta, gamma = needs.steps.eta, needs.steps.gamma
+        seen = list(watch(of, beta, B, eta, gamma, setting["steps"]))
+        said = {"eta_theory": eta, "gamma_theory": gamma, "T_theory": needs.T, "B_theory": needs.B, "L": k.L}
         moved = abs(seen[-1].now / seen[0].now - 1) / 2  # of the gap, not of its square
         yield {"t": setting["steps"], "evaluations": cost * setting["steps"], "mu": k.mu, "moved": moved, **said}
         return

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file
 
 from builders import mlp
-from cuvee import Domain, Logistic, Network, Ridge
+from cuvee import Domain, Logistic, Network, Ridge, files
 from cuvee.hypothesis import Hypothesis
 
 HYPOTHESES: dict[str, tuple[int, Hypothesis]] = {  # classes, hypothesis
@@ -69,11 +67,9 @@ def relative(a: Any, b: Any) -> Any:
 
 
 def rewritten(file: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> Path:
-    """A file of cuvee's beside another, its header and tensors changed."""
-    with safe_open(file, framework="pt") as opened:
-        header = json.loads(opened.metadata()["cuvee"])
-        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+    """A file of cuvee's beside another, its header and tensors changed, and its checksum with them."""
+    header, tensors = files.header_of(file), load_file(file)
     change(header, tensors)
     other = file.with_name("changed")
-    save_file(tensors, other, metadata={"cuvee": json.dumps(header)})
+    files.write(other, tensors, header)
     return other

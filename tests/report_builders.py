@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cuvee import OWN
-from cuvee.report.findings import Convergence, Findings, Tried
+from cuvee.report.findings import Convergence, Findings, LearningTerms, Tried
 
 METHODS = ("cuvee", "uniform", "pooled", "pooled + own", "target only")
 HOSTILE = (
@@ -82,6 +82,7 @@ def findings(M=10, N=10, *, seed=0, own=True, regression=False, tried=True, conv
         convergence=tuple(_course(rng, R) if convergence else None for _ in range(M)),
         seconds=(("reading", 0.42), ("mixtures", 11.7), ("models", 0.9), ("scores", 2.4), ("report", 0.31)),
         notes=("column 'ward' has one value and is left out",),
+        theorem=_terms(rng, M, regression),
     )
 
 
@@ -91,7 +92,7 @@ def compared(scores, higher):
     value = value[np.isfinite(value).all(1)]
     n, sign = len(value), 1.0 if higher else -1.0
     if n == 0:
-        nothing = np.full((len(METHODS), 3), np.nan)
+        nothing = np.full((scores.shape[1], 3), np.nan)
         return {"mean": nothing, "mean_rank": nothing[:, 0], "gain": nothing}
     rank = (-sign * value).argsort(1).argsort(1) + 1.0
 
@@ -105,6 +106,22 @@ def compared(scores, higher):
 def rescored(f, scores):
     """The same with other scores."""
     return replace(f, scores=scores, **compared(scores, f.higher_is_better))
+
+
+def with_constant(f, accuracy=0.6, balanced=0.5):
+    """The same beside one answer for all, with such scores of it, and of cuvee where every class counts alike."""
+    M, regression = len(f.targets), not f.higher_is_better
+    one = np.full((M, 1, 3), accuracy) + np.array([0.0, -0.01, 0.01])
+    scores = np.concatenate([f.scores, one], 1)
+    also = {
+        "balanced accuracy": np.column_stack([np.full((M, 5), balanced), np.full(M, 0.5)]),
+        "AUC": np.column_stack([np.linspace(0.5, 0.9, 5 * M).reshape(M, 5), np.full(M, 0.5)]),
+        "log loss": np.full((M, 6), 0.4),
+    }
+    also["AUC"][0] = np.nan  # test rows of one class
+    method = "own mean" if regression else "majority class"
+    f = replace(f, methods=(*METHODS, method), also={} if regression else also)
+    return rescored(f, scores)
 
 
 def nothing_known(M=4, N=3):
@@ -139,6 +156,7 @@ def nothing_known(M=4, N=3):
         model_status=("ill-conditioned",) * M,
         tried=(tried,) * M,
         convergence=(course,) * M,
+        theorem=LearningTerms("x", False, *(np.full(M, np.nan),) * 6),
     )
 
 
@@ -181,7 +199,7 @@ def hostile():
 def bare(M=3, N=2):
     """One closed form asked for, and nothing else computed."""
     f = findings(M, N, own=False, tried=False, convergence=False, sensitivity=False)
-    return replace(f, about={}, seconds=(), notes=())
+    return replace(f, about={}, seconds=(), notes=(), theorem=None)
 
 
 SHAPES = {
@@ -192,8 +210,18 @@ SHAPES = {
     "in turn": in_turn,
     "hostile": hostile,
     "bare": bare,
+    "one answer": lambda: with_constant(findings(6, 4)),
     "many": lambda: findings(500, 60, R=200),
 }
+
+
+def _terms(rng, M, regression):
+    """Of the first hundred targets, the last of them without test rows."""
+    values = rng.uniform(0.05, 0.6, size=(6, M))
+    values[4] = 30.0 if regression else 1.0  # the largest loss
+    values[:, 100:] = np.nan
+    values[5, min(M, 100) - 1] = np.nan
+    return LearningTerms("the squared error" if regression else "the chance of wrong classes", regression, *values)
 
 
 def _tried(rng, alpha, own, points=8):

@@ -23,6 +23,7 @@ import pytest
 from cuvee.cli import main
 from cuvee.run import Options, open_run
 from cuvee.run import store as run_store
+from cuvee.run.manifest import to_bytes
 from cuvee.run.store import LOCK, MANIFEST, PARTS, SCRATCH
 
 VARIES = ("report.html", LOCK, MANIFEST, "run.json")  # hold times; all other files are the same for the same run
@@ -225,4 +226,9 @@ def rewrite(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     manifest["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
+
+
+def write_manifest(folder: Path, manifest: dict) -> None:
+    """With the checksum that belongs to it."""
+    (folder / MANIFEST).write_bytes(to_bytes(manifest))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from builders import make_domain
 from cuvee.errors import CuveeError, CuveeWarning, DomainError, InputError
@@ -120,6 +121,18 @@ BAD_TABLES = {
         lambda: Domain("north", X, Y, features=("age",)),
         r"'north': 1 feature names for 2 columns",
     ),
+    "text and number that would be one label": (
+        lambda: Domain("north", X, [0, "1", 1]),
+        r"'north': y holds the text '1' at row 1 and the number 1 at row 2, which would become one label",
+    ),
+    "truth value and number that would be one label": (
+        lambda: Domain("north", X, [[1], [0], [True]]),
+        r"'north': y holds the number 1 at row 0 and the truth value True at row 2",
+    ),
+    "mixed objects that would be one label": (
+        lambda: Domain("north", X, pd.Series([0, "1", 1], dtype=object)),
+        r"'north': y holds the text '1' at row 1",
+    ),
     "nan beyond the feature names": (
         lambda: Domain("north", with_value(np.nan), Y, features=("age",)),
         r"'north'",
@@ -131,6 +144,19 @@ BAD_TABLES = {
 def test_bad_domain_should_be_named(make, message):
     with pytest.raises(DomainError, match=message):
         make()
+
+
+def test_labels_of_mixed_types_that_stay_apart_are_taken():
+    assert Domain("north", X, [0, "a", 1]).y.tolist() == ["0", "a", "1"]
+    assert Domain("north", X, [1, 1.0, 2]).y.tolist() == [1, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float32])
+def test_tensors_of_every_float_are_converted(dtype):
+    made = torch.tensor([[0.5, 1.0], [2.0, -4.0], [0.0, 1.0]]).to(dtype)
+    domain = Domain("north", made, made[:, 1], weight=(made[:, 0].float() + 1).to(dtype))
+    assert domain.X.tolist() == [[0.5, 1.0], [2.0, -4.0], [0.0, 1.0]] and domain.y.tolist() == [1.0, -4.0, 1.0]
+    assert domain.weight.tolist() == [1.5, 3.0, 1.0]
 
 
 @properties

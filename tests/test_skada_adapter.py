@@ -70,7 +70,10 @@ def test_the_pipeline_ends_at_the_minimiser_of_the_targets_mixture(skada, kind):
     found = pipe[-1].get_estimator()
     np.testing.assert_allclose(np.append(found.coef_, found.intercept_), model.w[0], atol=1e-5)
     own = domain == -4
-    np.testing.assert_array_equal(pipe.predict(X[own], sample_domain=domain[own]) > 0, model.predict(X[own])[0] > 0)
+    said, wanted = pipe.predict(X[own], sample_domain=domain[own]), model.predict(X[own])[0]
+    if kind == "classes":
+        assert np.abs(found.decision_function(X[own])).min() > 1e-3  # or the last digits would choose a class
+    np.testing.assert_allclose(said, wanted, atol=1e-4)
     weight = pipe[0].get_estimator().sample_weight_
     for d, alpha in zip((1, 2, 3, -4), mix.alpha[0], strict=True):
         np.testing.assert_allclose(weight[domain == d], rows * alpha / SIZES[d])
@@ -101,7 +104,9 @@ def test_the_classifier_itself_ends_a_pipeline(skada):
     pipe = skada.make_da_pipeline(StandardScaler(), clf, mask_target_labels=False).fit(X, y, sample_domain=domain)
     direct = CuveeClassifier(method="uniform").fit(StandardScaler().fit_transform(X), y, sample_domain=domain)
     rows = domain < 0
-    expected = direct.predict(StandardScaler().fit(X).transform(X[rows]), sample_domain=domain[rows])
+    scaled = StandardScaler().fit(X).transform(X[rows])
+    assert np.abs(direct.decision_function(scaled, sample_domain=domain[rows])).min() > 1e-6  # no row is near a tie
+    expected = direct.predict(scaled, sample_domain=domain[rows])
     np.testing.assert_array_equal(pipe.predict(X[rows], sample_domain=domain[rows]), expected)
 
 
@@ -119,8 +124,26 @@ def test_bad_input(skada):
     with pytest.raises(cuvee.OptionError, match="task must be one of"):
         adapter(task="both").fit(X, y, sample_domain=domain)
     few = np.where((domain == -5) & (np.cumsum(domain == -5) > 3), -1, y)
-    with pytest.raises(cuvee.DomainError, match="target '-5' has 3 labelled rows, but needs 5"):
-        adapter().fit(X, few, sample_domain=domain)
+    with pytest.raises(cuvee.DomainError, match="target '-5' has 3 labelled rows, and needs 5"):
+        adapter(strict=True).fit(X, few, sample_domain=domain)
+
+
+@needs_skada
+def test_small_sources_are_pooled_and_excluded_rows_weigh_nothing(skada):
+    X, y, domain = table()
+    source = np.max(domain)
+    huts = domain.copy()
+    rows = np.flatnonzero(domain == source)[:3]
+    huts[rows] = [101, 102, 103]
+    adapter = cuvee.skada.CuveeReweightAdapter
+    with pytest.warns(cuvee.errors.CuveeWarning, match="pooled into one source, '.small sources.'"):
+        weights = adapter(method="uniform").fit(X, y, sample_domain=huts).sample_weight_
+    assert np.ptp(weights[rows]) == 0.0 and weights[rows[0]] > 0.0
+    huts[rows] = 101
+    same = adapter(method="uniform").fit(X, y, sample_domain=huts).sample_weight_
+    np.testing.assert_allclose(weights, same)
+    weights = adapter(method="uniform", exclude=[101]).fit(X, y, sample_domain=huts).sample_weight_
+    assert (weights[rows] == 0.0).all()
 
 
 def test_without_skada_the_extra_is_named():

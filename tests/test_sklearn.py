@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import cuvee
 from cuvee.sklearn import CuveeClassifier, CuveeRegressor
+from rounding import ESTIMATED, SOLVED, assert_rounded
 
 SIZES = {"east": 60, "mid": 50, "west": 60, "north": 16, "south": 14}
 EFFECT = {"east": 2.0, "mid": 0.0, "west": -3.0, "north": 1.8, "south": -2.5}
@@ -67,8 +68,10 @@ def test_one_domain_is_solve(make, hypothesis, kind):
     X, y, _ = table(kind)
     model = make().fit(X, y)
     sol = cuvee.solve([cuvee.Domain("all", X, y)], hypothesis, [[1.0]])
-    np.testing.assert_array_equal(model.solution_.w, sol.w)
-    np.testing.assert_array_equal(model.predict(X), sol.models[0].predict(X))
+    assert_rounded(model.solution_.w, sol.w, SOLVED)
+    if kind == "classes":
+        assert np.abs(model.decision_function(X)).min() > 1e-6  # or rounding would choose a class
+    assert_rounded(model.predict(X), sol.models[0].predict(X), SOLVED)
     assert model.alpha_.tolist() == [[1.0]] and model.mixtures_ is None and len(model.targets_) == 0
     assert model.certificate_.distance[0] < 1e-2
 
@@ -110,9 +113,8 @@ def test_many_domains_are_estimate_and_solve(make, hypothesis, kind):
     model = make(random_state=3).fit(X, y, sample_domain=site, target_domains=NEW)
     problem = problem_of(X, y, site)
     mix = cuvee.estimate(problem, hypothesis, seed=3)
-    sol = cuvee.solve(problem, hypothesis, mix)
-    np.testing.assert_array_equal(model.alpha_, mix.alpha)
-    np.testing.assert_array_equal(model.solution_.w, sol.w)
+    assert_rounded(model.alpha_, mix.alpha, ESTIMATED)
+    assert_rounded(model.solution_.w, cuvee.solve(problem, hypothesis, model.alpha_).w, SOLVED)
     assert model.alpha_columns_ == ("east", "mid", "west", cuvee.OWN)
     assert model.targets_.tolist() == NEW and model.sources_.tolist() == ["east", "mid", "west"]
     assert sorted(model.domains_) == sorted(SIZES)
@@ -132,9 +134,7 @@ def test_every_row_is_answered_by_the_model_of_its_domain(make, hypothesis, kind
     for j, name in enumerate(("east", "mid", "west")):
         expected[site == name] = alone.models[j].predict(X[site == name])
     np.testing.assert_allclose(model.predict(X, sample_domain=site), expected, rtol=1e-12)
-    np.testing.assert_array_equal(
-        model.predict(X, sample_domain="south"), model.predict(X, sample_domain=["south"] * len(X))
-    )
+    assert_rounded(model.predict(X, sample_domain="south"), model.predict(X, sample_domain=["south"] * len(X)))
 
 
 def test_probabilities_and_scores_follow_the_domain():
@@ -142,6 +142,7 @@ def test_probabilities_and_scores_follow_the_domain():
     model = CuveeClassifier(method="uniform", l2=1e-3).fit(X, y, sample_domain=site, target_domains=NEW)
     chances, scores = model.predict_proba(X, sample_domain=site), model.decision_function(X, sample_domain=site)
     np.testing.assert_allclose(chances[:, 1], 1 / (1 + np.exp(-scores)))
+    assert np.abs(scores).min() > 1e-6  # or rounding would choose a class
     np.testing.assert_array_equal(model.predict(X, sample_domain=site), (scores > 0).astype(int))
 
 
@@ -168,7 +169,7 @@ def test_one_target_needs_no_domain_to_predict():
     kept = site != "south"
     X, y, site = X[kept], y[kept], site[kept]
     model = CuveeRegressor(method="uniform").fit(X, y, sample_domain=site, target_domains="north")
-    np.testing.assert_array_equal(model.predict(X), model.predict(X, sample_domain="north"))
+    assert_rounded(model.predict(X), model.predict(X, sample_domain="north"))
 
 
 @pytest.mark.parametrize(
@@ -183,8 +184,9 @@ def test_rows_of_a_target_without_label_are_left_out(kind, mask):
     hidden[gone] = mask
     model = make(method="proportional").fit(X, hidden, sample_domain=site, target_domains=NEW)
     fewer = make(method="proportional").fit(X[~gone], y[~gone], sample_domain=site[~gone], target_domains=NEW)
-    np.testing.assert_array_equal(model.solution_.w, fewer.solution_.w)
-    assert model.score(X, hidden, sample_domain=site) == fewer.score(X[~gone], y[~gone], sample_domain=site[~gone])
+    assert_rounded(model.solution_.w, fewer.solution_.w, SOLVED)
+    score = fewer.score(X[~gone], y[~gone], sample_domain=site[~gone])
+    assert model.score(X, hidden, sample_domain=site) == pytest.approx(score)
 
 
 def test_minus_one_is_a_class_where_a_source_has_it():
@@ -192,7 +194,7 @@ def test_minus_one_is_a_class_where_a_source_has_it():
     model = CuveeClassifier(method="target_only").fit(X, 2 * y - 1, sample_domain=site, target_domains=NEW)
     other = CuveeClassifier(method="target_only").fit(X, y, sample_domain=site, target_domains=NEW)
     assert model.classes_.tolist() == [-1, 1]
-    np.testing.assert_array_equal(model.solution_.w, other.solution_.w)
+    assert_rounded(model.solution_.w, other.solution_.w, SOLVED)
 
 
 def test_a_weight_of_zero_is_a_row_less():
@@ -203,7 +205,7 @@ def test_a_weight_of_zero_is_a_row_less():
     every = CuveeRegressor().fit(X, y, weight, sample_domain=site, target_domains=NEW)
     fewer = CuveeRegressor().fit(X[kept], y[kept], weight[kept], sample_domain=site[kept], target_domains=NEW)
     plain = CuveeRegressor().fit(X, y, sample_domain=site, target_domains=NEW)
-    np.testing.assert_array_equal(every.solution_.w, fewer.solution_.w)
+    assert_rounded(every.solution_.w, fewer.solution_.w, ESTIMATED)
     assert not np.allclose(every.solution_.w, plain.solution_.w)
 
 
@@ -217,14 +219,15 @@ def test_frames_and_random_states():
     assert model.feature_names_in_.tolist() == ["a", "b", "c"] and model.solution_.features == ("a", "b", "c")
     again = clone(model).set_params(random_state=np.random.RandomState(0))
     again.fit(frame, y, sample_domain=site, target_domains=NEW)
-    np.testing.assert_array_equal(model.alpha_, again.alpha_)
+    assert_rounded(model.alpha_, again.alpha_, ESTIMATED)
     assert model.predict(frame, sample_domain=place).shape == y.shape
 
 
 def test_a_model_that_did_not_end_well_is_named():
     X, y, site = table()
-    with pytest.warns(ConvergenceWarning, match="north: "):
-        CuveeClassifier(method="uniform", tol=1e-300).fit(X, y, sample_domain=site, target_domains=NEW)
+    one_class = np.where(site == "north", 1, y)
+    with pytest.warns(ConvergenceWarning, match="north: absent class"):
+        CuveeClassifier(method="target_only").fit(X, one_class, sample_domain=site, target_domains=NEW)
 
 
 # ---- inside scikit-learn
@@ -292,20 +295,104 @@ named = {"sample_domain": SITE, "target_domains": NEW}
         (Y, {"sample_domain": abs(NUMBER)}, "make its sample_domain negative"),
         (Y, {"sample_domain": NUMBER, "target_domains": [-4]}, "domain -5 is a target by its sign"),
         (Y, {"sample_domain": SITE, "target_domains": list(SIZES)}, "no source is left to learn from"),
-        (FEW, named, "target 'south' has 3 labelled rows, but needs 5"),
-        (THIRD, named, f"target 'north' has the class 7 at row {int(np.argmax(THIRD == 7))}, which no source has"),
+        (FEW, {**named, "target_domains": ["south"]}, "target 'south' has 3 labelled rows, and needs 5"),
         (np.where(np.arange(len(Y)) == np.argmax(SITE == "mid"), np.nan, Y), named, "source 'mid' has no label at row"),
         (Y, {**named, "sample_weight": np.zeros(len(Y))}, "one per row and not all zero"),
-        (Y, {**named, "sample_weight": np.where(SITE == "mid", 0, 1)}, "source 'mid' has 0 labelled rows, but needs 2"),
         (Y + 0.5 * np.arange(len(Y)), named, "Unknown label type: continuous"),
         (np.zeros(len(Y), int), named, "a classifier needs two classes"),
         (None, named, "requires y to be passed"),
+        ([1, "1", *Y[2:].tolist()], named, "y holds the number 1 at row 0 and the text '1' at row 1"),
     ],
 )  # fmt: skip
 def test_bad_input_to_fit(y, options, says):
     with pytest.raises(ValueError, match=re.escape(says)) as caught:
         CuveeClassifier().fit(X, y, **options)
     assert "\n" not in str(caught.value)
+
+
+# ---- small and unwanted domains, by the rule of cuvee.data.roles
+
+HUTS = np.where(np.isin(np.arange(len(SITE)), np.flatnonzero(SITE == "mid")[:3]), "hut", SITE).astype(object)
+HUTS[HUTS == "hut"] = ["hut 1", "hut 2", "hut 3"]
+
+
+@pytest.mark.parametrize("make", [CuveeClassifier, CuveeRegressor])
+def test_small_sources_are_pooled(make):
+    y = table("classes" if make is CuveeClassifier else "numbers")[1]
+    with pytest.warns(
+        cuvee.errors.CuveeWarning, match="3 domains .'hut 1', 'hut 2', 'hut 3'. .* pooled into one source"
+    ):
+        model = make(method="uniform").fit(X, y, sample_domain=HUTS, target_domains=NEW)
+    pooled = np.where(np.char.startswith(HUTS.astype(str), "hut"), "(small sources)", HUTS.astype(str))
+    same = make(method="uniform").fit(X, y, sample_domain=pooled, target_domains=NEW)
+    order = [same.alpha_columns_.index(name) for name in model.alpha_columns_]
+    np.testing.assert_allclose(model.alpha_, same.alpha_[:, order], atol=1e-12)
+    np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-9)
+    assert model.pooled_.tolist() == ["hut 1", "hut 2", "hut 3"]
+    assert model.sources_.tolist() == ["east", "mid", "west", "(small sources)"]
+    rows = np.char.startswith(HUTS.astype(str), "hut")  # predicted by the model of the pool
+    expected = same.predict(X[rows], sample_domain="(small sources)")
+    np.testing.assert_allclose(model.predict(X[rows], sample_domain=HUTS[rows]), expected, atol=1e-9)
+
+
+def test_one_small_source_is_left_out():
+    site = np.where(np.arange(len(SITE)) == np.argmax(SITE == "mid"), "hut", SITE)
+    with pytest.warns(cuvee.errors.CuveeWarning, match="domain 'hut' has fewer than 2 labelled rows: it is left out"):
+        model = CuveeRegressor(method="uniform").fit(X, Y, sample_domain=site, target_domains=NEW)
+    assert model.sources_.tolist() == ["east", "mid", "west"]
+    with pytest.raises(cuvee.DomainError, match="'hut' was not there in fit"):
+        model.predict(X, sample_domain="hut")
+
+
+def test_targets_with_too_few_labels_and_classes_that_no_source_has():
+    with pytest.warns(
+        cuvee.errors.CuveeWarning, match="domain 'south' has fewer than 5 labelled rows: it gets no model"
+    ):
+        model = CuveeClassifier(method="uniform").fit(X, FEW, **named)
+    assert model.targets_.tolist() == ["north"] and model.skipped_.tolist() == ["south"]
+    with pytest.raises(cuvee.DomainError, match="'south' had too few labelled rows in fit, so it has no model"):
+        model.predict(X, sample_domain=SITE)
+    row = int(np.argmax(THIRD == 7))
+    with pytest.warns(
+        cuvee.errors.CuveeWarning, match=f"1 row of class 7 .first at row {row}., which no source has: left"
+    ):
+        model = CuveeClassifier().fit(X, THIRD, **named)
+    kept = np.arange(len(Y)) != row
+    same = CuveeClassifier().fit(X[kept], Y[kept], sample_domain=SITE[kept], target_domains=NEW)
+    np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-9)
+
+
+def test_excluded_domains_are_as_good_as_absent():
+    model = CuveeClassifier(exclude=["mid", "nor*"]).fit(X, Y, sample_domain=SITE, target_domains=["south"])
+    kept = ~np.isin(SITE, ["mid", "north"])
+    same = CuveeClassifier().fit(X[kept], Y[kept], sample_domain=SITE[kept], target_domains=["south"])
+    np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-9)
+    for exclude, says in (
+        (["midd"], "exclude: no domain matches 'midd'; did you mean 'mid'"),
+        (["north"], "'north' is in target_domains and in exclude"),
+        (["*"], "exclude names all 5 domains"),
+        (["east", "mid", "west"], "no source is left"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            CuveeClassifier(exclude=exclude).fit(X, Y, **named)
+    with pytest.raises(cuvee.OptionError, match="exclude needs sample_domain"):
+        CuveeClassifier(exclude=["mid"]).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "says"),
+    [
+        (Y, {**named, "sample_domain": HUTS}, "source 'hut 1' has 1 labelled row, and needs 2: label more, or leave"),
+        (FEW, named, "target 'south' has 3 labelled rows, and needs 5"),
+        (THIRD, named, f"1 row of class 7 (first at row {int(np.argmax(THIRD == 7))}), which no source has: add"),
+        (Y, {**named, "sample_weight": np.where(SITE == "mid", 0, 1)}, "source 'mid' has 0 labelled rows, and needs 2"),
+    ],
+)  # fmt: skip
+def test_strict_makes_errors_of_notes(y, options, says):
+    with pytest.raises(cuvee.DomainError, match=re.escape(says)):
+        CuveeClassifier(strict=True).fit(X, y, **options)
+    with pytest.warns(cuvee.errors.CuveeWarning):
+        CuveeClassifier(method="uniform").fit(X, y, **options)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from cuvee.api import (
     ModelMap,
     OnlineMap,
     OnlineMixtures,
+    RiskBound,
     certify,
     estimate,
     learn,
     load_map,
     plan,
+    risk_bound,
     run_online,
     sensitivity,
     solve,
@@ -32,16 +34,17 @@ from cuvee.errors import (
 )
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.learn.planner import Plan
-from cuvee.mixture.theory import Constants, theory_steps
 from cuvee.online.ledger import Ledger
 from cuvee.problem import Domain, Problem
 from cuvee.results import Candidate, Mixtures, Status, Trace
 from cuvee.solution import Certificate, Model, Solution
+from cuvee.theory import Constants, theory_steps
 
 __version__ = "0.1.0"
 
 _LATER = {"CuveeClassifier": "sklearn", "CuveeRegressor": "sklearn", "Options": "run", "Run": "run"}
 _LATER |= {"adapt": "run", "open_run": "run", "resume": "run"}
+_LATER |= {"SavedModels": "run", "load_models": "run"}
 
 
 def __getattr__(name: str) -> Any:
@@ -77,7 +80,9 @@ __all__ = [
     "Plan",
     "Problem",
     "Ridge",
+    "RiskBound",
     "Run",
+    "SavedModels",
     "Solution",
     "Status",
     "StatusError",
@@ -87,9 +92,11 @@ __all__ = [
     "estimate",
     "learn",
     "load_map",
+    "load_models",
     "open_run",
     "plan",
     "resume",
+    "risk_bound",
     "run_online",
     "sensitivity",
     "solve",

@@ -13,7 +13,8 @@ import torch
 from cuvee.data import mnist
 from cuvee.progress import Bar
 from cuvee.report.findings import Findings
-from cuvee.results import Floats, Status
+from cuvee.report.summary import settled
+from cuvee.results import Floats
 from cuvee.run import Options, Run, adapt
 
 METHODS = {"plain averaging": "uniform", "target only": "target only", "learnt mixture": "cuvee"}
@@ -92,12 +93,11 @@ def show(result: DemoResult) -> None:
     from rich.table import Table
 
     console, found = Console(), result.found
-    alpha = Table(title="How much each target learns from each group of sources (α summed)")
-    for column in ("target", *result.groups, "gap", "status"):
-        alpha.add_column(column, justify="left" if column in ("target", "status") else "right", no_wrap=True)
+    alpha = Table(title="How much each target learns from whom (α by group)")
+    for column in ("target", *result.groups):
+        alpha.add_column(column, justify="left" if column == "target" else "right", no_wrap=True)
     for i, target in enumerate(found.targets):
-        shares = (f"{a:.2f}" for a in result.by_group[i])
-        alpha.add_row(target, *shares, f"{found.gap[i]:.3f}", found.alpha_status[i])
+        alpha.add_row(target, *(f"{a:.2f}" for a in result.by_group[i]))
     scores = Table(title=f"Accuracy on {TEST} unseen images per target")
     for column in ("target", *METHODS):
         scores.add_column(column, justify="left" if column == "target" else "right")
@@ -105,15 +105,35 @@ def show(result: DemoResult) -> None:
         best = row.max()
         scores.add_row(target, *(f"[bold]{a:.1%}[/bold]" if a == best else f"{a:.1%}" for a in row))
     console.print(alpha)
-    for status in dict.fromkeys(found.alpha_status):
-        console.print(f"  {status}: {Status(status).sentence}", style="dim")
-    console.print("  gap: how far from a stationary point, Definition 1 of the paper.\n", style="dim")
+    console.print(_in_words(result), "", sep="\n")
     console.print(scores)
-    wins = int((result.accuracy[:, 2] > result.accuracy[:, :2].max(1)).sum())
-    console.print(
-        f"The learnt mixture beats both baselines on {wins} of {len(result.accuracy)} targets. {result.seconds:.0f} s."
+    console.print(_compared(result))
+    console.print(f"Done in {result.seconds:.0f} s. Report: {result.run.path / 'report.html'}", soft_wrap=True)
+
+
+def _in_words(result: DemoResult) -> str:
+    """What the table of weights says, and what the weights are."""
+    found = result.found
+    own_group = np.array([[group in mnist.TARGETS[t] for group in mnist.GROUPS] for t in found.targets])  # (M, groups)
+    given = result.by_group[:, : len(mnist.GROUPS)]
+    right = (given * own_group).sum(1) / np.maximum(given.sum(1), 1e-12)
+    tried = max((len(t.names) for t in found.tried if t is not None), default=0)
+    said = (
+        f"Of the weight that a target gives to sources, {right.min():.0%} or more goes to those that show its own "
+        f"digits. Its weights are the average of the {tried} mixtures tried for it, each counting by how well it "
+        f"predicts the target's {LABELLED} labelled images."
     )
-    console.print(f"Report: {result.run.path / 'report.html'}", soft_wrap=True)
+    ended = zip(found.targets, found.alpha_status, settled(found), strict=True)
+    failed = [f"{target}: {status}" for target, status, good in ended if not good]
+    return f"{said} Look again at {'; '.join(failed)}." if failed else said
+
+
+def _compared(result: DemoResult) -> str:
+    """By how much the learnt mixture is ahead, or not."""
+    ahead = 100.0 * (result.accuracy[:, 2] - result.accuracy[:, :2].max(1))
+    won = ahead[ahead > 0]
+    by = f", by {won.min():.1f} to {won.max():.1f} points" if len(won) else ""
+    return f"The learnt mixture beats both baselines on {len(won)} of {len(ahead)} targets{by}."
 
 
 def draw(result: DemoResult, path: Path) -> None:

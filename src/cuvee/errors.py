@@ -27,7 +27,11 @@ class InputError(CuveeError, ValueError):
 
 
 class DomainError(InputError):
-    """A domain's table is wrong."""
+    """A domain's table is wrong; `row` is the row of the table that shows it, where one does."""
+
+    def __init__(self, message: str = "", row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class MixtureError(InputError):

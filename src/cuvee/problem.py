@@ -16,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cuvee.errors import CuveeWarning, DomainError
+from cuvee.values import as_array, as_labels
 
 Array = npt.NDArray[Any]
 BLOCK = 16_384
+LEAST_ROWS = 2  # of a source
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +86,8 @@ class Problem:
         self._check_names()
         self._check_shapes()
         for source in self.sources:
-            if source.n_rows < 2:
-                raise DomainError(f"source {source.name!r} has one row; a source needs at least 2")
+            if source.n_rows < LEAST_ROWS:
+                raise DomainError(f"source {source.name!r} has one row; a source needs at least {LEAST_ROWS}")
         object.__setattr__(self, "notes", self._shared_data())
         for note in self.notes:
             warnings.warn(note, CuveeWarning, stacklevel=3)
@@ -97,6 +99,16 @@ class Problem:
     @property
     def n_targets(self) -> int:
         return len(self.targets)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """(N,) in the order of α's columns."""
+        return tuple(source.name for source in self.sources)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """(M,) in the order of α's rows."""
+        return tuple(target.name for target in self.targets)
 
     def __repr__(self) -> str:
         return f"Problem({self.n_sources} sources, {self.n_targets} targets, rows of shape {self.input_shape})"
@@ -182,7 +194,7 @@ def _content(domain: Domain) -> tuple[Any, ...]:
 def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     array = np.empty(0)
     try:
-        array = np.asarray(X.detach().cpu() if hasattr(X, "detach") else X)  # torch tensors too, wherever they live
+        array = as_array(X)
         if array.dtype.kind == "c":
             raise TypeError("complex numbers")
         if array.dtype != np.float32 and array.ndim:
@@ -226,7 +238,9 @@ def _first_text(array: Array, features: tuple[str, ...]) -> str:
 
 def _labels(name: str, y: Any, n_rows: int) -> Array:
     try:
-        array = np.asarray(y.detach().cpu() if hasattr(y, "detach") else y)
+        array = as_labels(y, f"domain {name!r}: y")
+    except DomainError:
+        raise
     except ValueError as error:
         raise DomainError(f"domain {name!r}: y is no list of labels ({error})") from None
     if array.ndim == 2 and array.shape[1] == 1:
@@ -255,7 +269,7 @@ def _is_missing(value: Any) -> bool:
 
 def _row_weights(name: str, weight: Any, n_rows: int) -> Array:
     try:
-        array = np.asarray(weight, dtype=np.float64)
+        array = as_array(weight).astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise DomainError(f"domain {name!r}: weight is not numeric ({error})") from None
     if array.shape != (n_rows,):

@@ -6,6 +6,8 @@ import sys
 import threading
 from typing import Any
 
+from cuvee.visible import visible
+
 PATIENCE = 2.0  # seconds before a bar appears: what is done sooner needs none
 
 
@@ -43,5 +45,5 @@ class Bar:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if what not in self._tasks:
-            self._tasks[what] = self._bars.add_task(what, total=total or None)  # without a total it only moves
+            self._tasks[what] = self._bars.add_task(visible(what), total=total or None)  # without a total it only moves
         self._bars.update(self._tasks[what], completed=done, total=total or None)

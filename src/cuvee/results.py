@@ -11,8 +11,11 @@ import numpy.typing as npt
 
 from cuvee.errors import OptionError, StatusError
 from cuvee.notebook import html_table
+from cuvee.visible import visible
 
 Floats = npt.NDArray[np.float64]
+OWN = "(own sample)"
+"""The last column's name when each target's own sample joins its mixture."""
 
 
 class Status(Enum):
@@ -139,23 +142,32 @@ class Mixtures:
         row = self.alpha[self.targets.index(target) if isinstance(target, str) else target]
         return [(self.columns[j], float(row[j])) for j in np.argsort(-row, kind="stable")[:n]]
 
+    def _ending(self, i: int) -> str:
+        """How the weights of a target were found, in words.
+
+        The path averages what it tries by cross-validated loss: whether each search along it had settled is not
+        what its weights rest on, and nobody is asked to act on it; `status` and `gap` have it.
+        """
+        if self.method == "path" and self.status[i] in (Status.CONVERGED, Status.STEP_LIMIT):
+            return f"average of {len(self.candidates)} mixtures tried" if self.candidates else "average of all tried"
+        gap = "" if np.isnan(self.gap[i]) else f"gap {self.gap[i]:.2g}, "
+        return f"{gap}{self.status[i]}"
+
     def __repr__(self) -> str:
         targets = "1 target" if len(self.targets) == 1 else f"{len(self.targets)} targets"
         head = f"Mixtures of {len(self.columns)} columns for {targets}, method {self.method!r}"
         lines = []
         for i, name in enumerate(self.targets[:8]):
-            heaviest = "; ".join(f"{column} {a:.2f}" for column, a in self.top(i, 3))
-            gap = "" if np.isnan(self.gap[i]) else f"gap {self.gap[i]:.2g}, "
-            lines.append(f"  {name}: {heaviest} | {gap}{self.status[i]}")
+            heaviest = "; ".join(f"{visible(column)} {a:.2f}" for column, a in self.top(i, 3))
+            lines.append(f"  {visible(name)}: {heaviest} | {self._ending(i)}")
         more = [f"  … and {len(self.targets) - 8} more"] if len(self.targets) > 8 else []
         return "\n".join([head, *lines, *more])
 
     def _repr_html_(self) -> str:
-        gap = ["–" if np.isnan(g) else f"{g:.2g}" for g in self.gap]
         rows = [
-            (name, "; ".join(f"{column} {a:.2f}" for column, a in self.top(i, 4)), gap[i], self.status[i])
+            (name, "; ".join(f"{column} {a:.2f}" for column, a in self.top(i, 4)), self._ending(i))
             for i, name in enumerate(self.targets[:20])
         ]
         more = f"\n… and {len(self.targets) - 20} more" if len(self.targets) > 20 else ""
         note = repr(self).splitlines()[0] + more
-        return html_table(("target", "learns from", "gap", "status"), rows, note)
+        return html_table(("target", "learns from", "how it was found"), rows, note)

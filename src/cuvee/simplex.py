@@ -43,7 +43,9 @@ def check_alpha(alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1
         given = alpha.detach().cpu() if isinstance(alpha, Tensor) else alpha
         if np.iscomplexobj(given):
             raise TypeError
-        array = np.require(given, dtype=np.float64, requirements=["C", "W"])  # torch wants memory it might write to
+        # A copy, row after row in memory of its own: torch wants to be allowed to write to it, and for a view such as
+        # row[None], whose strides differ, it would choose another product that rounds otherwise.
+        array = np.asarray(given, dtype=np.float64).copy(order="C")
     except (TypeError, ValueError):
         raise MixtureError("alpha must be a numeric array of shape (M, N)") from None
     allowed = n_columns if isinstance(n_columns, tuple) else (int(n_columns),)

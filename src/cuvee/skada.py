@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,10 +10,11 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
 from cuvee.api import OWN, estimate
-from cuvee.errors import DomainError, MissingExtra, OptionError, check_choice
+from cuvee.data.samples import Roles, masked, missing, split
+from cuvee.errors import CuveeWarning, DomainError, MissingExtra, OptionError, check_choice
 from cuvee.hypothesis import Logistic, Ridge
 from cuvee.problem import Array
-from cuvee.sklearn import FLOATS, Roles, masked, missing, seed_of, split
+from cuvee.sklearn import FLOATS, seed_of
 
 try:
     from skada import BaseAdapter
@@ -30,7 +32,8 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
     Args:
         target: the negative number of the target to adapt to; by default all of them, their mixtures averaged.
         task: what y is; "auto" looks.
-        l2, method, C, random_state: as in `cuvee.CuveeClassifier`; l2 is that of the models α is found with.
+        l2, method, C, random_state, exclude, strict: as in `cuvee.CuveeClassifier`; l2 is that of the models α is
+            found with. Rows that are left out weigh 0.
 
     Attributes:
         mixtures_: what `cuvee.estimate` returned, a row per target.
@@ -46,10 +49,13 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
         method: Any = "path",
         C: float = 10.0,
         random_state: Any = 0,
+        exclude: Any = (),
+        strict: bool = False,
     ) -> None:
         super().__init__()
         self.target, self.task, self.l2 = target, task, l2
         self.method, self.C, self.random_state = method, C, random_state
+        self.exclude, self.strict = exclude, strict
 
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, **params: Any) -> Self:
         """Find the mixtures of X (rows, features), y (rows,), sample_domain (rows,), negative where a target's."""
@@ -57,7 +63,7 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
             raise OptionError("CuveeReweightAdapter learns from labels and domains: pass y and sample_domain")
         X, y = check_array(X, dtype=FLOATS), column_or_1d(y)
         check_consistent_length(X, y)
-        roles = Roles.read(sample_domain, None, len(X))
+        roles = Roles.read(sample_domain, None, len(X), self.exclude)
         rows = np.arange(len(X))
         if self.target is not None:
             if self.target not in roles.targets:
@@ -66,7 +72,10 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
             roles = Roles(roles.labels[rows], roles.sources, np.array([self.target]))
         classify = self._classify(y)
         _check_labels_seen(y[rows], roles, classify)
-        problem, groups = split(X[rows], y[rows], roles, classify=classify)
+        found = split(X[rows], y[rows], roles, classify=classify, strict=self.strict)
+        for note in found.notes:
+            warnings.warn(note, CuveeWarning, stacklevel=2)
+        problem, groups = found.problem, found.rows
         hypothesis = Logistic(l2=self.l2) if classify else Ridge(l2=self.l2)
         self.mixtures_ = estimate(problem, hypothesis, method=self.method, C=self.C, seed=seed_of(self.random_state))
         alpha = dict(zip(self.mixtures_.columns, self.mixtures_.alpha.mean(0), strict=True))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from difflib import get_close_matches
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,135 +12,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import assert_all_finite, check_array, check_consistent_length, check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cuvee.api import estimate, solve
-from cuvee.errors import DomainError, OptionError, StatusError
+from cuvee.data.roles import SMALL
+from cuvee.data.samples import Roles, domain_labels, masked, nearest, rows_by_domain, some, split
+from cuvee.errors import CuveeWarning, DomainError, OptionError, StatusError
 from cuvee.hypothesis import Logistic, Ridge
-from cuvee.problem import Array, Domain, Problem
+from cuvee.problem import Array, Problem
 from cuvee.results import Mixtures, raise_unless_ok
+from cuvee.values import as_labels
 
-ALL = "all rows"  # the one source of a table without sample_domain
-LEAST = 5  # labelled rows of a target: fewer say too little to be cross-validated
-HIDDEN = -1  # skada's label of a row without one, where y holds classes
 FLOATS = (np.float64, np.float32)
-
-
-class Roles(NamedTuple):
-    """Whose row each is: labels (rows,), and which of them are sources (N,) and targets (M,)."""
-
-    labels: Array
-    sources: Array
-    targets: Array
-
-    @classmethod
-    def read(cls, sample_domain: Any, target_domains: Any, n_rows: int) -> Roles:
-        """Targets are those named; without names the negative whole numbers, as in skada. No labels: one source."""
-        if sample_domain is None:
-            if target_domains is not None:
-                raise OptionError("target_domains needs sample_domain, which says whose row each is")
-            return cls(np.full(n_rows, ALL), np.array([ALL]), np.array([], dtype=str))
-        labels = domain_labels(sample_domain, n_rows)
-        present = {str(label): label for label in np.unique(labels)}
-        signed = labels.dtype.kind == "i"
-        negative = [name for name, label in present.items() if signed and label < 0]
-        if target_domains is None and not signed:
-            raise OptionError("sample_domain holds names: say with target_domains=[...] which of them are targets")
-        named = negative if target_domains is None else [str(t) for t in np.atleast_1d(target_domains).tolist()]
-        if not named:
-            raise OptionError("there is no target: name it in target_domains, or make its sample_domain negative")
-        for name in (name for name in named if name not in present):
-            raise DomainError(f"target_domains: {name!r} is in no row of sample_domain; {_nearest(name, present)}")
-        if left := [name for name in negative if name not in named]:
-            raise OptionError(f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows")
-        sources = [label for name, label in present.items() if name not in named]
-        if not sources:
-            raise DomainError("every domain is a target, so that no source is left to learn from: name fewer targets")
-        return cls(labels, np.array(sources), np.array([present[name] for name in dict.fromkeys(named)]))
-
-
-def domain_labels(sample_domain: Any, n_rows: int) -> Array:
-    """One label per row (rows,): whole numbers stay numbers, all else becomes text; one label stands for all rows."""
-    labels = np.asarray(sample_domain, None if hasattr(sample_domain, "dtype") else object)  # NaN in a list stays NaN
-    labels = np.full(n_rows, labels[()]) if labels.ndim == 0 else labels
-    if labels.shape != (n_rows,):
-        raise DomainError(f"sample_domain has shape {labels.shape}, but X has {n_rows} rows: give one label per row")
-    if (absent := missing(labels)).any():
-        raise DomainError(f"sample_domain is missing at row {int(np.argmax(absent))} ({int(absent.sum())} such rows)")
-    labels = np.array(labels.tolist()) if labels.dtype == object else labels  # numbers are numbers again
-    whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool((labels == np.round(labels)).all()))
-    return labels.astype(np.int64 if whole else str)
-
-
-def missing(values: Array) -> Array:
-    """(rows,) where there is no value: NaN, None, and what pandas has for them."""
-    if values.dtype == object:
-        return np.array([not isinstance(v, str) and str(v) in ("nan", "None", "<NA>", "NaT") for v in values], bool)
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
-
-
-def masked(y: Array, classes: Array | None) -> Array:
-    """(rows,) where y is no label: missing, or −1 where that is none of the classes; a regression has None."""
-    if classes is None or y.dtype.kind not in "ifO" or HIDDEN in classes.tolist():
-        return missing(y)
-    return missing(y) | np.asarray(y == HIDDEN)
-
-
-def rows_by_domain(labels: Array) -> dict[str, Array]:
-    """The rows of each domain by its name; sorted once, so that many domains cost what few do."""
-    order = np.argsort(labels, kind="stable")
-    present, first = np.unique(labels[order], return_index=True)
-    return dict(zip(map(str, present), np.split(order, first[1:]), strict=True))
-
-
-def split(
-    X: Array, y: Array, roles: Roles, *, classify: bool, weight: Array | None = None, features: tuple[str, ...] = ()
-) -> tuple[Problem, dict[str, Array]]:
-    """The problem in a table X (rows, features), y (rows,), and which rows each of its domains holds."""
-    of_target = np.isin(roles.labels, roles.targets)
-    if (absent := ~of_target & missing(y)).any():
-        row = int(np.argmax(absent))
-        raise DomainError(f"source {str(roles.labels[row])!r} has no label at row {row}: only targets may lack some")
-    if classify:
-        check_classification_targets(y[~of_target])
-    classes = np.unique(y[~of_target]) if classify else None
-    kept = ~(of_target & masked(y, classes)) & (weight is None or weight > 0)  # weight 0 is as good as absent
-    if classes is not None and (unknown := kept & ~np.isin(y, classes)).any():
-        row = int(np.argmax(unknown))
-        raise DomainError(
-            f"target {str(roles.labels[row])!r} has the class {y[row]} at row {row}, which no source has: "
-            "add a source that has it, or drop such rows"
-        )
-    at = np.flatnonzero(kept)
-    groups = {name: at[rows] for name, rows in rows_by_domain(roles.labels[at]).items()}
-    for role, labels, least in (("source", roles.sources, 2), ("target", roles.targets, LEAST)):
-        for name in map(str, labels):
-            if (n := len(groups.get(name, ()))) < least:
-                raise DomainError(
-                    f"{role} {name!r} has {n} labelled rows, but needs {least}: add some, or leave it out"
-                )
-
-    def domain(label: Any) -> Domain:
-        rows = groups[str(label)]
-        own = np.array(y[rows].tolist()) if y.dtype == object else y[rows]  # objects, where some rows had None
-        return Domain(str(label), X[rows], own, None if weight is None else weight[rows], features)
-
-    return Problem([domain(s) for s in roles.sources], [domain(t) for t in roles.targets]), groups
 
 
 def seed_of(random_state: Any) -> int:
     """A whole number is the seed itself; whatever else scikit-learn takes draws one."""
     return int(random_state if isinstance(random_state, Integral) else check_random_state(random_state).randint(2**31))
-
-
-def _nearest(name: str, known: dict[str, Any]) -> str:
-    close = get_close_matches(name, known, 1)
-    return f"did you mean {close[0]!r}?" if close else f"there is {_some(known)}"
-
-
-def _some(names: Any) -> str:
-    return ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")
 
 
 def _weights(sample_weight: Any, n_rows: int) -> Array | None:
@@ -169,9 +56,12 @@ class _Cuvee:
         C: float = 10.0,
         tol: float = 1e-6,
         random_state: Any = 0,
+        exclude: Any = (),
+        strict: bool = False,
     ) -> None:
         self.l2, self.fit_intercept, self.method = l2, fit_intercept, method
         self.C, self.tol, self.random_state = C, tol, random_state
+        self.exclude, self.strict = exclude, strict
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None, target_domains: Any = None
@@ -185,15 +75,18 @@ class _Cuvee:
         if y is None:
             raise OptionError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(as_labels(y, "y"), warn=True)
         check_consistent_length(X, y)
         assert_all_finite(y, allow_nan=sample_domain is not None, input_name="y")
-        weight, roles = _weights(sample_weight, len(X)), Roles.read(sample_domain, target_domains, len(X))
+        weight, roles = _weights(sample_weight, len(X)), Roles.read(sample_domain, target_domains, len(X), self.exclude)
         classify, features = self._hypothesis is Logistic, tuple(getattr(self, "feature_names_in_", ()))
-        problem, _ = split(X, y, roles, classify=classify, weight=weight, features=features)
-        self._solve(problem)
-        self.sources_, self.targets_ = roles.sources, roles.targets
-        self.domains_ = np.concatenate([roles.sources, roles.targets])
+        found = split(X, y, roles, classify=classify, strict=self.strict, weight=weight, features=features)
+        for note in found.notes:
+            warnings.warn(note, CuveeWarning, stacklevel=2)
+        self._solve(found.problem)
+        self.sources_, self.targets_ = found.sources, found.targets
+        self.pooled_, self.skipped_ = found.pooled, found.skipped
+        self.domains_ = np.concatenate([self.sources_, self.targets_])
         return self
 
     def _solve(self, problem: Problem) -> None:
@@ -235,15 +128,19 @@ class _Cuvee:
         names = [str(t) for t in self.targets_]
         if sample_domain is None:
             if len(names) > 1:
-                raise OptionError(f"each target has a model ({_some(names)}): say with sample_domain whose row each is")
+                raise OptionError(f"each target has a model ({some(names)}): say with sample_domain whose row each is")
             return [(self.solution_.w[0], np.arange(n_rows))]
         if not names:
             raise OptionError("fit had no sample_domain, so that one model answers all rows: leave it out here too")
         models = dict(zip(map(str, self.sources_), self.source_solution_.w, strict=True))
+        models |= dict.fromkeys(map(str, self.pooled_), models.get(SMALL))
         models |= dict(zip(names, self.solution_.w, strict=True))
+        for name in map(str, self.skipped_):
+            models.pop(name, None)  # that of a few rows of its own is not what was asked for
         groups = rows_by_domain(domain_labels(sample_domain, n_rows))
         for name in sorted(groups.keys() - models.keys()):
-            raise DomainError(f"domain {name!r} was not there in fit, so it has no model; {_nearest(name, models)}")
+            why = "had too few labelled rows" if name in map(str, self.skipped_) else "was not there"
+            raise DomainError(f"domain {name!r} {why} in fit, so it has no model; {nearest(name, models)}")
         return [(models[name], rows) for name, rows in groups.items()]
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Array:
@@ -267,13 +164,19 @@ class CuveeClassifier(_Cuvee, ClassifierMixin, BaseEstimator):  # type: ignore[m
         fit_intercept: let scores have a constant, which is not penalised.
         method: of `cuvee.estimate`; C: its weight of Σ_j α_j²/m_j, which "path" finds by itself.
         tol: on ‖∇‖∞ of every model.
-        random_state: the same whole number gives the same bits.
+        random_state: the same whole number gives the same bits on the same machine, with the same number of threads and
+            the same versions of torch and NumPy.
+        exclude: domains to leave out, named as in `target_domains`, or patterns such as "test*".
+        strict: make errors of what is otherwise a `CuveeWarning`: small sources that are pooled or left out, targets
+            with too few labelled rows, rows of a target whose class no source has.
 
     Attributes:
         alpha_: (M, columns) how much of each source, `alpha_columns_`, is in each target's model.
         classes_: (classes,) those of the sources.
         coef_, intercept_: (M, outputs, features), (M, outputs); one output where there are two classes.
         sources_, targets_, domains_: their labels. Rows of a source are answered by a model of that source alone.
+        pooled_, skipped_: labels of the domains that are the one source "(small sources)", and of targets that got
+            no model, for too few labelled rows.
         mixtures_, solution_, source_solution_, certificate_: what `cuvee.estimate` and `cuvee.solve` returned.
     """
 

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.run import open_run
+
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
 QUICK = ("--targets", "new,007", "--method", "proportional", "--out", "run")
 
@@ -76,10 +78,43 @@ def test_predictions_are_the_same_on_stdout_in_csv_and_in_parquet(cli, finished)
     assert cli(*words, "--out", "p.csv").code == 2 and cli(*words, "--out", "p.csv", "--force").code == 0
 
 
+def test_predictions_come_in_the_order_of_the_rows(cli, finished):
+    rows = pd.read_csv("visits.csv", dtype={"hospital": str}).query("hospital in ['new', '007']")
+    shuffled = rows.sample(frac=1, random_state=0)
+    shuffled.to_csv("rows.csv", index=False)
+    shuffled.to_parquet("rows.parquet")  # with the index, which is no order of its rows
+    said = open_run("run").predict(shuffled)
+    for file in ("rows.csv", "rows.parquet"):
+        ended = cli("predict", "run", file, "--keep", "age")
+        printed = pd.read_csv(io.StringIO(ended.out), dtype={"hospital": str})
+        assert printed.age.tolist() == shuffled.age.tolist()
+        assert printed.hospital.tolist() == shuffled.hospital.tolist()
+        np.testing.assert_allclose(printed.prediction, said.prediction)
+
+
+def test_a_table_that_is_not_utf_8(cli, folder):
+    text = (folder / "visits.csv").read_text().replace(",f,", ",weiblich,").replace(",m,", ",männlich,")
+    (folder / "latin.csv").write_bytes(text.encode("latin-1"))
+    words = ("latin.csv", *ROLES[1:], *QUICK)
+    refused = cli("adapt", *words)
+    assert refused.code == 2 and "latin.csv is not UTF-8" in refused.err and "--encoding cp1252" in refused.err
+    assert cli("adapt", *words, "--encoding", "latin-1").code == 0
+    (folder / "visits.csv").write_text(text)
+    assert cli("adapt", *ROLES, *QUICK[:-1], "same").code == 0
+    assert (folder / "run" / "alpha.csv").read_bytes() == (folder / "same" / "alpha.csv").read_bytes()
+    said = [
+        cli("predict", "run", name, "--target", "new", *more).out
+        for name, more in (("latin.csv", ()), ("visits.csv", ("--encoding", "utf-8")))
+    ]
+    assert said[0] == said[1] != ""
+    weights = ("--targets", "new", "--method", "uniform", "--encoding", "latin-1")
+    assert cli("weights", "latin.csv", *ROLES[1:], *weights).code == 0
+
+
 def test_predictions_that_cannot_be_made(cli, finished):
     for words, sentence in (
-        (("--target", "nwe"), "'nwe' is no target of this run; did you mean 'new'?"),
-        ((), "no target of this run"),
+        (("--target", "nwe"), "'nwe' is no target of these models; did you mean 'new'?"),
+        ((), "no target of these models"),
         (("--target", "new", "--keep", "agee"), "no column 'agee'; did you mean 'age'?"),
     ):
         ended = cli("predict", "run", "visits.csv", "--out", "p.csv", *words)

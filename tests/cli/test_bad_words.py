@@ -73,7 +73,10 @@ OTHERS = [
     (("solve", *ROLES, *ALPHA, "--map", "gone.safetensors"), "gone.safetensors cannot be read"),
     (("solve", *ROLES, *ALPHA, "--map", "visits.csv"), "visits.csv cannot be read"),
     (("learn", *ROLES, "--out", "x.safetensors", "--labels", "1"), "n_labels must be"),
-    (("learn", *ROLES, "--out", "x.safetensors", "--mixtures", "wrong.csv"), "'nroth' is no source here; did you mean"),
+    (
+        ("learn", *ROLES, "--out", "x.safetensors", "--mixtures", "wrong.csv"),
+        "'nroth' that is not a source: its columns are",
+    ),
     (("learn", *ROLES, "--out", "x.safetensors", "--mixtures", "alpha.csv"), "no column for source"),
     (("plan", *ROLES, "--n-targets", "-3"), "n_targets must be"),
     (("plan", *ROLES, "--n-targets", "3", "--picture", "gone/x.png"), "--picture gone/x.png: there is no folder"),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tomllib
 import warnings
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,7 @@ from cuvee.cli.reference import commands
 from cuvee.errors import CuveeWarning
 from cuvee.progress import Bar
 
+ROOT = Path(__file__).resolve().parents[2]
 ADAPT = ("adapt", "visits.csv", "--targets", "new", "--out", "run")
 
 
@@ -48,6 +53,31 @@ def test_ctrl_c_says_how_to_go_on(cli, folder, monkeypatch):
     assert cli(*ADAPT) == (130, "", "cuvee: stopped; go on with: cuvee resume run\n")
 
 
+def test_ctrl_c_while_a_command_loads_its_libraries(cli, folder, monkeypatch):
+    class Interrupted:
+        def find_spec(self, name, path=None, target=None):
+            if name == "cuvee.cli.tables":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "cuvee.cli.tables", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert cli("weights", "visits.csv", "--targets", "new") == (130, "", "cuvee: stopped\n")
+
+
+def test_ctrl_c_while_torch_loads(tmp_path):
+    """As the script that pip writes starts it, with a torch that takes for ever."""
+    (tmp_path / "torch.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    module, _, function = pyproject["project"]["scripts"]["cuvee"].partition(":")
+    program = [sys.executable, "-c", f"from {module} import {function}; {function}()", "--version"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
+    with subprocess.Popen(program, stdout=-1, stderr=-1, text=True, env=environment, cwd=tmp_path) as child:
+        assert child.stdout.readline() == "loading\n"
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=30)
+    assert (child.returncode, said) == (130, "cuvee: stopped; nothing was written\n")
+
+
 def test_warnings_are_notes_of_one_line(cli, folder, monkeypatch):
     def adapt(*_, **__):
         warnings.warn("strange,\n but allowed", CuveeWarning, stacklevel=2)
@@ -68,6 +98,29 @@ def test_a_reader_that_goes_away_is_no_error(folder):
     ended = subprocess.run(program, stdout=write, stderr=subprocess.PIPE, timeout=60)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("weights", "visits.csv", "--domain", "hospital", "--label", "cost", "--targets", "new", "--method", "uniform"),
+        ("--version",),
+        ("plan", "--help"),
+    ],
+)
+def test_a_full_disk_behind_stdout_is_one_sentence(folder, monkeypatch, capfd, words):
+    monkeypatch.setattr(sys, "argv", ["cuvee", *words, *(["--quiet"] if len(words) > 2 else [])])
+    full = open("/dev/full", "w")  # noqa: SIM115 - closing it fails as well
+    monkeypatch.setattr(sys, "stdout", full)
+    code = None
+    try:
+        cuvee.cli.main()
+    except SystemExit as ended:
+        code = ended.code
+    with suppress(OSError):
+        full.close()
+    said = "cuvee: stdout cannot be written (No space left on device); make room, or send it elsewhere\n"
+    assert (code, capfd.readouterr().err) == (74, said)
 
 
 def test_version_and_help(cli, folder):

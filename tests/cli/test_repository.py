@@ -26,6 +26,15 @@ def test_unknown_benchmark_is_told_those_that_there_are(cli):
 
 
 def test_benchmark_prints_one_json_line():
+    out = started("bench", "index", "--json", "--quick")
+    assert out.returncode == 0, out.stderr
+    result = json.loads(out.stdout)
+    for stream in ("uniform", "drifting"):
+        assert {way["mismatches"] for way in result[stream].values()} == {"0 of 100"}
+
+
+@pytest.mark.slow  # what it measures are the steps that mixture/test_scgda.py compares
+def test_the_benchmark_of_mixtures_prints_one_json_line():
     out = started("bench", "mixture", "--json", "--quick")
     assert out.returncode == 0, out.stderr
     result = json.loads(out.stdout)

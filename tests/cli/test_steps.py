@@ -11,7 +11,8 @@ import pytest
 
 import cuvee
 from cuvee import files
-from cuvee.cli.models import FORMAT, WHAT
+from cuvee.run.saved import FORMAT, WHAT
+from rounding import SOLVED, assert_rounded
 
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "readmitted", "--drop", "cost")
 QUANTITY = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
@@ -24,6 +25,18 @@ def test_weights_are_a_csv_on_stdout_and_say_the_rest_on_stderr(cli, folder):
     assert list(found.columns) == ["target", "north", "east", "south"] and found["target"].tolist() == ["007", "new"]
     assert np.allclose(found.iloc[:, 1:].sum(axis=1), 1)
     assert "cuvee: note: label 'readmitted' has 2 values: classification" in ended.err and "closed form" in ended.err
+
+
+def test_what_was_taken_as_categories_is_said(cli, folder):
+    for command, more in (("weights", ()), ("adapt", ("--out", "run"))):
+        ended = cli(command, *ROLES, "--targets", "new", "--method", "uniform", *more)
+        assert "cuvee: note: column taken as categories, being text: 'sex' (like 'f')\n" in ended.err, ended.err
+    text = (folder / "visits.csv").read_text().replace(",f,", ",37%,").replace(",m,", ",4%,")
+    (folder / "visits.csv").write_text(text)
+    ended = cli("weights", *ROLES, "--targets", "new")
+    assert (
+        ended.code == 2 and "column 'sex' holds numbers in a notation that is not read, like '37%' at row" in ended.err
+    )
 
 
 def test_weights_piped_into_solve_are_those_of_the_library(cli, folder):
@@ -39,7 +52,7 @@ def test_weights_piped_into_solve_are_those_of_the_library(cli, folder):
     domains = [cuvee.Domain(n, encoder(table.rows(n)), table.rows(n)["readmitted"]) for n in table.names]
     problem = cuvee.Problem(domains[:-1], domains[-1:])
     alpha = [[float(cell) for cell in piped.out.splitlines()[1].split(",")[1:]]]
-    assert np.array_equal(tensors["w"].numpy(), cuvee.solve(problem, cuvee.Logistic(1e-2), alpha).w)
+    assert_rounded(tensors["w"], cuvee.solve(problem, cuvee.Logistic(1e-2), alpha).w, SOLVED)
     assert header["classes"] == [False, True] and header["models"] == ["new"]
 
 
@@ -68,6 +81,13 @@ def test_solve_takes_blends_of_some_sources_in_any_order(cli, folder):
     assert said["columns"] == ["north", "007"] and [m["name"] for m in said["models"]] == ["row 0", "row 1", "row 2"]
     tensors, _ = files.read(folder / "m.safetensors", "cpu", WHAT, FORMAT)
     assert tensors["alpha"].tolist() == [[0.5, 0.5], [0, 1], [1, 0]]
+
+
+def test_weights_as_a_spreadsheet_in_german_writes_them(cli, folder):
+    (folder / "semicolon.csv").write_text("target;007;north\nnew;0,5;0,5\n")
+    ended = cli("solve", *QUANTITY, "--alpha", "semicolon.csv", "--out", "m.safetensors", "--json")
+    assert ended.code == 0, ended.err
+    assert files.read(folder / "m.safetensors", "cpu", WHAT, FORMAT)[0]["alpha"].tolist() == [[0.5, 0.5]]
 
 
 def test_a_map_answers_instead_of_the_solver(cli, folder):

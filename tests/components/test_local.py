@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -256,6 +258,15 @@ def test_a_minibatch_depends_on_seed_and_step_alone():
     assert torch.equal(other.values(w, Batch(5, 6)), values)
     assert not torch.equal(one.values(w, Batch(6, 6)), values)
     assert not torch.equal(third.values(w, Batch(5, 6)), values)
+
+
+@pytest.mark.skipif(not os.environ.get("CUVEE_UNALIGNED"), reason="for `make test-anywhere`, with CUVEE_UNALIGNED=1")
+def test_tables_start_at_odd_addresses_where_that_is_asked_for():
+    problem = make_problem(weighted=True)
+    rows = LocalComponents(problem, Ridge().bind(problem))._rows(ALL, torch.float64)
+    starts = [t.data_ptr() for t in (rows.X, rows.y, rows.weight, torch.as_tensor(np.ones(3)))]
+    starts += [array.ctypes.data for array in (problem.sources[0].X, problem.targets[0].weight)]
+    assert {start % 16 for start in starts} == {8} and len({start % 64 for start in starts}) > 1
 
 
 @every_case

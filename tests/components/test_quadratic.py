@@ -37,4 +37,4 @@ def test_float32_rows_are_summed_in_float64():
     source = Domain("s", X, X[:, 0])
     space = Ridge().bind(Problem([source]))
     A = QuadraticComponents(Problem([source]), space).source_grams().A[0, :3, :3]
-    np.testing.assert_allclose(A, X.astype(float).T @ X.astype(float) / len(X), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(A, X.astype(float).T @ X.astype(float) / len(X), rtol=1e-12, atol=1e-14)

@@ -13,7 +13,7 @@ import pytest
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import read, read_rows, spec
 from cuvee.data.spool import spool
-from cuvee.errors import CuveeError, DomainError, InputError
+from cuvee.errors import CuveeError, DomainError, InputError, OptionError
 from frame_builders import FUZZ, ROLES, VISITS, check_visits, written
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +76,7 @@ BAD_TEXT = {
     "a,domain,label\n1,,0\n": "names no domain at row 0",
     "a,domain,label\n1,x,0\n2,x,1\nold,x,1\n": "'a' mixes types: it holds numbers, but 'old' at row 2; correct it",
     "a,domain,label\n1,x,0\n2,x,1\n3,x,lots\n": "'label' mixes types: it holds numbers, but 'lots' at row 2",
-    "a,domain,label\n2020-01-01,x,0\n2020-01-02 10:00,x,1\n": "'a' holds dates; make numbers",
+    "a,domain,label\n2020-01-01,x,0\n2020-01-02 10:00,x,1\n": "'a' holds dates, like '2020-01-01' at row 0; make",
     "a,domain,label\n1,x,0\ninf,x,1\n": "'a' is infinite at row 1",
     ",a,domain,label\n0,1,x,0\n": "column 0 has no name",
     "": "is empty",
@@ -94,6 +94,9 @@ def test_bad_text(tmp_path, text):
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
+LATIN = "sex,hospital,readmitted\njunge,a,1\nmädchen,a,0\n".encode("latin-1")
+
+
 def bad_files(folder):
     good = written(VISITS, folder, "good.parquet").read_bytes()
     packed = gzip.compress(VISITS.to_csv(index=False).encode())
@@ -107,7 +110,9 @@ def bad_files(folder):
     yield "sheet.xlsx", b"PK\x03\x04" + os.urandom(50), "is no text; save the table as CSV in UTF-8"
     yield "binary.csv", bytes(range(256)) * 4, "is no text"
     yield "utf16.csv", VISITS.to_csv(index=False).encode("utf-16"), "is no text"
-    yield "latin.csv", "sex,hospital,readmitted\nmädchen,a,0\n".encode("latin-1"), "cannot be read as a table.*UTF8"
+    yield "latin.csv", LATIN, r"latin.csv is not UTF-8: byte 35, in line 3, is 0xE4 .*'mädchen'.*--encoding cp1252"
+    yield "head.csv", "größe,hospital\n1,a\n".encode("latin-1"), r"not UTF-8: byte 2, in line 1, is 0xF6 .*'größe'"
+    yield "latin.csv.gz", gzip.compress(LATIN), r"latin.csv.gz is not UTF-8: byte 35, in line 3"
 
 
 def test_broken_and_foreign_files(tmp_path):
@@ -117,6 +122,33 @@ def test_broken_and_foreign_files(tmp_path):
         with pytest.raises(InputError, match=message) as caught:
             read(path, **ROLES)
         assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8"])
+def test_other_encodings(tmp_path, encoding):
+    text = VISITS.assign(sex=["weiblich", "männlich", "männlich", "weiblich"]).rename(columns={"age": "größe"})
+    content = text.to_csv(index=False).encode(encoding)
+    path = tmp_path / "v.csv"
+    for name, written_ in (("v.csv", content), ("v.csv.gz", gzip.compress(content))):
+        path = tmp_path / name
+        path.write_bytes(written_)
+        table = read(path, **ROLES, encoding=encoding)
+        assert table.features == ("größe", "sex", "smokes") and table.frame["sex"].tolist()[1] == "männlich"
+        assert read_rows(path, ["größe"], ["sex"], encoding=encoding)["sex"].tolist() == text["sex"].tolist()
+        spooled = spool(spec(path, **ROLES, encoding=encoding), tmp_path, batch_rows=2)
+        assert spooled.encoder.names[1:3] == ("sex=männlich", "sex=weiblich")
+    written(VISITS, tmp_path, "p.parquet")
+    check_visits(read(tmp_path / "p.parquet", **ROLES, encoding=encoding))  # says by itself how it is written
+
+
+def test_encodings_that_are_none(tmp_path):
+    path = tmp_path / "v.csv"
+    path.write_bytes(LATIN)
+    for encoding in ("latin-99", "base64", "", None, 3):
+        with pytest.raises(OptionError, match="encoding must be the name of an encoding, such as 'utf-8' or 'cp1252'"):
+            read(path, **ROLES, encoding=encoding)
+    with pytest.raises(InputError, match=r"v.csv is not ascii: byte 35, in line 3, is 0xE4"):
+        read(path, **ROLES, encoding="ascii")
 
 
 def test_paths_that_lead_nowhere(tmp_path):

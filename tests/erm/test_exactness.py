@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -210,8 +208,7 @@ def test_order_of_sources_and_company_of_models_do_not_matter(kind):
         np.testing.assert_allclose(solved(problem, hypothesis_of(kind), alpha[i : i + 1]).w[0], w[i], atol=1e-8)
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("radius", [None, 0.3])
+@pytest.mark.parametrize(("own", "radius"), [(False, 0.3), (True, None)])
 def test_little_memory_changes_nothing(kind, own, radius):
     rng = np.random.default_rng(7)
     M = 300
@@ -326,7 +323,7 @@ def test_on_the_ball_the_minimum_is_scipys(kind, intercept):
     alpha = mixtures(rng, 3, 2)
     sol = solved(problem, hypothesis, alpha, tol=1e-9)
     norms = np.linalg.norm(sol.w, axis=1)
-    assert (norms <= radius * (1 + 1e-15)).all() and np.isclose(norms, radius, rtol=1e-9).any()
+    assert (norms <= radius * (1 + 1e-14)).all() and np.isclose(norms, radius, rtol=1e-9).any()
     components = cuvee.erm.components(problem, hypothesis.bind(problem))
     import torch
 
@@ -394,7 +391,11 @@ ONCE_LOST = [1728842089, 1657585442, 733998580, 94297566, 733348246, 566369426, 
              1644704430, 440280816, 650469471]  # fmt: skip
 
 
-@pytest.mark.parametrize("seeds", [ONCE_LOST, range(60)], ids=["once-lost", "random"])
+@pytest.mark.parametrize(
+    "seeds",
+    [ONCE_LOST, range(24), pytest.param(range(24, 200), marks=pytest.mark.slow)],
+    ids=["once-lost", "random", "many"],
+)
 def test_hostile_problems_are_solved(seeds):
     lost = []
     for seed in seeds:
@@ -414,23 +415,6 @@ def test_a_class_that_only_the_own_sample_brings():
     sources = [Domain("a", X[:20], np.zeros(20, int)), Domain("b", X[20:40], np.arange(20) % 2)]
     problem = Problem(sources, [Domain("t", X[40:], [1])])
     assert_scikit_learns("binary", problem, np.array([[0.5, 0.0, 0.5]]), 0.1, True)
-
-
-def test_a_solve_needs_numpy_and_torch_alone():
-    code = """
-import sys, numpy as np, cuvee
-before = set(sys.modules)
-X = np.random.default_rng(0).normal(size=(40, 3))
-sources = [cuvee.Domain("a", X[:20], np.arange(20) % 3), cuvee.Domain("b", X[20:], np.arange(20) % 3)]
-sol = cuvee.solve(sources, cuvee.Logistic(), [[0.5, 0.5]])
-cuvee.certify(sources, cuvee.Ridge(radius=1.0), [[0.5, 0.5]], np.zeros((1, 4)))
-cuvee.sensitivity(sources, cuvee.Logistic(), [[0.5, 0.5]], sol.w)
-heavy = {"scipy", "sklearn", "pandas", "matplotlib", "pyarrow", "safetensors", "typer", "rich", "mlxtend", "joblib"}
-print(sorted(heavy & {name.split(".")[0] for name in sys.modules}))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_sizes_above_cut_and_share_tiles():

@@ -75,8 +75,7 @@ def test_with_the_own_samples(kind):
 
 
 @pytest.mark.parametrize("kind", list(CLASSES))
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(("intercept", "own"), [(True, True), (False, False)])
 def test_where_the_ball_binds(kind, intercept, own):
     rng = np.random.default_rng(2)
     problem = make(kind, rng, targets=(9, 20, 5) if own else ())
@@ -93,8 +92,7 @@ def test_where_the_ball_binds(kind, intercept, own):
 
 
 @pytest.mark.parametrize("kind", ["binary", "softmax"])
-@pytest.mark.parametrize("ball", [False, True])
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(("ball", "own"), [(False, False), (True, True)])
 def test_by_conjugate_gradients(kind, ball, own, monkeypatch):
     rng = np.random.default_rng(3)
     problem = make(kind, rng, targets=(9, 5) if own else ())

@@ -92,7 +92,7 @@ def test_targets_are_taken_a_few_at_a_time_and_join_in_order():
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", list(CLASSES))
 def test_certificates_hold_against_long_doubles(kind, intercept, l2, mean):
-    problem = problem_of(kind, seed=3, d=60, targets=(), mean=mean)
+    problem = problem_of(kind, seed=3, d=100, targets=(), mean=mean)
     rng = np.random.default_rng(4)
     alpha = rng.dirichlet(np.ones(3), size=3)
     hypothesis = hypothesis_of(kind, l2, intercept=intercept)

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 import torch
 from experiments import _game, stationarity
-from experiments._game import Seen, asked_for, game, gap, looks, watch
+from experiments._game import Seen, game, gap, looks, watch
 from experiments._stationarity_verdict import at_equal_cost
 
-import cuvee
 from cuvee.mixture import scgda
 from cuvee.mixture.play import Settings
 
@@ -231,23 +230,3 @@ def test_constants_bound_every_row_on_W(kind):
     assert 0.2 * k.L_f <= most_curved <= k.L_f * (1 + 1e-6)
     B_g, F_max = of.largest
     assert largest <= B_g <= F_max and k.m_min == 30 and k.mu == pytest.approx(2 * k.C / 30)
-
-
-def test_what_the_proof_asks_for_makes_its_last_inequality_true():
-    k = cuvee.Constants(n_sources=4, m_min=50, m_max=100, C=10.0, G_f=1.5, L_f=2.0, L_g=10.0)
-    s, B_g, F_max, eps = cuvee.theory_steps(k), 2.0, 3.0, 0.1
-
-    def right_hand_side(T, B):  # as printed
-        sigma2 = k.G_f**2
-        first = F_max + 9 / 2 * (
-            4 * s.eta * (k.n_sources * B_g**2 + k.L**2)
-            + 2 * s.eta * k.n_sources * k.G_g**2 * (14 * s.gamma**2 * k.G_f**4 * k.G_g**2 + 2 * sigma2 / B)
-        )
-        second = 0.5 * s.gamma * k.L_g**2 * k.n_sources * s.beta**2 + 4 * s.eta * k.G_g**2 * k.n_sources**2 * s.beta**2
-        second += 4 * s.gamma * k.G_g**2 + 2 * s.beta**2 * k.L_g**2 * k.G_f**2 * s.gamma + 2 * s.beta**2
-        return max(16 / s.gamma, 4 / s.eta) * (first / T + second * sigma2 / B)
-
-    T, B = asked_for(k, s, B_g, F_max, eps)
-    assert right_hand_side(T, B) == pytest.approx(eps**2)
-    assert right_hand_side(T / 2, B) > eps**2 and right_hand_side(T, B / 2) > eps**2
-    np.testing.assert_allclose(asked_for(k, s, B_g, F_max, eps / 2), (4 * T, 4 * B), rtol=1e-3)

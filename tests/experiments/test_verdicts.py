@@ -9,13 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from experiments import lipschitz, online, regimes
-from experiments._constants import constants
 from experiments._fit import Exponent, exponent, mean_interval
 from experiments._verdict import Verdict, of_parts
-
-import cuvee
-from cuvee.data.synthetic import shifted_sources
-from cuvee.simplex import sample
 
 # ---- fits and parts -----------------------------------------------------------------------------------------------
 
@@ -84,34 +79,6 @@ def test_lemma_holds_below_its_constant_and_not_above():
     bad.loc[4, "slope"] = 1.01 * bad.loc[4, "kappa_star_met"]
     assert lipschitz.judge(bad).held is False
     assert lipschitz.judge(bad).sentence.startswith("In 1 of 36 problems")
-
-
-@pytest.mark.parametrize("kind", ["ridge", "logistic"])
-def test_constants_bound_what_they_should(kind):
-    sources = shifted_sources(3, 40, 4, seed=1, quantity=kind == "ridge")
-    hypothesis = (cuvee.Ridge if kind == "ridge" else cuvee.Logistic)(0.1, intercept=False)
-    w = cuvee.solve(sources, hypothesis, np.concatenate([sample(50, 3), np.eye(3)]), tol=1e-9).w
-    k = constants(sources, hypothesis, w)
-    rng = np.random.default_rng(0)
-    u = rng.normal(size=(200, 4))
-    u *= k.D * rng.random((200, 1)) / np.linalg.norm(u, axis=1, keepdims=True)  # in W
-    for j, corner in enumerate(np.eye(3)):
-        alpha = np.tile(corner, (len(u), 1))
-        gradient = cuvee.certify(sources, hypothesis, alpha, u).gradient_norm  # ‖∇‖∞, at most ‖∇‖
-        assert gradient.max() <= k.G
-        at = cuvee.certify(sources, hypothesis, np.tile(corner, (len(w), 1)), w).gradient_norm
-        assert at.max() <= k.G_met * (1 + 1e-9) <= k.G * (1 + 1e-9)
-        X = sources[j].X
-        for v in u[:20]:
-            chance = 1 / (1 + np.exp(-X @ v))
-            weight = chance * (1 - chance) if kind == "logistic" else np.ones(len(X))
-            eigen = np.linalg.eigvalsh((X * weight[:, None]).T @ X / len(X) + 0.1 * np.eye(4))
-            assert k.mu * (1 - 1e-9) <= eigen[0] and eigen[-1] <= k.L * (1 + 1e-9)
-
-
-def test_constants_want_all_of_w_penalised():
-    with pytest.raises(ValueError, match="not penalised"):
-        constants(shifted_sources(2, 10, 2), cuvee.Logistic(), np.zeros((1, 3)))
 
 
 def test_slopes_are_taken_along_the_simplex():

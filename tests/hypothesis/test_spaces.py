@@ -19,6 +19,7 @@ from cuvee.hypothesis.stacked import ELEMENTWISE
 from cuvee.problem import Domain, Problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounding import assert_rounded
 
 properties = settings(derandomize=True, deadline=None, max_examples=20)
 every_case = pytest.mark.parametrize("case", CASES, ids=repr)
@@ -147,7 +148,7 @@ def test_bounded_loss_keeps_its_bounds_and_follows_the_trained(case, spread, see
     assert (trained >= 0).all()
     assert (bounded >= 0).all()
     assert (bounded <= most * (1 + 1e-12)).all()
-    rounding = 1e-15 * (1 + spread)
+    rounding = 1e-14 * (1 + spread)
     assert (bounded <= trained + rounding).all()
     assert (bounded[trained.argsort()].diff() >= -rounding).all()
 
@@ -194,7 +195,7 @@ def test_starts_lie_in_the_ball_apart_and_depend_on_seed_and_row_alone(case, sta
     space = case.hypothesis.bind(case.problem(), standardised=standardised)
     w = space.start(4, seed=3)
     assert w.shape == (4, space.n_params)
-    assert torch.equal(space.start(6, seed=3)[:4], w)
+    assert_rounded(space.start(6, seed=3)[:4], w)
     assert torch.equal(space.project(w), w)
     assert (torch.pdist(w) > 1e-3).all()
     given = int(isinstance(case.hypothesis, Network))  # a network's row 0 is the module as given, whatever the seed
@@ -341,6 +342,8 @@ def test_predictions_come_in_the_users_own_labels(labels, network):
     w, rows = models(space, 2, 6), torch.as_tensor(source.X)
     scores = np.array([[slow_scores(hypothesis, w[i, q], rows).numpy() for q in range(6)] for i in range(2)])
     winner = (scores[:, :, 0] > 0).astype(int) if len(labels) == 2 else scores.argmax(2)
+    ahead = np.abs(scores) if len(labels) == 2 else np.diff(np.sort(scores, 2)[:, :, -2:], axis=2)
+    assert ahead.min() > 1e-9  # or rounding would choose a label
     assert set(winner.ravel()) == set(range(len(labels)))
     assert space.predict(w.numpy(), source.X).tolist() == labels[winner].tolist()
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from safetensors.torch import save_file
 from torch import nn
@@ -36,11 +35,13 @@ from cuvee import (
     simplex,
 )
 from learn_builders import HYPOTHESES, KINDS, make_sources, relative, rescaled, rewritten
+from rounding import assert_rounded
 
 HYPOTHESIS = Logistic(0.1)
 TRUSTS = (None, "predicted", "certified", "corrected")
 ALPHA = simplex.sample(20, 4, 77)
 SMALL = {"n_labels": 24, "n_calibration": 64, "tol": 1e-3}
+SINGLE = 5e-6  # predictions of a map that was fitted in float32, asked for in other company
 
 
 def learn(sources, hypothesis=HYPOTHESIS, **options):
@@ -231,7 +232,7 @@ def test_mixtures_of_estimate_will_do(sources):
     none, ended = np.zeros(20), (Status.CONVERGED,) * 20
     mixtures = cuvee.Mixtures(ALPHA, tuple(s.name for s in sources), names, none, ended, "given", none)
     atlas = learn(problem, mixtures=mixtures, n_calibration=0)
-    np.testing.assert_array_equal(atlas(mixtures, trust="predicted").w, atlas(ALPHA, trust="predicted").w)
+    assert_rounded(atlas(mixtures, trust="predicted").w, atlas(ALPHA, trust="predicted").w, SINGLE)
 
 
 # ---- alpha ----------------------------------------------------------------------------------------------------------
@@ -274,13 +275,14 @@ def test_what_was_passed_in_is_left_alone(atlas):
     np.testing.assert_array_equal(alpha, ALPHA)
     assert np.isfinite(atlas(alpha).w).all()
     for given in (torch.as_tensor(ALPHA), ALPHA.tolist(), np.asfortranarray(ALPHA)):
-        np.testing.assert_array_equal(atlas(given, trust="predicted").w, atlas(ALPHA, trust="predicted").w)
+        assert_rounded(atlas(given, trust="predicted").w, atlas(ALPHA, trust="predicted").w, SINGLE)
 
 
 def test_a_tolerance_beyond_rounding_is_said(atlas, sources):
     sol = atlas(ALPHA, trust="corrected", tol=1e-300)
-    assert not any(s.ok for s in sol.status)
-    with pytest.raises(StatusError, match="model 0"):
+    # Rounding may cancel a gradient to 0, and then no tolerance is beyond it.
+    assert [s.ok for s in sol.status] == (sol.certificate.gradient_norm == 0.0).tolist()
+    with pytest.raises(StatusError, match=r"model \d+: ill-conditioned"):
         sol.raise_for_status()
     assert cuvee.certify(sources, HYPOTHESIS, ALPHA, sol.w).gradient_norm.max() < 1e-12
 
@@ -293,7 +295,7 @@ def test_a_hundred_thousand_rows_at_once(atlas):
     assert seen[0][1] == 0 and seen[-1][1] == seen[-1][2] == 100_000
     some = np.random.default_rng(0).integers(100_000, size=50)
     few = atlas(alpha[some], trust="predicted")
-    np.testing.assert_allclose(few.w, sol.w[some], rtol=0, atol=5e-6 * np.abs(sol.w).max())
+    assert_rounded(few.w, sol.w[some], SINGLE)
 
 
 def test_descents_keep_to_the_memory_they_are_given(monkeypatch):
@@ -607,7 +609,7 @@ def test_files_that_are_no_maps(file, sources):
         "longer": raw + b"x",
     }.items():
         (folder / name).write_bytes(content)
-        with pytest.raises(InputError, match="cannot be read as a cuvee map"):
+        with pytest.raises(InputError, match=r"cannot be read as a cuvee map|is damaged"):
             cuvee.load_map(folder / name, sources, HYPOTHESIS)
     for path in (folder, folder / "nowhere"):
         with pytest.raises(InputError, match="cannot be read as a cuvee map"):
@@ -707,14 +709,14 @@ def test_paths_that_are_no_file(atlas, tmp_path, monkeypatch):
 def test_a_save_that_is_interrupted_leaves_nothing_new(atlas, sources, tmp_path, monkeypatch):
     path = tmp_path / "map"
 
-    def full(tensors, filename, metadata=None):
-        Path(filename).write_bytes(b"half of it")
+    def full(path, content):
+        path.open("wb").write(b"half of it")
         raise OSError("No space left on device")
 
     def stopped(*args):
         raise KeyboardInterrupt
 
-    for module, name, broken in ((safetensors.torch, "save_file", full), (os, "replace", stopped)):
+    for module, name, broken in ((Path, "write_bytes", full), (os, "replace", stopped)):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, broken)
             with pytest.raises((CuveeError, OSError, KeyboardInterrupt)):
@@ -723,7 +725,7 @@ def test_a_save_that_is_interrupted_leaves_nothing_new(atlas, sources, tmp_path,
     atlas.save(path)
     before = path.read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr(safetensors.torch, "save_file", full)
+        patched.setattr(Path, "write_bytes", full)
         with pytest.raises((CuveeError, OSError)):
             atlas.save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["map"] and path.read_bytes() == before

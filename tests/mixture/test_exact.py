@@ -64,7 +64,7 @@ def test_worst_case_beats_sampled_adversaries(form):
 
 
 @pytest.mark.parametrize("form", ["sum", "mixture"])
-@pytest.mark.parametrize("seed", [0, 1, 4])
+@pytest.mark.parametrize("seed", [0, 1, 5])
 def test_minimum_is_below_every_sampled_mixture_and_above_its_bound(form, seed):
     oracle = instance(seed, form)
     value, alpha, bound = oracle.minimum(tol=1e-3)

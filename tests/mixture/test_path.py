@@ -45,6 +45,19 @@ def test_the_path_runs_from_pooled_to_the_own_sample():
     assert all(later >= earlier - 0.05 for earlier, later in pairwise(own))
 
 
+def test_an_average_does_not_read_as_unfinished():
+    """The searches along the path may run out of steps; the status says so, words that people read do not alarm."""
+    mix = cuvee.estimate(regression(0, [0.0, 2.0], n_targets=2), cuvee.Ridge(), steps=2)
+    assert set(mix.status) == {cuvee.Status.STEP_LIMIT} and (mix.gap > 0).all()
+    with pytest.raises(cuvee.StatusError, match="step limit"):
+        mix.raise_for_status()
+    for words in (repr(mix), mix._repr_html_()):
+        assert "step limit" not in words and "gap" not in words
+        assert words.count(f"average of {len(mix.candidates)} mixtures tried") == 2
+    other = cuvee.estimate(regression(0, [0.0, 2.0]), cuvee.Ridge(), method="agp", steps=2)
+    assert "gap" in repr(other) and "step limit" in repr(other)  # here more steps are for the user to give
+
+
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4), folds=st.integers(2, 6), seed=st.integers(0, 99))
 def test_folds_partition_the_rows_evenly_and_stratified(sizes, folds, seed):

@@ -1,4 +1,8 @@
-"""`Centres` says, to the bit, what the plain formula over all centres says."""
+"""`Centres` says, to the bit, what the plain formula over all centres says.
+
+Equal bits on every processor: whatever was screened before, an answer is that formula over a few rows, and NumPy sums a
+row in the same order whatever stands beside it. A resumed run rests on it, as its centres are laid out anew.
+"""
 
 from __future__ import annotations
 

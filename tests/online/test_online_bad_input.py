@@ -33,7 +33,7 @@ GOOD = {
     "a tensor": torch.tensor(ALPHA),
     "a float32 tensor": torch.tensor(ALPHA, dtype=torch.float32),
     "a tensor with a gradient": torch.tensor(ALPHA, requires_grad=True),
-    "a row of a data frame": pd.DataFrame([ALPHA], columns=list("abc")).iloc[0],
+    "a row of a data frame": pd.DataFrame([ALPHA], columns=["s0", "s1", "s2"]).iloc[0],
     "a column of another's": np.asfortranarray(np.tile(ALPHA, (4, 1)))[0],
     "a read-only array": np.frombuffer(ALPHA.tobytes()),
     "rounded by 1e-7": ALPHA + np.array([1e-7, 0, 0]),

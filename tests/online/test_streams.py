@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import safetensors.torch
 import torch
 
 import cuvee
@@ -85,7 +84,7 @@ STREAMS = {
     "an iterator": lambda: iter(ALPHAS),
     "a tensor": lambda: torch.as_tensor(ALPHAS),
     "tensors with gradients": lambda: [torch.tensor(alpha, requires_grad=True) for alpha in ALPHAS],
-    "a data frame": lambda: pd.DataFrame(ALPHAS, columns=list("abc")),
+    "a data frame": lambda: pd.DataFrame(ALPHAS, columns=["s0", "s1", "s2"]),
     "rows of a data frame": lambda: (row for _, row in pd.DataFrame(ALPHAS).iterrows()),
     "one buffer": lambda: _reused(np.empty(N)),
     "one tensor": lambda: _reused(torch.empty(N, dtype=torch.float64)),
@@ -392,12 +391,12 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     go(ALPHAS[:20], online, checkpoint=checkpoint)
     before = checkpoint.read_bytes()
 
-    def full(tensors, filename, metadata=None):
-        Path(filename).write_bytes(b"half of it")
+    def full(path, content):
+        path.open("wb").write(b"half of it")
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(safetensors.torch, "save_file", full)
+        patched.setattr(Path, "write_bytes", full)
         with pytest.raises(InputError, match="No space left"):
             go(ALPHAS, make("ridge"), checkpoint=checkpoint, every=5)
     assert checkpoint.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["c"]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from cuvee.report import worries as rules
+from cuvee.report.summary import summary
 from cuvee.report.worries import worries
-from report_builders import findings, nothing_known, rescored
+from report_builders import findings, nothing_known, rescored, with_constant
 
 
 def calm(M=12, N=4):
@@ -42,11 +43,44 @@ def test_models_that_were_not_solved():
 
 def test_mixtures_that_did_not_settle():
     f = calm(3)
-    (said,) = rules.unmixed(replace(f, alpha_status=("converged", "step limit", "converged")))
+    averaged = replace(f, alpha_status=("converged", "step limit", "converged"))
+    assert list(rules.unmixed(averaged)) == []  # an average by cross-validated loss, and no option to act on it
+    (said,) = rules.unmixed(replace(averaged, tried=(None,) * 3))
     assert said.startswith("The weights of target 2 had not settled") and "step limit" in said
+    (said,) = rules.unmixed(replace(f, alpha_status=("converged", "diverged", "converged")))
+    assert said.startswith("The weights of target 2 had not settled") and "diverged" in said
     missing = replace(f, alpha=with_row(f.alpha, 1, np.nan), alpha_status=("converged", "diverged", "closed form"))
     (said,) = rules.unmixed(missing)
     assert said.startswith("Target target 2 got no mixture at all")
+
+
+def test_models_that_predict_no_better_than_one_answer():
+    assert list(rules.unlearnt(calm())) == [] and list(rules.flattered(calm())) == []
+    assert worries(with_constant(calm())) == []
+    (said,) = rules.unlearnt(with_constant(calm(), accuracy=0.98))
+    assert "no better than that of always answering a target's most frequent class, 0.980: most labels are of" in said
+    assert "look at balanced accuracy (0.500) and AUC (0." in said
+    (said,) = rules.unlearnt(with_constant(calm(), accuracy=0.98, balanced=0.7))
+    assert "balanced accuracy (0.700)" in said
+    numbers = findings(8, 4, regression=True)
+    assert list(rules.unlearnt(with_constant(numbers, accuracy=9.0))) == []
+    (said,) = rules.unlearnt(with_constant(numbers, accuracy=0.1))
+    assert "always answering the mean of a target's own labels, 0.1: the columns say little about “readmitted”" in said
+
+
+def test_an_accuracy_that_owes_much_to_one_class():
+    (said,) = rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.6))
+    assert "flatters, as always answering the most frequent class has 0.800" in said and "has 0.600, so look" in said
+    assert list(rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.85))) == []
+    assert list(rules.flattered(with_constant(calm(), accuracy=0.6, balanced=0.6))) == []
+    assert list(rules.flattered(with_constant(calm(), accuracy=0.98, balanced=0.6))) == []  # said by the other rule
+
+
+def test_one_answer_for_all_is_no_rival_among_mixtures():
+    f = with_constant(calm(), accuracy=0.98)
+    (best,) = [m for m in f.methods if f"better than {m}" in " ".join(rules.chance(f))] or ["nobody"]
+    assert best != "majority class"
+    assert "the best baseline, majority class" in summary(f)[1]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from scipy import stats
@@ -18,9 +20,11 @@ from cuvee.data.encode import Encoder
 from cuvee.data.levels import take_out
 from cuvee.errors import InputError
 from cuvee.run import Options, adapt, open_run, resume
+from cuvee.run.judge import Judged
 from cuvee.run.prepare import prepare
-from cuvee.run.scores import METHODS, Judged, metrics, paired_error, simple_mixtures
+from cuvee.run.scores import METHODS, metrics, paired_error, simple_mixtures
 from cuvee.run.weights import from_csv, to_csv
+from rounding import SOLVED, assert_alike, assert_rounded
 from run_builders import check_tidy, contents, options, table
 
 BASE = table(5, 16)
@@ -92,8 +96,12 @@ def test_numbers_are_those_of_the_library(label, request):
     models = [cuvee.solve(learn, hypothesis, a, tol=1e-6).w for a in (run.alpha, *simple.transpose(1, 0, 2))]
     for i, held in enumerate(test):
         score, _ = scores_by_hand(final.space, [w[i] for w in models], held, classify)
-        np.testing.assert_allclose([s[0] for s in found["scores"][i]], score, rtol=1e-6)
-    assert found["methods"] == list(METHODS) and found["scored"] == 2
+        own = learn.targets[i].y
+        said = max(np.unique(own), key=own.tolist().count) if classify else own.mean()
+        constant = np.mean(held[1] == said) if classify else np.sqrt(np.mean((held[1] - said) ** 2))
+        np.testing.assert_allclose([s[0] for s in found["scores"][i]], [*score, constant], rtol=1e-6)
+    assert found["methods"] == [*METHODS, "majority class" if classify else "own mean"] and found["scored"] == 2
+    assert set(found["also"]) == ({"balanced accuracy", "AUC", "log loss"} if classify else set())
 
 
 def test_intervals_ranks_and_gains(ridge, logistic):
@@ -120,7 +128,7 @@ def test_intervals_ranks_and_gains(ridge, logistic):
         np.testing.assert_allclose([m[0] for m in found["mean"]], value.mean(0))
         gains = sign * (value[:, :1] - value)
         np.testing.assert_allclose([g[0] for g in found["gain"]], gains.mean(0), atol=1e-12)
-        for k in range(1, len(METHODS)):
+        for k in range(1, len(METHODS) + 1):
             half = (found["gain"][k][2] - found["gain"][k][1]) / 2
             between = stats.t.ppf(0.975, 1) * stats.sem(gains[:, k])
             assert half >= between * (1 - 1e-9), "the wider of two: over targets, and over the rows within them"
@@ -191,7 +199,11 @@ def test_predictions_are_those_of_the_models(ridge, logistic):
         for i, target in enumerate(TARGETS):
             at = BASE.site == target
             wanted, here = space.predict(run.w[i], X[at]), said[said.site == target]
-            assert (here.prediction.to_numpy() == wanted).all() or np.allclose(here.prediction, wanted, rtol=1e-12)
+            if classify:
+                assert (np.abs(here["p(yes)"] - 0.5) > 1e-6).all()  # or rounding would choose a class
+                assert (here.prediction == wanted).all()
+            else:
+                assert_rounded(here.prediction, wanted)
             if classify:
                 np.testing.assert_allclose(here[["p(no)", "p(yes)"]], space.predict_proba(run.w[i], X[at]), atol=1e-12)
                 assert (here.prediction == np.where(here["p(yes)"] > 0.5, "yes", "no")).all()
@@ -206,7 +218,7 @@ def test_predict_as_asked(ridge, tmp_path):
     assert everyone.site.tolist() == BASE.site.tolist() and everyone.sick.tolist() == BASE.sick.tolist()
     own = ridge.predict(BASE[BASE.site == "site 3"], keep=("cost", "site"))
     assert list(own.columns) == ["site", "cost", "prediction"]
-    assert own.prediction.tolist() == everyone.prediction[BASE.site == "site 3"].tolist()
+    assert_rounded(own.prediction, everyone.prediction[BASE.site == "site 3"])
     for suffix in ("csv", "parquet"):
         path = tmp_path / f"rows.{suffix}"
         BASE.to_csv(path, index=False) if suffix == "csv" else BASE.to_parquet(path)
@@ -215,14 +227,44 @@ def test_predict_as_asked(ridge, tmp_path):
     folder.mkdir()
     for name in TARGETS:
         BASE[BASE.site == name].drop(columns="site").to_csv(folder / f"{name}.csv", index=False)
-    pd.testing.assert_frame_equal(ridge.predict(folder), ridge.predict(BASE[BASE.site.isin(TARGETS)]))
+    rows = BASE[BASE.site.isin(TARGETS)]
+    pd.testing.assert_frame_equal(ridge.predict(folder), ridge.predict(rows.reset_index(drop=True)))
+
+
+def test_predictions_keep_the_index_of_the_rows(ridge, logistic):
+    """So that they can be put beside the rows, whatever their order."""
+    table = BASE[BASE.site.isin(TARGETS)].sample(frac=1, random_state=3)
+    wanted = logistic.predict(table.reset_index(drop=True))["p(yes)"].to_numpy()
+    for index in (table.index, [f"patient {i}" for i in range(len(table))], pd.Index([7] * len(table), name="ward")):
+        rows = table.set_axis(index, axis=0)
+        said = logistic.predict(rows)
+        pd.testing.assert_index_equal(said.index, rows.index, exact=True)
+        np.testing.assert_array_equal(said["p(yes)"], wanted)
+    some = table[table.age > table.age.median()].copy()
+    some["p"] = logistic.predict(some, target="site 3")["p(yes)"]
+    assert some.p.notna().all()
+    everyone = logistic.predict(BASE, target="site 3")["p(yes)"]
+    np.testing.assert_array_equal(some.p, everyone[some.index])
+    # A table in parts keeps the index of all of them, if that still tells one row from another.
+    parts = {name: rows.drop(columns="site") for name, rows in table.groupby("site")}
+    said = ridge.predict(parts)
+    np.testing.assert_allclose(said.prediction[table.index], ridge.predict(table).prediction)
+    numbered = {name: rows.reset_index(drop=True) for name, rows in parts.items()}
+    assert ridge.predict(numbered).index.tolist() == list(range(len(table)))
+    np.testing.assert_array_equal(ridge.predict(numbered).prediction, said.prediction)
+    pairs = {name: (rows.drop(columns="cost"), rows.cost) for name, rows in parts.items()}
+    pd.testing.assert_frame_equal(ridge.predict(pairs), said)
+    whole = ridge.predict((table.drop(columns=["cost", "site"]), table.cost, table.site), target="site 0")
+    pd.testing.assert_index_equal(whole.index, table.index, exact=True)
+    assert ridge.predict(pa.Table.from_pandas(table)).index.tolist() == list(range(len(table)))
 
 
 def test_a_single_target_needs_no_domain_column(tmp_path):
     run = adapt(BASE, tmp_path / "run", options=options(targets="site 2"))
     rows = BASE[BASE.site == "site 2"]
     said = run.predict(rows.drop(columns="site"))
-    assert said.prediction.tolist() == run.predict(rows).prediction.tolist() and list(said.columns) == ["prediction"]
+    assert_rounded(said.prediction, run.predict(rows).prediction)
+    assert list(said.columns) == ["prediction"]
 
 
 def test_codes_stay_codes(tmp_path):
@@ -233,7 +275,7 @@ def test_codes_stay_codes(tmp_path):
     for ward in ("7", "007"):
         rows = frame[(frame.site == "site 2") & (frame.ward == ward)]
         rows.to_csv(tmp_path / "rows.csv", index=False)
-        assert run.predict(tmp_path / "rows.csv").prediction.tolist() == run.predict(rows).prediction.tolist()
+        assert_rounded(run.predict(tmp_path / "rows.csv").prediction, run.predict(rows).prediction)
 
 
 # Levels.
@@ -258,8 +300,8 @@ def test_levels_are_taken_out_and_added_again(tmp_path):
     plain = adapt(frame, tmp_path / "plain", options=options(targets=TARGETS, method="target_only"))
     rows = frame[frame.site.isin(TARGETS)]
     np.testing.assert_allclose(run.predict(rows).prediction, plain.predict(rows).prediction, rtol=1e-5)
-    _, *others = zip(*run.metrics["scores"], strict=True)
-    assert others == list(zip(*plain.metrics["scores"], strict=True))[1:]  # baselines learn from labels as they are
+    others, as_given = (np.array(r.metrics["scores"], float)[:, 1:] for r in (run, plain))
+    assert_rounded(others, as_given, SOLVED)  # baselines learn from labels as they are
     even = adapt(frame, tmp_path / "even", options=options(targets=TARGETS, levels=True, method="uniform"))
     assert all(cuvee[0] < 0.5 * uniform[0] for cuvee, uniform, *_ in even.metrics["scores"])
     assert any("differ in level" in note for note in run.notes)
@@ -269,7 +311,7 @@ def test_classes_have_no_levels(tmp_path):
     runs = [
         adapt(BASE, tmp_path / str(on), options=options("sick", targets=TARGETS, levels=on)) for on in (True, False)
     ]
-    np.testing.assert_array_equal(runs[0].w, runs[1].w)
+    assert_rounded(runs[0].w, runs[1].w, SOLVED)
 
 
 # Modes.
@@ -286,11 +328,11 @@ def test_every_domain_in_turn(tmp_path):
         assert [c for c in run.columns if c != name] == list(alone.columns)
         np.testing.assert_allclose(run.alpha[i][~np.isnan(run.alpha[i])], alone.alpha[0])
         if i == 0:  # the others divide their rows by their place among the targets
-            assert run.metrics["scores"][0] == alone.metrics["scores"][0]
-            np.testing.assert_array_equal(run.w[0], alone.w[0])
+            assert_alike(run.metrics["scores"][0], alone.metrics["scores"][0])
+            assert_rounded(run.w[0], alone.w[0], SOLVED)
     everyone = run.predict(BASE)
     one = run.predict(BASE[BASE.site == "site 4"])
-    assert everyone.prediction[BASE.site == "site 4"].tolist() == one.prediction.tolist()
+    assert_rounded(everyone.prediction[BASE.site == "site 4"], one.prediction)
 
 
 def test_labelled_and_test(tmp_path):
@@ -330,10 +372,10 @@ def test_unlabelled_rows_are_left_out(tmp_path):
     frame = BASE.assign(cost=BASE.cost.where(BASE.index % 3 > 0))
     run = adapt(frame, tmp_path / "run", options=options(targets="site 2"))
     kept = adapt(frame.dropna(), tmp_path / "kept", options=options(targets="site 2"))
-    np.testing.assert_array_equal(run.w, kept.w)
+    assert_rounded(run.w, kept.w)
     alone = frame.assign(cost=frame.cost.where(frame.site != "site 1"))
     run = adapt(alone, tmp_path / "alone", options=options(targets="site 2"))
-    assert "site 1" not in run.columns and any("'site 1' has fewer than 2 labelled" in note for note in run.notes)
+    assert "site 1" not in run.columns and any("'site 1' has no labelled row" in note for note in run.notes)
 
 
 def test_categories_of_test_rows_alone(tmp_path):
@@ -381,12 +423,37 @@ def test_given_weights(tmp_path):
         assert contents(back.path) == contents(run.path)
 
 
+def test_given_weights_with_names_go_by_them(tmp_path):
+    """Estimated ones, and frames with the targets in a column or in the index, in any order."""
+    learn = problem_by_hand(BASE, "cost", TARGETS)[0]
+    mix = cuvee.estimate(cuvee.Problem(learn.sources[::-1], learn.targets[::-1]), cuvee.Ridge(1e-2), method="path")
+    frame = pd.DataFrame(mix.alpha, mix.targets, mix.columns)
+    wanted = frame.loc[list(TARGETS), ["site 1", "site 2", "site 4", "(own sample)"]]
+    run = adapt(BASE, tmp_path / "run", options=options(targets=TARGETS), alpha=wanted.to_numpy())
+    for i, alpha in enumerate((mix, frame, frame.rename_axis("target").reset_index())):
+        again = adapt(BASE, tmp_path / str(i), options=options(targets=TARGETS), alpha=alpha)
+        assert contents(again.path) == contents(run.path)
+    for alpha, sentence in (
+        (frame.drop(columns="site 2"), "no column for source 'site 2': its columns are"),
+        (frame.assign(note="x"), "a column 'note' that is not a source"),
+        (frame.assign(**{"site 2": "much"}), "alpha must be a table of numbers"),
+        (frame.rename(columns={"site 2": "site 9"}), "a column 'site 9' that is not a source"),
+        (frame.rename({"site 3": "site 9"}), r"no row for target 'site 3'.*rows are 'site 9', 'site 0'"),
+        (dataclasses.replace(mix, targets=("site 3", "site 9")), "no row for target 'site 0'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            adapt(BASE, tmp_path / "no", options=options(targets=TARGETS), alpha=alpha)
+    assert not (tmp_path / "no").exists()
+
+
 def test_given_weights_in_turn(tmp_path):
-    """The alpha.csv of a run with every domain in turn, empty where a source would be the target itself."""
+    """The α of a run with every domain in turn, empty where a source would be the target itself."""
     run = adapt(BASE, tmp_path / "run", options=options(targets="each"))
-    again = adapt(BASE, tmp_path / "again", options=options(targets="each"), alpha=run.path / "alpha.csv")
-    np.testing.assert_array_equal(again.alpha, run.alpha)
-    np.testing.assert_array_equal(again.w, run.w)
+    frame = pd.DataFrame(run.alpha, run.targets, run.columns)
+    for i, alpha in enumerate((run.path / "alpha.csv", frame, frame.sample(frac=1, random_state=0))):
+        again = adapt(BASE, tmp_path / str(i), options=options(targets="each"), alpha=alpha)
+        np.testing.assert_array_equal(again.alpha, run.alpha)
+        assert_rounded(again.w, run.w)
 
 
 @pytest.mark.parametrize("method", ["uniform", "proportional", "target_only"])
@@ -417,6 +484,17 @@ def test_names_go_through_every_file(tmp_path, name):
         assert name in (run.targets if old == "site 0" else run.columns)
         again = adapt(frame, tmp_path / f"{old} again", options=run.options, alpha=run.path / "alpha.csv")
         np.testing.assert_array_equal(again.alpha, run.alpha)
+
+
+def test_domains_named_by_numbers(tmp_path):
+    frame = BASE.assign(site=BASE.site.str.removeprefix("site ").astype(int))
+    for i, targets in enumerate((4, np.int64(4), 4.0, [4], [4.0], "4")):
+        run = adapt(frame, tmp_path / str(i), options=options(targets=targets))
+        assert run.targets == ("4",) and run.options.targets in ("4", ("4",))
+    rows = frame[frame.site == 4]
+    assert run.predict(rows, target=4).equals(run.predict(rows, target="4"))
+    with pytest.raises(InputError, match="targets must be a list of names; got True"):
+        adapt(frame, tmp_path / "no", options=options(targets=True))
 
 
 def test_domain_names_of_all_kinds(tmp_path):
@@ -452,6 +530,7 @@ def test_networks(tmp_path, monkeypatch, hypothesis, label):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cuvee.CuveeWarning)
         run = adapt(BASE, tmp_path / "run", options=asked)
+    assert "theorem_1" not in run.metrics and run.findings.theorem is None  # a network's constants are not known
     said = open_run(run.path).predict(BASE, target="site 0")
     act = torch.nn.ReLU() if hypothesis == "mlp" else torch.nn.Tanh()
     n_outputs = 1 if label == "cost" else 2
@@ -534,6 +613,44 @@ def test_weights_go_through_csv_unchanged():
 def test_the_same_options_after_json():
     asked = Options(label="a", targets=("x", "y"), drop=("b",), labelled=7, stream=True)
     assert Options.from_dict(json.loads(json.dumps(asked.as_dict()))) == asked
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_how_columns_of_text_were_taken_is_noted(tmp_path, stream):
+    wards = np.tile(["01", "2"], len(BASE) // 2)
+    BASE.assign(ward=wards, dose=[f"{a:.1f}".replace(".", ",") for a in BASE.age]).to_csv(
+        tmp_path / "t.csv", index=False, sep=";"
+    )
+    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=options(targets="site 2", stream=stream))
+    first = f"{BASE.age[0]:.1f}".replace(".", ",")
+    for said in (
+        "column taken as categories, being text: 'sex' (like 'f')",
+        "column taken as categories, being digits with leading zeros: 'ward' (like '01')",
+        f"column read with decimal commas: 'dose' (like '{first}')",
+    ):
+        assert said in run.notes, run.notes
+        assert said.replace("'", "&#39;") in (run.path / "report.html").read_text()
+    same = adapt(BASE.assign(ward=wards, dose=BASE.age.round(1)), tmp_path / "same", options=run.options, stream=False)
+    np.testing.assert_allclose(
+        run.predict(tmp_path / "t.csv", target="site 2"),
+        same.predict(BASE.assign(ward=wards, dose=BASE.age.round(1)), target="site 2"),
+        rtol=1e-3 if stream else 1e-12,  # a stream fits the encoder on sources alone
+    )
+
+
+def test_no_row_left_to_score_on_is_noted(tmp_path):
+    run = adapt(BASE, tmp_path / "one", options=options(targets="site 2", labelled=1000))
+    rows = int((BASE.site == "site 2").sum())
+    said = f"no row of target 'site 2' is left to score on: 1,000 labelled rows were asked for (--labelled) and {rows}"
+    assert any(note.startswith(said) for note in run.notes), run.notes
+    run = adapt(BASE, tmp_path / "two", options=options(targets=TARGETS, labelled=1000))
+    assert any("no row of 2 targets ('site 0', 'site 3') is left to score on" in note for note in run.notes)
+    few = BASE[(BASE.site != "site 2") | (np.cumsum(BASE.site == "site 2") <= 5)]
+    run = adapt(few, tmp_path / "few", options=options(targets="site 2"))
+    assert any("of its 5 labelled rows none can be spared" in note for note in run.notes), run.notes
+    for i, asked in enumerate(({"labelled": 6}, {"test": 0.0})):  # some are left; none was wanted
+        run = adapt(BASE, tmp_path / f"fine {i}", options=options(targets="site 2", **asked))
+        assert not any("left to score on" in note for note in run.notes)
 
 
 def test_notes_and_parquet(ridge):

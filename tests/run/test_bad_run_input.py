@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import struct
+import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -16,21 +17,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cuvee.errors import CuveeError, InputError
+from cuvee.errors import CuveeError, DomainError, InputError
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.store import ABOUT, MANIFEST
-from run_builders import check_refused, command, everything, options, rewrite, table
+from run_builders import check_refused, command, everything, options, rewrite, table, write_manifest
 
 BASE = table(4, 12)
 FLAGS = ("label", "targets", "hypothesis", "labelled", "test", "task", "seed", "method", "alpha")
-LISTS = ("features", "drop", "text")
+LISTS = ("features", "drop", "text", "exclude")
 
 
-def words(source, out, *, impute=False, alpha=None, **asked):
+def words(source, out, *, impute=False, strict=False, standardise=True, alpha=None, **asked):
     """`cuvee adapt` for what `adapt` is asked in Python."""
     asked = {"label": "cost", "domain": "site", "targets": "site 0", "drop": ("sick",), "method": "uniform", **asked}
     more = [w for name, value in asked.items() for w in (f"--{name}", ",".join(value) if name in LISTS else value)]
     more += ["--impute"] if impute else []
+    more += ["--strict"] if strict else []
+    more += [] if standardise else ["--no-standardise"]
     more += ["--alpha", alpha] if alpha is not None else []
     return ["adapt", source, "--out", out, "-q", *more]
 
@@ -66,7 +69,25 @@ BAD_TABLES = {
     ),
     "target with one label": (labelled(1), {}, "target 'site 0' has 1 labelled row, and needs 5"),
     "target with four labels": (labelled(4), {}, "target 'site 0' has 4 labelled rows, and needs 5"),
-    "one of each in turn": (labelled(4), {"targets": "each"}, "target 'site 0' has 4 labelled rows, and needs 5"),
+    "one of each in turn": (
+        labelled(4),
+        {"targets": "each", "strict": True},
+        r"target 'site 0' has 4 labelled rows, and needs 5: label more, or leave it out with exclude \(--exclude\)",
+    ),
+    "a small source": (
+        BASE.assign(site=np.where(BASE.index == 20, "hut", BASE.site)),
+        {"strict": True},
+        "source 'hut' has 1 labelled row, and needs 2: label more, or leave it out with exclude",
+    ),
+    "a class of a target alone": (
+        BASE.assign(sick=np.where(BASE.index == 3, "maybe", BASE.sick)),
+        {"label": "sick", "drop": ("cost",), "strict": True},
+        r"target 'site 0' has 1 row of class 'maybe' \(first at row 3\), which no source has: add a source",
+    ),
+    "misspelt exclude": (BASE, {"exclude": ("side 1",)}, "exclude: no domain matches 'side 1'; did you mean 'site 1'"),
+    "all excluded": (BASE, {"exclude": ("site*",)}, "exclude names all 4 domains, so that none is left"),
+    "excluded target": (BASE, {"exclude": ("site 0",)}, "'site 0' is named as target and in exclude"),
+    "excluded sources": (BASE, {"exclude": ("site [123]",)}, "no source is left"),
     "no source": (
         BASE.assign(cost=BASE.cost.where(BASE.site == "site 0")),
         {},
@@ -185,14 +206,15 @@ BAD_ALPHAS = {
     "negative": ("target,site 1,site 2,site 3\nsite 0,1.5,-.5,0\n", "negative"),
     "source misspelt": (
         "target,site 1,site 2,side 3\nsite 0,.5,.5,0\n",
-        "alpha says nothing of source 'site 3'; add it",
+        "no column for source 'site 3' and a column 'side 3' that is not a source: its columns are 'site 1', 'site 2', "
+        "'side 3'; the sources are 'site 1', 'site 2', 'site 3'",
     ),
-    "a source too many": ("target,site 1,site 2,site 3,x\nsite 0,1,0,0,0\n", "names a source 'x' that is none here"),
-    "a source too few": ("target,site 1,site 2\nsite 0,1,0\n", "nothing of source 'site 3'; add it, with weight 0"),
-    "target misspelt": ("target,site 1,site 2,site 3\nsite O,1,0,0\n", "alpha says nothing of target 'site 0'"),
-    "a target too many": ("target,site 1,site 2,site 3\nsite 0,1,0,0\nx,1,0,0\n", "names a target 'x' that is none"),
-    "a target twice": ("target,site 1,site 2,site 3\nsite 0,1,0,0\nsite 0,0,1,0\n", "'site 0'.*(twice|once)"),
-    "a source twice": ("target,site 1,site 1,site 2,site 3\nsite 0,1,0,0,0\n", "'site 1'.*(twice|once)"),
+    "a source too many": ("target,site 1,site 2,site 3,x\nsite 0,1,0,0,0\n", "a column 'x' that is not a source"),
+    "a source too few": ("target,site 1,site 2\nsite 0,1,0\n", "no column for source 'site 3'.*weight 0"),
+    "target misspelt": ("target,site 1,site 2,site 3\nsite O,1,0,0\n", "no row for target 'site 0' and a row 'site O'"),
+    "a target too many": ("target,site 1,site 2,site 3\nsite 0,1,0,0\nx,1,0,0\n", "a row 'x' that is not a target"),
+    "a target twice": ("target,site 1,site 2,site 3\nsite 0,1,0,0\nsite 0,0,1,0\n", "two rows for target 'site 0'"),
+    "a source twice": ("target,site 1,site 1,site 2,site 3\nsite 0,1,0,0,0\n", "two columns for source 'site 1'"),
     "words": ("target,site 1,site 2,site 3\nsite 0,a,b,c\n", "line 2 holds no weights"),
     "ragged": ("target,site 1,site 2,site 3\nsite 0,1\n", "line 2 has 2 cells, the first line 4"),
     "head alone": ("target,site 1,site 2,site 3\n", "alpha"),
@@ -315,8 +337,8 @@ def check_spoilt(run, sentence, *, verbs=("predict", "report", "resume")):
 def change(run, name, **values):
     """Keys of a JSON file of the run; None removes one."""
     said = {**json.loads((run / name).read_bytes()), **values}
-    content = json.dumps({k: v for k, v in said.items() if v is not None}).encode()
-    rewrite(run, name, content) if name != MANIFEST else (run / name).write_bytes(content)
+    said = {k: v for k, v in said.items() if v is not None}
+    write_manifest(run, said) if name == MANIFEST else rewrite(run, name, json.dumps(said).encode())
 
 
 def test_the_copy_itself_is_fine(run):
@@ -328,8 +350,8 @@ def test_the_copy_itself_is_fine(run):
 
 def test_manifests(run):
     whole = (run / MANIFEST).read_bytes()
-    change(run, MANIFEST, format=2)
-    check_spoilt(run, "was written in format 2, and this version of cuvee reads 1")
+    change(run, MANIFEST, format=3)
+    check_spoilt(run, "was written in format 3, and this version of cuvee reads 2")
     for content in (b"", b"{", whole[:-20], b"[]", b"null", b"{}", b"\xff\xfe",
                     b'{"format": 1, "steps": 3, "files": {}}',
                     b'{"format": 1, "steps": [], "files": {"alpha.csv": {}}}',
@@ -435,9 +457,9 @@ def test_rows_that_cannot_be_predicted(run):
         (rows.drop(columns="sex"), {}, "there is no column 'sex'"),
         (rows.rename(columns={"sex": "Sex"}), {}, "there is no column 'sex'; did you mean 'Sex'"),
         (rows.drop(columns="site"), {}, "there is no column 'site'"),
-        (rows.assign(site="site 3"), {}, "row 0 is of domain 'site 3', which is no target of this run .12 such rows"),
+        (rows.assign(site="site 3"), {}, "domain 'site 3', which is no target of these models .12 such rows"),
         (rows.assign(site="site O"), {}, "did you mean 'site 1' or 'site 0'"),
-        (rows, {"target": "site 3"}, "'site 3' is no target of this run; did you mean 'site (0|1)'"),
+        (rows, {"target": "site 3"}, "'site 3' is no target of these models; did you mean 'site (0|1)'"),
         (rows.assign(age="old"), {}, "'age' holds text, 'old'"),
         (rows.assign(age=[np.nan, *rows.age[1:]]), {}, "1 of 12 rows have missing values, in 1 column: 'age'"),
         (rows.assign(age=[np.inf, *rows.age[1:]]), {}, "'age' is infinite at row 0"),
@@ -525,8 +547,12 @@ def test_resume_of_a_table_in_memory(tmp_path):
 def test_there_is_no_run(tmp_path):
     for out in ("gone", "file"):
         (tmp_path / "file").write_text("mine")
-        for call in (("resume", tmp_path / out), ("report", tmp_path / out), ("predict", tmp_path / out, "x.csv")):
+        for call in (("resume", tmp_path / out), ("report", tmp_path / out)):
             check_refused(call, f"there is no folder .*{out}; is the name right", tmp_path)
+    check_refused(
+        ("predict", tmp_path / "gone", "x.csv"), "there is no folder and no file .*gone; is the name right", tmp_path
+    )
+    check_refused(("predict", tmp_path / "file", "x.csv"), "file cannot be read as cuvee models", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -534,12 +560,63 @@ def test_there_is_no_run(tmp_path):
     [{"test": 1.0}, {"test": -0.1}, {"labelled": 4}, {"labelled": 7.5}, {"seed": -1}, {"tol": 0}, {"l2": -1}, {"C": 0},
      {"method": "magic"}, {"hypothesis": "forest"}, {"task": "clustering"}, {"seed": "x"}, {"l2": float("nan")},
      {"hypothesis": None}, {"task": None}, {"targets": 7}, {"targets": ()}, {"label": None}, {"drop": "sick"},
-     {"features": "age"}, {"features": ()}, {"impute": "yes please"}, {"hypothesis": ":"}, {"hypothesis": "..x:y"}],
+     {"features": "age"}, {"features": ()}, {"impute": "yes please"}, {"hypothesis": ":"}, {"hypothesis": "..x:y"},
+     {"domain": 7}, {"stream": "yes"}, {"seed": None}, {"strict": 1}, {"exclude": "site 1"}],
 )  # fmt: skip
 def test_options(tmp_path, wrong):
     with pytest.raises(CuveeError):
         adapt(BASE, tmp_path / "run", options=Options(**{**options(targets="site 0").as_dict(), **wrong}))
     assert not (tmp_path / "run").exists()
+
+
+HUGE = BASE.assign(age=BASE.age * 1e140)
+OWNED = BASE.replace({"site": {"site 2": "(own sample)"}})
+LATE = {
+    "a source like the own sample": (OWNED, {}, r"a domain is named '\(own sample\)', as each target's own rows"),
+    "a target like the own sample": (OWNED, {"targets": "each"}, r"a domain is named '\(own sample\)'"),
+    "a seed that no tensor holds": (BASE, {"seed": 10**20}, "seed must be a finite number at least 0 and at most 9.2"),
+    "the first seed too large": (BASE, {"seed": 2**63}, "seed must be a finite number at least 0 and at most"),
+    "too many labelled": (BASE, {"labelled": 10**20}, "labelled must be a finite number"),
+    "too large for a network": (HUGE, {"hypothesis": "mlp", "standardise": False}, "row 0 of X is too large for torch"),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_what_was_once_found_out_too_late(tmp_path, case):
+    """Names and options are checked before there is a folder, so that the same --out can be taken again."""
+    frame, asked, sentence = LATE[case]
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    check_table(tmp_path, tmp_path / "table.csv", sentence, frame, **asked)
+
+
+def test_a_refusal_in_the_middle_leaves_nothing(tmp_path, monkeypatch):
+    """Should a check be missing nonetheless: what is refused before there are weights is refused as a whole."""
+
+    def refuse(*_, **__):
+        raise DomainError("nobody thought of this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["cuvee.run.adapt"], "estimate", refuse)
+        with pytest.raises(DomainError, match="nobody thought of this"):
+            adapt(BASE, tmp_path / "run", options=options(targets="site 0"))
+    assert not (tmp_path / "run").exists()
+    assert adapt(BASE, tmp_path / "run", options=options(targets="site 0")).finished
+
+
+def test_a_thousand_targets_with_one_mixture_are_solved(tmp_path):
+    """No map can be learnt from one mixture, which is no reason to stop."""
+    rng = np.random.default_rng(0)
+    site = [*np.repeat([f"t{i}" for i in range(1000)], 5), *"aaaaabbbbb"]
+    frame = pd.DataFrame({"age": rng.normal(size=len(site)), "site": site})
+    frame["cost"] = frame.age + rng.normal(size=len(site))
+    asked = options(targets="t*", drop=(), test=0.0)
+    assert adapt(frame, tmp_path / "run", options=asked, alpha=np.full((1000, 2), 0.5)).finished
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    asked = options(targets="site 0", seed=np.int64(3), l2=np.float32(0.5), labelled=7.0)
+    assert (type(asked.seed), type(asked.l2), type(asked.labelled)) == (int, float, int)
+    assert adapt(BASE, tmp_path / "run", options=asked).options == asked
 
 
 def test_a_refusal_writes_nothing_even_beside(tmp_path, source):

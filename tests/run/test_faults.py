@@ -143,7 +143,7 @@ def kill(whole: Undisturbed, out: Path, rng, times: int) -> Counter:
 
 
 @pytest.mark.parametrize(
-    ("kind", "times"), [("ridge, each in turn", 24), ("logistic, three together", 8), ("streamed", 8)]
+    ("kind", "times"), [("ridge, each in turn", 12), ("logistic, three together", 4), ("streamed", 4)]
 )
 def test_kills(undisturbed, out, kind, times):
     seen = kill(undisturbed(kind), out, np.random.default_rng(len(kind)), times)
@@ -154,7 +154,7 @@ def test_kills_while_parts_are_in_memory(undisturbed, out, monkeypatch):
     """As users run it: parts wait for each other, so that a kill costs some of them."""
     whole = undisturbed("ridge, each in turn")
     monkeypatch.setattr("cuvee.run.store.PATIENCE", 0.1)
-    assert kill(whole, out, np.random.default_rng(5), 6)["kills"] >= 6
+    assert kill(whole, out, np.random.default_rng(5), 4)["kills"] >= 4
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_two_hundred_kills(undisturbed, out, kind, times, capsys):
 def test_every_moment_of_a_commit(undisturbed, out):
     """Cut at each touch of the disk once: the first step, which makes the folder, and the last ones, which tidy up."""
     whole = undisturbed("ridge, each in turn")
-    first, last = range(1, 40, 3), range(whole.moments - 40, whole.moments + 1, 3)
+    first, last = range(1, 40, 4), range(whole.moments - 40, whole.moments + 1, 4)
     for at in (*first, *last):
         assert ended(forked(lambda at=at: (moments(killed_at(at), put), whole.adapt(out)))) == -signal.SIGKILL
         whole.check(out)
@@ -201,7 +201,7 @@ def fill_some(whole: Undisturbed, out: Path, times: int) -> Counter:
     return found
 
 
-@pytest.mark.parametrize(("kind", "times"), [("ridge, each in turn", 14), ("streamed", 6)])
+@pytest.mark.parametrize(("kind", "times"), [("ridge, each in turn", 9), ("streamed", 4)])
 def test_full_disks(undisturbed, out, kind, times):
     fill_some(undisturbed(kind), out, times)
 

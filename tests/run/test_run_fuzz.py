@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ import pytest
 
 from cuvee.errors import CuveeError, CuveeWarning, InputError
 from cuvee.report.page import render
-from cuvee.run import Options, adapt, open_run
+from cuvee.run import Options, adapt, open_run, resume
+from cuvee.run.manifest import as_json
 from cuvee.run.opened import REPORT
 from cuvee.run.prepare import prepare
 from cuvee.run.store import LOCK, MANIFEST
+from damage import flips
 from frame_builders import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -148,6 +151,8 @@ FITTING = {
     "test": st.sampled_from([0.25, 0.0, 0.9]),
     "labelled": st.sampled_from([None, None, 5, 100]),
     "hypothesis": st.sampled_from(["auto", "auto", "auto", "mlp"]),
+    "exclude": st.sampled_from([(), (), (), ("site 2",), ("site [23]",), ("nobody",)]),
+    "strict": st.sampled_from([False, False, True]),
 }
 ASKED = {
     "label": st.sampled_from(["sick", "age", "site", "sex", "label"]),
@@ -226,6 +231,53 @@ def test_text_as_files(tmp_path, text, stream):
     check_prepared(path, options(targets="a", stream=stream))
 
 
+# Whole runs: what is refused, at whatever moment, is refused before anything is written.
+
+DOMAINS = st.sampled_from(
+    [*NAMES[1:], "(small sources)", "site 1", "x" * 300, "a\nb", "\0", "../up", "mean", "nan", "-"]
+)
+EXTREME = st.sampled_from([0, 1, -1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**20, 1e300, 1e-300, 0.5, np.inf, np.nan])
+ALPHAS = [
+    np.full((1, 3), 1 / 3),
+    np.full((1, 4), 0.25),
+    np.full((1, 2), 0.5),
+    [[1, 0, 0, 0]],
+    [[2, -1, 0]],
+    [[1e300, 0, 0]],
+    [],
+    "gone.csv",
+]
+
+
+@st.composite
+def asked_for(draw):
+    """A table with one odd name and options of which one may be odd, weights of one's own now and then."""
+    old, new = draw(st.sampled_from(["site 0", "site 2"])), draw(DOMAINS)
+    frame = BASE.replace({"site": {old: new}})
+    asked = {"targets": (new if old == "site 0" else "site 0",), "label": draw(st.sampled_from(["cost", "sick"]))}
+    if draw(st.booleans()):
+        name = draw(st.sampled_from(["seed", "labelled", "l2", "C", "tol", "test"]))
+        asked[name] = draw(EXTREME)
+    if draw(st.booleans()):
+        asked |= {"exclude": (draw(DOMAINS),), "strict": draw(st.booleans())}
+    return frame, asked, draw(st.sampled_from([None, None, None, *ALPHAS]))
+
+
+@settings(FUZZ, max_examples=25)
+@given(asked_for())
+def test_what_is_refused_leaves_no_folder(case):
+    frame, asked, alpha = case
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out, refused = Path(folder) / "deep" / "run", ""
+        try:
+            assert adapt(frame, out, options=options(**asked), alpha=alpha).finished
+        except InputError as error:
+            refused = str(error)
+        assert "\n" not in refused and bool(refused) != out.exists(), refused
+        assert not refused or not any(Path(folder).iterdir())
+
+
 # A finished run in which something was changed.
 
 
@@ -260,8 +312,8 @@ def test_any_byte_of_any_file(made, data):
                 run = open_run(out)
                 if what == "predict":
                     pd.testing.assert_frame_equal(run.predict(BASE, target="site 1"), said, check_exact=True)
-                elif what == "report":  # a manifest has the seconds of the steps, and no checksum itself
-                    assert render(run.findings) == page or path.name == MANIFEST
+                elif what == "report":
+                    assert render(run.findings) == page
                 else:
                     assert run.as_dict() == found
             except InputError as error:
@@ -269,4 +321,31 @@ def test_any_byte_of_any_file(made, data):
     finally:
         path.write_bytes(whole)
     assert not any("\n" in sentence for sentence in refused)
-    assert refused or path.name in (REPORT, MANIFEST)
+    assert refused or path.name == REPORT  # which is made from the others, and can be made again
+
+
+def test_every_byte_of_the_manifest(made):
+    out, path = made[0], made[0] / MANIFEST
+    with flips(path, r"damaged.*restore it from a copy, or make the run again$") as flip:
+        for at in range(path.stat().st_size):
+            flip(at, 1 << at % 8, lambda _: open_run(out))
+    assert open_run(out).finished
+
+
+def test_a_run_of_the_first_format_is_opened_and_gets_a_checksum(tmp_path):
+    """Manifests were once written without one; a manifest of today that lost its own is damaged."""
+    BASE.to_csv(tmp_path / "table.csv", index=False)
+    out = tmp_path / "run"
+    run = adapt(tmp_path / "table.csv", out, options=options("sick", targets="site 0"))
+    said, manifest = run.predict(BASE, target="site 0"), json.loads((out / MANIFEST).read_bytes())
+    del manifest["checksum"]
+    (out / MANIFEST).write_bytes(as_json(manifest))
+    with pytest.raises(InputError, match=r"manifest\.json is damaged"):
+        open_run(out)
+    (out / MANIFEST).write_bytes(as_json({**manifest, "format": 1}))
+    pd.testing.assert_frame_equal(open_run(out).predict(BASE, target="site 0"), said, check_exact=True)
+    cut = {**manifest, "format": 1, "steps": manifest["steps"][:-1]}  # without the report
+    (out / MANIFEST).write_bytes(as_json(cut))
+    assert resume(out).finished
+    whole = json.loads((out / MANIFEST).read_bytes())
+    assert whole["format"] == 2 and len(whole["checksum"]) == 64

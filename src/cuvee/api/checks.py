@@ -34,4 +34,5 @@ def check_memory(memory: int | None, device: str) -> int:
 
 def check_whole(name: str, value: Any, least: int) -> None:
     if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
-        raise OptionError(f"{name} must be a whole number of at least {least}; got {value!r}")
+        most = " and below 2⁶³" if isinstance(value, Integral) and int(value) > 0 else ""
+        raise OptionError(f"{name} must be a whole number of at least {least}{most}; got {value!r}")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cuvee import erm, polynomial
+from cuvee.alpha import ordered_alpha, read
 from cuvee.api.model_map import Bound, ModelMap, Selection
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import Hypothesis
@@ -25,7 +26,7 @@ from cuvee.learn.meta import Initialisation
 from cuvee.learn.mixtures import Mixes
 from cuvee.learn.subspace import Subspace
 from cuvee.problem import Domain, Problem
-from cuvee.results import Floats, Mixtures, Status
+from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha
 
 Method = Literal["auto", "network", "ntf", "kernel", "surface", "meta"]
@@ -79,10 +80,12 @@ def check_sources(problem: Problem) -> None:
 
 
 def sources_part(mixtures: Any, problem: Problem) -> Floats:
-    """A user's sample of mixtures (K, N); of estimated ones what they say about the sources."""
-    if not isinstance(mixtures, Mixtures):
-        return check_alpha(mixtures, problem.n_sources)
-    alpha = check_alpha(mixtures.alpha, (problem.n_sources, problem.n_sources + 1))[:, : problem.n_sources]
+    """Return a user's sample of mixtures (K, N); a column that is named as the own samples' is left out."""
+    N, names = problem.n_sources, problem.source_names
+    given = read(mixtures, names)
+    if given is None or not given.own:
+        return check_alpha(ordered_alpha(mixtures, names), N)
+    alpha = check_alpha(ordered_alpha(given, names), N + 1)[:, :N]
     total = alpha.sum(1, keepdims=True)
     some = total[:, 0] > 0
     return alpha[some] / total[some]

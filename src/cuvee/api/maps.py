@@ -66,9 +66,10 @@ def learn(
             best of polynomials and Taylor pieces; "meta" is one start, `steps` gradient steps from every mixture.
         n_labels: mixtures to solve and learn from.
         tol: on ‖∇‖∞, as in `cuvee.solve`.
-        mixtures: (K, N), a sample like the mixtures to come, or `Mixtures`, whose own samples are left out. By default
-            they are drawn from a symmetric Dirichlet law with this `concentration`; 1 is uniform on the simplex, and
-            far from the sparse mixtures that `cuvee.estimate` finds: for those give a sample, or less than 1.
+        mixtures: (K, N), a sample like the mixtures to come; `Mixtures` and data frames are matched by the names of
+            their columns, and a column `cuvee.OWN` is left out. By default they are drawn from a symmetric Dirichlet
+            law with this `concentration`; 1 is uniform on the simplex, and far from the sparse mixtures that
+            `cuvee.estimate` finds: for those give a sample, or less than 1.
         n_calibration: further mixtures, solved to measure errors on.
         level: share of mixtures, like those, that keep to a calibrated bound.
         degree: of a polynomial surface; order: 1 or 2, of Taylor pieces. By default held-out error chooses.
@@ -79,7 +80,8 @@ def learn(
         trunk: "own" is a hidden layer per output, as in the paper; "shared" is one for all, whose labels are solved
             first, in the subspace they span: for many parameters.
         solver: of "kernel" and "ntf": "exact", or "descent" with early stopping.
-        seed: the same seed gives the same map.
+        seed: the same seed gives the same map, to the bit on the same machine, with the same number of threads and the
+            same versions of torch and NumPy.
         device: a torch device.
         memory: bytes that may be held at a time, as in `cuvee.solve`.
         progress: called with (what, done, total).

@@ -21,12 +21,10 @@ from cuvee.mixture.objective import DISCREPANCIES, Discrepancy, Objective
 from cuvee.mixture.play import Settings
 from cuvee.parallel import apart
 from cuvee.problem import Problem
-from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
+from cuvee.results import OWN, Candidate, Floats, Mixtures, Status, Trace
 
 Method = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only"]
 METHODS: tuple[Method, ...] = get_args(Method)
-OWN = "(own sample)"
-"""The last column's name when each target's own sample joins its mixture."""
 
 STEPS = {"scgda": 3000, "sgda": 3000, "agp": 1000, "konstantinov_lampert": 200, "path": 500}
 NETWORK_PATH_STEPS = 200
@@ -106,7 +104,8 @@ def estimate(
         average: return the average of late iterates of α instead of the last one.
         tol: converged when neither player could change F by more than this share of it; 0.02, along the path 0.1.
         folds: of the path's cross-validation; 20 for ridge, where they cost nothing, 5 for logistic, 3 for a network.
-        seed: the same seed gives the same bits.
+        seed: the same seed gives the same bits on the same machine, with the same number of threads and the same
+            versions of torch and NumPy.
         device: a torch device.
         progress: called with (what, done, total).
 

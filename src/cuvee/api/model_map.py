@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cuvee import erm
+from cuvee.alpha import ordered_alpha
 from cuvee.errors import MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.learn import correct, reduced, store
@@ -25,7 +26,7 @@ from cuvee.learn.meta import Descend, Initialisation
 from cuvee.learn.subspace import Subspace
 from cuvee.notebook import html_table
 from cuvee.problem import Domain, Problem, digest
-from cuvee.results import Floats, Mixtures, Status
+from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution
 
@@ -167,7 +168,8 @@ class ModelMap:
 
         Args:
             alpha: (M, N), or (M, N+1) where the last column weighs each target's own sample: those start from the
-                shared map and are corrected.
+                shared map and are corrected. `Mixtures` and data frames are matched by the names of their columns, as
+                in `cuvee.solve`; rows are answered as they come, and matched to targets only with own samples.
             trust: "predicted" looks at no data, its bounds are calibrated; "certified" is one pass over the data per
                 row, its bounds are proven; "corrected" also takes Newton steps until rows are within the tolerance.
                 By default rows whose calibrated bound is within the tolerance stay predicted, others are corrected.
@@ -183,15 +185,17 @@ class ModelMap:
         convex = self.bound.space.convex
         if trust in ("certified", "corrected") and not convex:
             raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
-        N = self.n_sources
-        a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, (N, N + 1))
+        N, problem = self.n_sources, self.bound.problem
+        owners = problem if targets is None else Problem(problem.sources, targets)
+        named = ordered_alpha(alpha, problem.source_names, owners.target_names, always=False)
+        a = check_alpha(named, (N, N + 1))
         device = self.bound.device
         if a.shape[1] > N:
             if trust in ("predicted", "certified"):
                 raise OptionError(
                     f"rows that weigh an own sample are corrected on the data: trust={trust!r} cannot be had"
                 )
-            return self._with_own(a, tol, targets)
+            return self._with_own(a, tol, owners.targets)
         if targets is not None:
             raise OptionError(f"targets= is for alpha of {N + 1} columns, the last for own samples; this one has {N}")
         answers, oracle = [], self.bound.oracle
@@ -232,11 +236,8 @@ class ModelMap:
     def _hessians(self) -> reduced.Reduced:
         return reduce(self.bound.oracle, self.bound.space, self.labels, self.labels.alpha[:0], degree=1)
 
-    def _with_own(self, a: Floats, tol: float, targets: Sequence[Domain] | None) -> Solution:
+    def _with_own(self, a: Floats, tol: float, owners: Sequence[Domain]) -> Solution:
         """The exact solver, started where the map says the sources' part of the mixture ends."""
-        owners = self.bound.problem.targets
-        if targets is not None:
-            owners = Problem(self.bound.problem.sources, targets).targets
         if len(owners) != len(a):
             raise MixtureError(
                 f"alpha has {len(a)} rows of {a.shape[1]} weights, the last for a target's own sample, but there are "

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 
 from cuvee import erm
+from cuvee.alpha import ordered_alpha
 from cuvee.api.checks import MEMORY, check_device, check_hypothesis, check_memory, check_whole
 from cuvee.erm.family import Family, Outcome
 from cuvee.errors import MixtureError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.problem import Domain, Problem, as_problem
-from cuvee.results import Floats, Mixtures
+from cuvee.results import Floats
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution, check_w
 
@@ -47,7 +48,10 @@ def solve(
         data: sources, or a problem.
         hypothesis: `Ridge`, `Logistic` or `Network`; its `radius`, if given, makes W a ball.
         alpha: (M, N) from anywhere, or (M, N+1) with a problem of M targets: the last column weighs each target's
-            own sample. Rows lie on the simplex; nothing is renormalised. `Mixtures` will do too.
+            own sample. Rows lie on the simplex; nothing is renormalised. An array goes by position. `Mixtures` and
+            data frames are matched by name: columns name the sources, `cuvee.OWN` the own sample; rows that name
+            targets (`Mixtures.targets`, a column "target", an index) must name those of the problem, and the models
+            come in the order of the problem's targets. Names that do not match are an error.
         tol: on ‖∇‖∞.
         method: "descent" is Algorithm 3 of the paper, projected gradient descent, `steps` of it: the reference.
         steps: of "descent", by default 10,000; for a network the most minibatches, by default 5,000.
@@ -68,6 +72,10 @@ def solve(
         ((2, 3), 'solved', True)
         >>> sol.models[0].predict([[2.0, 5.0]]).round(2)
         array([2.])
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"south": [0.0, 0.5], "north": [1.0, 0.5]})  # by name, in any order
+        >>> bool(np.allclose(cuvee.solve([north, south], cuvee.Ridge(l2=1e-3), frame).w, sol.w))
+        True
     """
     check_choice("method", method, get_args(Method))
     check_number("tol", tol, above=0.0)
@@ -113,8 +121,9 @@ def certify(
 ) -> Certificate:
     """Proven bounds on ‖w − w*(α)‖ and on the excess risk of w (M, P), wherever it came from: one pass over the data.
 
-    Intercepts of softmax are compared after taking out the constant that all classes may share. Of a w outside W
-    nothing is said about its risk.
+    α is given as to `cuvee.solve`, and w as it returns it: a row per row of α, or, where these name targets, per target
+    of the problem. Intercepts of softmax are compared after taking out the constant that all classes may share. Of a w
+    outside W nothing is said about its risk.
     """
     _, space, family, a = _bound(data, hypothesis, alpha, device, memory)
     given = torch.as_tensor(check_w(w, len(a), space.n_params), device=device)
@@ -134,6 +143,7 @@ def sensitivity(
 
     By the implicit function theorem −H⁻¹∇f_j at w, which should be w*(α); along the simplex, where what one source
     gains others lose, the change is Σ_j δ_j dw*/dα_j with Σ_j δ_j = 0. Where W binds, the models stay on the sphere.
+    α and w are given as to `cuvee.certify`; dw*/dα has the columns in the order of the sources, the own sample's last.
     """
     _, space, family, a = _bound(data, hypothesis, alpha, device, memory)
     given = torch.as_tensor(check_w(w, len(a), space.n_params), device=device)
@@ -148,13 +158,14 @@ def _bound(
     memory: int | None,
     **training: Any,
 ) -> tuple[Problem, Space, Family, Floats]:
-    """Everything checked: the problem as α needs it, the space, the family, and α."""
+    """Everything checked: the problem as α needs it, the space, the family, and α in the order of its names."""
     check_hypothesis(hypothesis)
     check_device(device)
     memory = check_memory(memory, device)
     problem = as_problem(data)
     N, M = problem.n_sources, problem.n_targets
-    a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, (N, N + 1) if M else N)
+    named = ordered_alpha(alpha, problem.source_names, problem.target_names if M else None, own=M > 0)
+    a = check_alpha(named, (N, N + 1) if M else N)
     own = a.shape[1] > N
     if own and len(a) != M:
         raise MixtureError(

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from cuvee import files
+from cuvee.alpha import ordered_alpha
 from cuvee.api import online_labels
 from cuvee.api.learning import check_sources, descent, label_tol
 from cuvee.api.model_map import Bound, as_solution
@@ -27,12 +28,13 @@ from cuvee.online.balls import VARIANTS
 from cuvee.online.ledger import Ledger
 from cuvee.online.regressor import Radius, Regressor, Round
 from cuvee.problem import Domain, Problem
-from cuvee.results import Floats, Mixtures, Status
+from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Model, Solution, check_w
 
 TOGETHER = 256  # rounds that are evaluated at a time
-WHAT, FORMAT = "a cuvee online map", 1
+WHAT, FORMAT = "a cuvee online map", 2
+UNCHECKED = (1,)  # formats without a checksum
 
 
 class OnlineMap:
@@ -115,6 +117,7 @@ class OnlineMap:
         """Before the first round."""
         self.settings, self._bound = settings, bound
         self._N = N or (bound.problem.n_sources if bound else 0)
+        self._sources: tuple[str, ...] = bound.problem.source_names if bound else ()
         balls = VARIANTS[settings.variant](self._N, len(prior))
         self._regressor = Regressor(balls, self._N, radius, prior, nearest=settings.centre)
         self._policy = policy_of(settings)
@@ -128,10 +131,18 @@ class OnlineMap:
         so_far = self._accounts.ledger(self._N, np.zeros(0))
         return f"OnlineMap of {self._N} sources, variant {s.variant!r}, labels by {s.policy}: {so_far}"
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """(N,) names in the order of α's columns; () for a file of an earlier version that was loaded without data."""
+        return self._sources
+
     # ---- a round ----------------------------------------------------------------------------------------------------
 
     def predict_one(self, alpha: Any) -> Floats:
-        """ŵ_t (P,) for the next mixture α_t (N,): a round begins, and there is always an answer."""
+        """ŵ_t (P,) for the next mixture α_t (N,): a round begins, and there is always an answer.
+
+        A row of a data frame is matched by name here, in `wants_label` and in `learn_one`.
+        """
         return self._begin(self._mixture(alpha)).w.copy()
 
     def wants_label(self, alpha: Any) -> bool:
@@ -224,8 +235,11 @@ class OnlineMap:
         return online_labels.losses(self._data("evaluation"), alpha, w, label_tol(self.settings.tol))
 
     def predict(self, alpha: Any) -> Floats:
-        """What the map says now of mixtures (M, N), without a round and without the data: (M, P)."""
-        return self._projected(self._regressor.predict(check_alpha(alpha, self._N)))
+        """What the map says now of mixtures (M, N), without a round and without the data: (M, P).
+
+        `Mixtures` and data frames are matched by the names of their columns, as in `cuvee.solve`.
+        """
+        return self._projected(self._regressor.predict(self._mixtures(alpha)))
 
     # ---- as a model map ---------------------------------------------------------------------------------------------
 
@@ -233,7 +247,7 @@ class OnlineMap:
         """What the map says now of mixtures (M, N), without a round.
 
         Args:
-            alpha: (M, N), or `Mixtures` without own samples.
+            alpha: (M, N); `Mixtures` and data frames, without own samples, are matched by the names of their columns.
             trust: "predicted" proves nothing; "certified" is one pass over the data per row; "corrected" also solves
                 those rows that are not within the tolerance.
             tol: on ‖∇‖∞, by default that of the certificate.
@@ -244,7 +258,7 @@ class OnlineMap:
         bound, tol = self._data("a Solution"), self.settings.tol if tol is None else float(tol)
         if trust != "predicted" and not bound.space.convex:
             raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
-        a = check_alpha(alpha.alpha if isinstance(alpha, Mixtures) else alpha, self._N)
+        a = self._mixtures(alpha)
         mixtures = torch.as_tensor(a, device=bound.device)
         answer = correct.nothing(torch.as_tensor(self.predict(a), device=bound.device))
         rows = torch.arange(len(a), device=bound.device)
@@ -302,6 +316,7 @@ class OnlineMap:
             "fingerprint": self._fingerprint if bound is None else bound.fingerprint,
             "in_ball": bool(bound is not None and bound.space.radius is not None),
             "n_sources": self._N,
+            "sources": self.sources,
             "accounts": said,
             "stream": stream,
         }
@@ -319,7 +334,7 @@ class OnlineMap:
         vars(self).update(vars(other))
 
     def _read(self, path: Path, bound: Bound | None, radius: Radius | None) -> None:
-        tensors, header = files.read(path, "cpu", WHAT, FORMAT)
+        tensors, header = files.read(path, "cpu", WHAT, FORMAT, UNCHECKED)
         arrays = {name: t.numpy() for name, t in tensors.items()}
         with files.understood(path, WHAT):
             settings = Settings(**header["settings"])
@@ -337,6 +352,9 @@ class OnlineMap:
                 raise InputError(f"{path} was made with a radius that is {settings.radius!r}: leave it out")
             schedule = radius_of(settings.radius if radius is None else radius, N)
             self._start(settings, schedule, arrays["prior"], bound, N)
+            self._sources = self._sources or tuple(map(str, header.get("sources", ())))
+            if len(self._sources) not in (0, N):
+                raise ValueError(f"it names {len(self._sources)} sources, but has {N}")
             self._accounts = Accounts.restored(arrays, header["accounts"])
             self._regressor.restore(self._accounts.rounds, files.part(arrays, "balls."))
             if "waiting.alpha" in arrays and settings.evaluate:
@@ -356,8 +374,13 @@ class OnlineMap:
             return w
         return np.asarray(self._bound.space.project(torch.as_tensor(w)))
 
+    def _mixtures(self, alpha: Any) -> Floats:
+        """Many α (M, N), their columns in the order of the sources, checked."""
+        return check_alpha(ordered_alpha(alpha, self.sources or None, own=False), self._N)
+
     def _mixture(self, alpha: Any) -> Floats:
-        """One α (N,), checked."""
+        """One α (N,), in the order of the sources, checked."""
+        alpha = ordered_alpha(alpha, self.sources or None, own=False)
         try:
             shape = np.shape(alpha)
         except ValueError:

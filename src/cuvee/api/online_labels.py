@@ -31,11 +31,11 @@ def label(
     bound: Bound, alpha: Floats, start: Floats, *, tol: float, slopes: bool, descend: Descend | None
 ) -> tuple[Floats | None, Floats | None, Status]:
     """w*(α) (P,) for α (N,), dw*/dα (N, P) where it is wanted; None with the status that says why there is none."""
-    a = torch.as_tensor(alpha[None], device=bound.device)
+    a = torch.as_tensor(alpha, device=bound.device)[None]
     if descend is not None:  # GD(0, α, K)
         w, status = descend(torch.zeros(1, bound.space.n_params).to(a), a), Status.STEP_LIMIT
     else:
-        near = torch.as_tensor(start[None], device=bound.device) if bound.space.convex else None
+        near = torch.as_tensor(start, device=bound.device)[None] if bound.space.convex else None
         found = bound.oracle.solve(a, tol=tol, start=near)
         w, status = found.w.double(), found.status[0]
     moves = bound.oracle.sensitivity(a, w) if slopes else None
@@ -47,12 +47,12 @@ def label(
 
 def gradient(bound: Bound, alpha: Floats, w: Floats, tol: float) -> float:
     """‖∇f_α(w)‖∞, by one pass over the data."""
-    a, at = (torch.as_tensor(x[None], device=bound.device) for x in (alpha, w))
+    a, at = (torch.as_tensor(x, device=bound.device)[None] for x in (alpha, w))
     return float(bound.oracle.certify(a, at, tol=tol).gradient[0])
 
 
 def has_minimiser(bound: Bound, alpha: Floats) -> bool:
-    return not bool(bound.oracle.without_minimiser(torch.as_tensor(alpha[None], device=bound.device))[0])
+    return not bool(bound.oracle.without_minimiser(torch.as_tensor(alpha, device=bound.device)[None])[0])
 
 
 def losses(bound: Bound, alpha: Floats, w: Floats, tol: float) -> Floats:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from cuvee import files
+from cuvee.alpha import ordered_alpha
 from cuvee.api.checks import check_whole
-from cuvee.api.mixtures import OWN, estimate
+from cuvee.api.mixtures import estimate
 from cuvee.api.model_map import Bound
 from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_panel import solve_panel, statistics
@@ -25,11 +26,12 @@ from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
 from cuvee.online.policy import affordable
 from cuvee.problem import Domain, Problem, digest
-from cuvee.results import Floats, Mixtures, Status
+from cuvee.results import OWN, Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 
 Oracle = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert"]
-WHAT, FORMAT = "a cuvee online mixer", 1
+WHAT, FORMAT = "a cuvee online mixer", 2
+UNCHECKED = (1,)  # formats without a checksum
 
 
 @dataclass(frozen=True)
@@ -169,9 +171,10 @@ class OnlineMixtures:
         """Ask the oracle for the round's target, learn from its answer and return it: α (N+1,).
 
         A target that was answered for is not paid for again. An oracle that fails is paid for and noted in the ledger;
-        the prediction is returned. `alpha` is an answer had elsewhere: a row of `cuvee.estimate` for many targets.
+        the prediction is returned. `alpha` is an answer had elsewhere: a row of `cuvee.estimate` for many targets; a
+        row of a data frame is matched by name.
         """
-        given = None if alpha is None else check_alpha(np.asarray(alpha)[None], self._bound.problem.n_sources + 1)[0]
+        given = None if alpha is None else self._answer(alpha)
         now = self._current(target)
         if now.key in self._keys:
             return self._alpha(now)
@@ -183,6 +186,12 @@ class OnlineMixtures:
             self._keys[now.key] = len(self._learner)
             self._learner.learn(now.statistics, now.forecast, answer)
         return self._alpha(now)
+
+    def _answer(self, alpha: Any) -> Floats:
+        """An answer had elsewhere (N+1,), its columns in the order of the sources, checked."""
+        problem = self._bound.problem
+        named = ordered_alpha(alpha, problem.source_names)
+        return check_alpha(np.asarray(named)[None], problem.n_sources + 1)[0]
 
     def _ask(self, target: Domain) -> tuple[Floats | None, str]:
         """The oracle's answer (N+1,), or None and why there is none."""
@@ -275,7 +284,7 @@ class OnlineMixtures:
         vars(self).update(vars(other))
 
     def _read(self, path: Path, bound: Bound) -> None:
-        tensors, header = files.read(path, "cpu", WHAT, FORMAT)
+        tensors, header = files.read(path, "cpu", WHAT, FORMAT, UNCHECKED)
         arrays = {name: t.numpy() for name, t in tensors.items()}
         with files.understood(path, WHAT):
             self.settings, self._bound = Settings(**header["settings"]), bound

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from cuvee import files
+from cuvee.alpha import ordered_alpha, read
 from cuvee.api.checks import check_whole
 from cuvee.errors import CuveeWarning, DomainError, InputError, MixtureError, OptionError
 from cuvee.online.accounts import NOTES
@@ -49,13 +50,15 @@ def run_online(
     """Predict, ask, learn, for every item of a stream; returns the learner's ledger: what it cost, and what it lost.
 
     Args:
-        stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will do. An item that is
-            no mixture is noted in the ledger and passed over.
+        stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will do. `Mixtures`,
+            data frames and rows of one are matched by the names of their columns. An item that is no mixture is noted
+            in the ledger and passed over.
         online: the learner.
         checkpoint: a file that its state is written to before the first item, every so often, at the end, and when the
             stream breaks off. If it is there already, the run goes on from it: the stream is to start from its
-            beginning again, and what was done is passed over. The end is the very same as that of a run that was never
-            cut. Without a checkpoint, a run that is cut leaves the learner where it was.
+            beginning again, and what was done is passed over. On the same machine, with the same number of threads and
+            versions of torch and NumPy, the end is the very same as that of a run that was never cut. Without a
+            checkpoint, a run that is cut leaves the learner where it was.
         every: items between two checkpoints.
         each: called with (position, prediction) for every item; after a resume, again for those since the checkpoint.
         picture: a PNG of loss, labels and centres over time.
@@ -128,8 +131,9 @@ def _checked(stream: Any, online: Any) -> Iterable[Any]:
     """What can be gone through item by item; a table of mixtures by its rows."""
     if not callable(getattr(online, "predict_one", None)) or isinstance(online, type):
         raise OptionError(f"the second argument must be an OnlineMap or OnlineMixtures; got {type(online).__name__}")
-    if hasattr(stream, "iloc"):  # a data frame would go through its columns' names
-        stream = stream.to_numpy()
+    sources = getattr(online, "sources", None) or None
+    if (table := read(stream, sources)) is not None:  # by itself a data frame would go through its columns' names
+        stream = ordered_alpha(table, sources, own=False)
     if not isinstance(stream, Iterable) or isinstance(stream, str | bytes | Mapping) or getattr(stream, "ndim", 2) != 2:
         raise OptionError("the first argument must be a stream: an array (T, N) of mixtures, or an iterable of targets")
     return stream

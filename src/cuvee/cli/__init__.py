@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
+from traceback import format_exc
 from typing import Annotated, Any
 
 import typer
 
 import cuvee
 from cuvee.cli import adapt, maps, repository, steps
-from cuvee.cli.voice import one_line
+from cuvee.cli.voice import one_line, show
 from cuvee.errors import CuveeError
 
-FINE, UNEXPECTED, BAD_INPUT, STOPPED = 0, 1, 2, 130
+FINE, UNEXPECTED, BAD_INPUT, NOT_WRITTEN, STOPPED = 0, 1, 2, 74, 130
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 USAGE: Any = typer.BadParameter.__mro__[2]  # click's ClickException, which newer typers carry inside themselves
 
 app = typer.Typer(
@@ -57,21 +60,29 @@ def main() -> None:
     debug = len(words) < len(sys.argv) - 1
     try:
         code = app(words, prog_name="cuvee", standalone_mode=False)
+        sys.stdout.flush()
+        if code == STOPPED:  # what newer typers make of Ctrl-C outside of `speaking`, which says more
+            show("cuvee: stopped", sys.stderr)
         sys.exit(code if isinstance(code, int) else FINE)
     except USAGE as error:
         sys.exit(_misused(error))
     except CuveeError as error:
         if debug:
             raise
-        typer.echo(f"cuvee: {one_line(error)}", err=True)
+        show(f"cuvee: {one_line(error)}", sys.stderr)
         sys.exit(BAD_INPUT)
-    except typer.Abort:  # what older typers make of Ctrl-C
+    except (typer.Abort, KeyboardInterrupt):  # what older typers make of it
+        show("cuvee: stopped", sys.stderr)
         sys.exit(STOPPED)
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            reason = f"stdout cannot be written ({error.strerror}); make room, or send it elsewhere"
+            show(f"cuvee: {reason}", sys.stderr)
+            sys.exit(NOT_WRITTEN)
         said = one_line(error)
-        typer.echo(f"cuvee: unexpected {type(error).__name__}{said and f': {said}'}; run again with --debug", err=True)
+        show(f"cuvee: unexpected {type(error).__name__}{said and f': {said}'}; run again with --debug", sys.stderr)
         sys.exit(UNEXPECTED)
 
 
@@ -85,6 +96,8 @@ def entry() -> None:
         main()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else FINE
+    except Exception:  # with --debug
+        show(format_exc(), sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # nobody reads it any more
             stream.flush()
@@ -98,5 +111,5 @@ def _misused(error: Any) -> int:
         return BAD_INPUT
     command = error.ctx.command_path if getattr(error, "ctx", None) else "cuvee"
     said = one_line(error.format_message()).rstrip(".")
-    typer.echo(f"cuvee: {said[:1].lower()}{said[1:]}; see {command} --help", err=True)
+    show(f"cuvee: {said[:1].lower()}{said[1:]}; see {command} --help", sys.stderr)
     return BAD_INPUT

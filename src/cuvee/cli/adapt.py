@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cuvee.cli import options as asked
-from cuvee.cli.output import check_out, print_json, print_table, write_frame
-from cuvee.cli.voice import speaking
+from cuvee.cli.output import check_out, print_json, print_table, print_text, write_frame
+from cuvee.cli.voice import one_line, show, speaking
 
 if TYPE_CHECKING:
-    from cuvee.run import Run
+    from cuvee.run import Run, SavedModels
 
 TOP, LEAST = 3, 0.005  # sources of a target that are shown
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")]
@@ -26,9 +26,12 @@ def adapt(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for everything that is found.")],
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: Annotated[
@@ -77,9 +80,10 @@ def adapt(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, targets=targets, features=features, drop=drop, text=text, impute=impute,
-            standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis, l2=l2,
-            method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed
+            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict, features=features, drop=drop,
+            text=text, encoding=encoding, impute=impute, standardise=standardise, levels=levels, stream=stream,
+            task=task, hypothesis=hypothesis, l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol,
+            seed=seed,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -104,7 +108,9 @@ def resume(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
 
 
 def predict(
-    folder: RunFolder,
+    models: Annotated[
+        Path, typer.Argument(metavar="MODELS", help="The folder that cuvee adapt wrote, or the file of cuvee solve.")
+    ],
     rows: Annotated[Path, typer.Argument(help="Table with the features that were learnt from, and the domain.")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="CSV or Parquet to write, by its suffix; by default stdout.")
@@ -115,6 +121,13 @@ def predict(
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")] = None,
     text: asked.Text = None,
+    hypothesis: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="package.module:factory of a file's models, imported only if named here."),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run.")
+    ] = None,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -122,13 +135,26 @@ def predict(
 
     Example: cuvee predict run visits.csv --target new --out predictions.csv
     """
-    from cuvee.run import open_run
-
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        found = open_run(folder).predict(rows, target=target, keep=asked.names(keep), text=asked.names(text))
+        lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
+        found = _models(models, hypothesis).predict(rows, target=target, **lists, encoding=encoding)
         write_frame(found, out)
+
+
+def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
+    """Return what predicts: a run, or the models of a file."""
+    from cuvee.errors import InputError, OptionError
+    from cuvee.run import load_models, open_run
+
+    if os.path.isfile(path):
+        return load_models(path, hypothesis=hypothesis)
+    if not os.path.exists(path):
+        raise InputError(f"there is no folder and no file {path}; is the name right?")
+    if hypothesis is not None:
+        raise OptionError("--hypothesis is for a file of models; a run has its own: leave it out")
+    return open_run(path)
 
 
 def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = False) -> None:
@@ -143,7 +169,7 @@ def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
         if as_json:
             print_json({"report": str(path)})
         else:
-            print(path)
+            show(path)
 
 
 def _how_to_resume(folder: Path) -> str:
@@ -153,22 +179,31 @@ def _how_to_resume(folder: Path) -> str:
 
 def _show(run: Run, as_json: bool) -> None:
     """The targets, what was found, and where the report is."""
+    from cuvee.report.findings import ALSO, BALANCED
+
     found = run.as_dict()
     if as_json:
         print_json(found)
         return
+    also = found.get("also", {})
+    balanced = also[BALANCED]["scores"] if BALANCED in also else [None] * len(found["alpha"])
     rows = [
         (
             target,
             _heaviest(alpha),
-            *_scores(found["scores"][i], found["methods"], found["higher_is_better"]),
+            *_scores(found["scores"][i], found["methods"], found["higher_is_better"], balanced[i]),
             _proven(found["status"][i], found["certificate"]["distance"][i]),
         )
         for i, (target, alpha) in enumerate(found["alpha"].items())
     ]
-    columns = ("target", "learns from", found["metric"], "best baseline", "‖w − w*‖ ≤")
+    fair = any(one and one[0] is not None for one in balanced)
+    metric = f"{found['metric']} (balanced)" if fair else found["metric"]
+    columns = ("target", "learns from", metric, "best baseline", "‖w − w*‖ ≤")
     print_table(columns, rows, f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}", str(run.path / "alpha.csv"))
-    print(f"{run.summary()}\nreport: {found['report']}")
+    print_text(one_line(run.summary()))
+    if beside := [f"{name} {also[name]['mean'][0]:.3f}" for name in ALSO if name in also and also[name]["scored"]]:
+        print_text(f"Beside {found['metric']}, on average: {', '.join(beside)}.")
+    show(f"report: {found['report']}")
 
 
 def _heaviest(alpha: Mapping[str, float]) -> str:
@@ -178,13 +213,26 @@ def _heaviest(alpha: Mapping[str, float]) -> str:
     return "; ".join([*(f"{name} {a:.2f}" for name, a in some[:TOP]), *more])
 
 
-def _scores(scores: Sequence[Sequence[float | None]], methods: Sequence[str], higher: bool) -> tuple[str, str]:
-    """Cuvee's own, which comes first, and that of the best of the others."""
+def _scores(
+    scores: Sequence[Sequence[float | None]],
+    methods: Sequence[str],
+    higher: bool,
+    balanced: Sequence[float | None] | None,
+) -> tuple[str, str]:
+    """Cuvee's own, which comes first, and that of the best of the others; balanced accuracies stand in brackets."""
+    from cuvee.report.findings import CONSTANT
+
     ours, *others = (one[0] for one in scores)
     known = [(value, name) for value, name in zip(others, methods[1:], strict=True) if value is not None]
-    best = (max if higher else min)(known, default=None)
-    return "–" if ours is None else f"{ours:.3f}", "–" if best is None else f"{best[0]:.3f} {best[1]}"
+    best = max(known, key=lambda one: (one[0] if higher else -one[0], one[1] in CONSTANT), default=None)
+    fair = f" ({balanced[0]:.3f})" if balanced and balanced[0] is not None else ""
+    return "–" if ours is None else f"{ours:.3f}{fair}", "–" if best is None else f"{best[0]:.3f} {best[1]}"
 
 
 def _proven(status: str, distance: float | None) -> str:
-    return f"{distance:.1e} ({status})" if distance is not None else status
+    """The bound, with the status where that is no good one."""
+    from cuvee.report.summary import is_bad
+
+    if distance is None:
+        return status
+    return f"{distance:.1e} ({status})" if is_bad(status) else f"{distance:.1e}"

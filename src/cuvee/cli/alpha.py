@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cuvee.api import OWN
-from cuvee.cli.output import write_file
+from cuvee.alpha import Labelled, ordered_alpha
+from cuvee.cli.output import print_csv, write_file
 from cuvee.errors import InputError, MixtureError
-from cuvee.results import Floats, Mixtures
+from cuvee.results import OWN, Floats, Mixtures
 from cuvee.run.weights import from_csv, to_csv, widen
 from cuvee.simplex import check_alpha
 
@@ -34,10 +35,16 @@ class Weights:
         """(M,) names to print."""
         return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))
 
+    def check_named(self) -> None:
+        """Raise `MixtureError` where two rows have one name: models are asked for by name."""
+        name, rows = Counter(self.rows).most_common(1)[0]
+        if rows > 1:
+            raise MixtureError(f"alpha has {rows} rows for target {name!r}: give each model a name of its own")
+
     def ordered(self, names: Sequence[str]) -> Weights:
-        """The columns of sources in the order of `names`, which are all of them."""
-        order = [self.columns.index(name) for name in names]
-        return Weights(tuple(names), self.alpha[:, [*order, *([len(order)] if self.own else [])]], self.targets)
+        """Return the columns of sources in the order of `names`; an error unless these are the names they have."""
+        table = Labelled(self.alpha, [*self.columns, *([OWN] if self.own else [])])
+        return Weights(tuple(names), ordered_alpha(table, names), self.targets)
 
     def of_sources(self) -> tuple[Weights, str]:
         """What it says of the sources, with each row on the simplex again, and a note where that changed it."""
@@ -77,7 +84,7 @@ def write_alpha(mix: Mixtures, path: Path | None) -> None:
     """As `read_alpha` reads it, to the last bit; on stdout where no path is given."""
     content = to_csv(mix.targets, mix.columns, mix.alpha)
     if path is None:
-        sys.stdout.write(content.decode())
+        print_csv(content.decode())
     else:
         write_file(path, lambda unfinished: unfinished.write_bytes(content))
 

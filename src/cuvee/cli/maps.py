@@ -9,7 +9,7 @@ import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import show, speaking
 
 OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
 MapTol = Annotated[
@@ -36,9 +36,12 @@ def learn(
     tol: MapTol = 1e-3,
     mixtures: Sample = None,
     concentration: Concentration = 1.0,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -57,8 +60,9 @@ def learn(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         check_out(out, force, (".safetensors",))
         data = Data.read(table, options)
@@ -85,7 +89,7 @@ def learn(
                 }
             )
         else:
-            print(f"{atlas!r}\nmap: {out}")
+            show(f"{atlas!r}\nmap: {out}")
 
 
 def plan(
@@ -98,9 +102,12 @@ def plan(
     mixtures: Sample = None,
     concentration: Concentration = 1.0,
     picture: Picture = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -118,8 +125,9 @@ def plan(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if picture is not None:
             check_out(picture, force=True, option="--picture")
@@ -148,7 +156,7 @@ def plan(
                 }
             )
         else:
-            print(found)
+            show(found)
 
 
 def online(
@@ -174,9 +182,12 @@ def online(
     tol: MapTol = 3e-3,
     evaluate: Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")] = False,
     picture: Picture = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -196,8 +207,9 @@ def online(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, features=features, drop=drop, text=text, impute=impute, task=task,
-            hypothesis=hypothesis, l2=l2, seed=seed
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding,
+            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
         if out is not None:
             check_out(out, force, (".safetensors",))
@@ -235,24 +247,21 @@ def online(
                 }
             )
         else:
-            print(ledger if out is None else f"{ledger}\nmap: {out}")
+            show(ledger if out is None else f"{ledger}\nmap: {out}")
 
 
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:
     """Weights like those to come, in the order of the sources; None where no file is named."""
     from cuvee.cli.alpha import read_alpha
-    from cuvee.data.targets import suggest
     from cuvee.errors import MixtureError
 
     if path is None:
         return None
     given, note = read_alpha(path).of_sources()
-    for name in given.columns:
-        if name not in sources:
-            raise MixtureError(f"--mixtures: {name!r} is no source here{suggest(name, sources)}")
-    missing = next((name for name in sources if name not in given.columns), None)
-    if missing is not None:
-        raise MixtureError(f"--mixtures: there is no column for source {missing!r}; name who is no source in --targets")
+    try:
+        given = given.ordered(sources)
+    except MixtureError as error:
+        raise MixtureError(f"--mixtures: {error}, or name who is no source in --targets") from None
     if note:
         voice.note(note)
-    return given.ordered(sources).alpha
+    return given.alpha

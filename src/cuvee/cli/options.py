@@ -48,6 +48,22 @@ NotSources = Annotated[
         help="Domains that are targets, and so no sources: a,b or a pattern like north*; by default none.",
     ),
 ]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_TABLE,
+        help="Domain to leave out altogether; may be repeated, and a pattern like test*.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        rich_help_panel=_TABLE,
+        help="Small sources, targets with too few labels and rows of unknown classes are errors, not notes.",
+    ),
+]
 Features = Annotated[
     list[str] | None,
     typer.Option(metavar="COLS", rich_help_panel=_TABLE, help="Columns to learn from, a,b; by default all others."),
@@ -59,6 +75,12 @@ Text = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLS", rich_help_panel=_TABLE, help="Columns that are categories though they look like numbers."
+    ),
+]
+Encoding = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", rich_help_panel=_TABLE, help="How text files are encoded; cp1252 is usual for those of Windows."
     ),
 ]
 Impute = Annotated[
@@ -106,7 +128,10 @@ C = Annotated[
     typer.Option("--C", metavar="X", rich_help_panel=_MODEL, help="Price of leaning on few rows; path finds its own."),
 ]
 Tol = Annotated[float, typer.Option(metavar="X", rich_help_panel=_MODEL, help="On the gradient ‖∇‖∞ of a model.")]
-Seed = Annotated[int, typer.Option(metavar="N", rich_help_panel=_MODEL, help="The same seed gives the same result.")]
+Seed = Annotated[
+    int,
+    typer.Option(metavar="N", rich_help_panel=_MODEL, help="The same seed gives the same result on the same machine."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress, errors only.")]
@@ -122,8 +147,9 @@ def names(said: Said) -> tuple[str, ...]:
     return tuple(name.strip() for one in lists for name in one if name.strip())
 
 
-def options(features: Said, drop: Said, text: Said, **said: Any) -> Options:
+def options(exclude: Said, features: Said, drop: Said, text: Said, **said: Any) -> Options:
     """`cuvee.run.Options` of what a command was told, its lists of columns taken apart."""
     from cuvee.run.options import Options
 
-    return Options(features=names(features) or None, drop=names(drop), text=names(text), **said)
+    lists: dict[str, Any] = {"features": names(features) or None, "drop": names(drop), "text": names(text)}
+    return Options(exclude=tuple(exclude or ()), **lists, **said)

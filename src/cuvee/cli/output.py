@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -12,14 +14,22 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.cli.voice import show
+from cuvee.data.cells import guarded_frame
 from cuvee.errors import InputError, OptionError
+from cuvee.visible import json_visible, visible
 
 MOST_ROWS = 20
 
 
 def print_json(content: Mapping[str, Any]) -> None:
     """The one object on stdout; what is not finite becomes null, for JSON has no word for it."""
-    print(json.dumps(_plain(content), allow_nan=False, ensure_ascii=False))
+    print(json_visible(json.dumps(_plain(content), allow_nan=False, ensure_ascii=False)))
+
+
+def print_csv(content: str) -> None:
+    """A CSV on stdout: exactly as it is for whoever reads it from a pipe, and shown safely on a terminal."""
+    sys.stdout.write(visible(content, keep="\n") if sys.stdout.isatty() else content)
 
 
 def _plain(value: Any) -> Any:
@@ -41,14 +51,19 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     table = Table()
     for i, column in enumerate(columns):
         number = i > 0 and all(row[i][:1] in "0123456789+-−≤ " for row in rows)
-        table.add_column(escape(column), justify="right" if number else "left")
+        table.add_column(escape(visible(column)), justify="right" if number else "left")
     for row in rows[:MOST_ROWS]:
-        table.add_row(*map(escape, row))
-    console = Console()
-    print(title)
-    console.print(table)
+        table.add_row(*(escape(visible(cell)) for cell in row))
+    show(title)
+    Console().print(table)
     if len(rows) > MOST_ROWS:
-        console.print(f"… and {len(rows) - MOST_ROWS:,} more{more_in and f' in {more_in}'}", markup=False)
+        show(f"… and {len(rows) - MOST_ROWS:,} more{more_in and f' in {more_in}'}")
+
+
+def print_text(text: str) -> None:
+    """A paragraph: broken between words where a terminal reads it, one line elsewhere."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(text) + 1
+    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
 
 
 def check_out(path: Path, force: bool, suffixes: Sequence[str] = (), option: str = "--out") -> None:
@@ -80,10 +95,11 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_frame(frame: Any, path: Path | None) -> None:
-    """A data frame as Parquet or CSV by the suffix, or as CSV on stdout."""
+    """A data frame as Parquet or CSV by the suffix, or as CSV on stdout; in a CSV no text is a formula."""
     if path is None:
-        frame.to_csv(sys.stdout, index=False)
+        print_csv(guarded_frame(frame).to_csv(index=False))
     elif path.suffix.lower() == ".csv":
-        write_file(path, lambda unfinished: frame.to_csv(unfinished, index=False))
+        safe = guarded_frame(frame)
+        write_file(path, lambda unfinished: safe.to_csv(unfinished, index=False))
     else:
         write_file(path, lambda unfinished: frame.to_parquet(unfinished, index=False))

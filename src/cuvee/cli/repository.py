@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from cuvee.cli.options import Force, Json, Quiet
-from cuvee.cli.output import check_out, write_frame
-from cuvee.cli.voice import speaking
+from cuvee.cli.output import check_out, print_json, write_frame
+from cuvee.cli.voice import show, speaking
 from cuvee.errors import OptionError
 
 
@@ -43,7 +43,7 @@ def demo(
         if picture is not None:
             program.draw(result, picture)
         if as_json:
-            print(json.dumps(result.as_dict()))
+            print_json(result.as_dict())
         else:
             program.show(result)
 
@@ -84,7 +84,7 @@ def bench(
     """
     with speaking():
         result = _of_the_clone("benchmarks", name).run(quick=quick)
-        print(json.dumps(result) if as_json else json.dumps(result, indent=2))
+        show(json.dumps(result) if as_json else json.dumps(result, indent=2))
 
 
 def reproduce(
@@ -112,9 +112,9 @@ def reproduce(
         with voice.bar() as bar:
             found = lab.reproduce(experiment, name, "full" if full else "quick", out, bar, jobs)
         if as_json:
-            print(json.dumps(found))
+            print_json(found)
         else:
-            print(f"{found['title']}: {found['word']}. {found['sentence']}\n{found['folder']}")
+            show(f"{found['title']}: {found['word']}. {found['sentence']}\n{found['folder']}")
 
 
 def _of_the_clone(kind: str, name: str) -> Any:

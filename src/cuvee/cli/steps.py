@@ -9,7 +9,7 @@ import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json, print_table
-from cuvee.cli.voice import speaking
+from cuvee.cli.voice import show, speaking
 
 OutAlpha = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")]
 OutModels = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")]
@@ -37,9 +37,12 @@ def weights(
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
     out: OutAlpha = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -65,9 +68,12 @@ def weights(
             label=label,
             domain=domain,
             targets=targets,
+            exclude=exclude,
+            strict=strict,
             features=features,
             drop=drop,
             text=text,
+            encoding=encoding,
             impute=impute,
             task=task,
             hypothesis=hypothesis,
@@ -79,8 +85,9 @@ def weights(
         if out is not None:
             check_out(out, force)
         data = Data.read(table, options)
-        problems = [(problem, data.hypothesis(problem)) for problem in data.problems(targets)]
-        data.tell(voice)
+        found, notes = data.problems(targets)
+        problems = [(problem, data.hypothesis(problem)) for problem in found]
+        data.tell(voice, *notes)
         parts = []
         with voice.bar() as bar:
             for i, (problem, kind) in enumerate(problems):
@@ -102,7 +109,7 @@ def weights(
                         name: {"alpha": mix.alpha[i], "gap": mix.gap[i], "status": str(mix.status[i])}
                         for i, name in enumerate(mix.targets)
                     },
-                    "notes": [*data.notes, *mix.notes],
+                    "notes": [*data.notes, *notes, *mix.notes],
                     "out": out and str(out),
                 }
             )
@@ -115,9 +122,12 @@ def solve(
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
     map_file: MapFile = None,
+    exclude: asked.Exclude = None,
+    strict: asked.Strict = False,
     features: asked.Features = None,
     drop: asked.Drop = None,
     text: asked.Text = None,
+    encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
@@ -138,15 +148,17 @@ def solve(
     from cuvee.cli.models import as_dict, write_models
     from cuvee.cli.tables import Data, joined
     from cuvee.errors import MixtureError
-    from cuvee.run.options import LEAST_LABELLED
 
     with speaking(quiet) as voice:
         options = asked.options(
             label=label,
             domain=domain,
+            exclude=exclude,
+            strict=strict,
             features=features,
             drop=drop,
             text=text,
+            encoding=encoding,
             impute=impute,
             task=task,
             hypothesis=hypothesis,
@@ -156,16 +168,17 @@ def solve(
         )
         check_out(out, force, (".safetensors",))
         given = read_alpha(alpha)
+        given.check_named()
         data = Data.read(table, options)
         data.named(given.columns)
         given = given.ordered([name for name in data.names if name in given.columns])
         if given.own and given.targets is None:
             raise MixtureError("alpha weighs own samples but does not say whose: add a column 'target'")
-        owners = data.named(given.targets or (), LEAST_LABELLED) if given.own else []
+        owners, notes = data.owners(given.columns, given.targets or ()) if given.own else ([], [])
         problem = joined(data.named(given.columns), owners)
         kind = data.hypothesis(problem)
         atlas = None if map_file is None else load_map(map_file, problem, kind)
-        data.tell(voice)
+        data.tell(voice, *notes)
         with voice.bar() as bar:
             if atlas is None:
                 sol = solve_models(problem, kind, given.alpha, tol=tol, seed=seed, progress=bar)
@@ -173,7 +186,7 @@ def solve(
                 sol = atlas(given.alpha, tol=tol, progress=bar)
         write_models(out, data, given, sol)
         if as_json:
-            print_json({**as_dict(data, given, sol), "out": str(out)})
+            print_json({**as_dict(data, given, sol), "notes": [*data.notes, *notes], "out": str(out)})
             return
         bounds = zip(sol.certificate.distance, sol.certificate.excess_risk, strict=True)
         rows = [
@@ -181,4 +194,4 @@ def solve(
             for name, status, (distance, excess) in zip(given.rows, sol.status, bounds, strict=True)
         ]
         print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, repr(sol).partition("\n")[0], str(out))
-        print(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")
+        show(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")

@@ -7,12 +7,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
 from cuvee.errors import CuveeWarning
 from cuvee.progress import Bar
+from cuvee.visible import visible
 
 STOPPED, PIPE_CLOSED = 130, 141  # as shells count signals
 
@@ -30,7 +31,7 @@ class Voice:
         if self._held is not None:
             self._held.append(text)
         elif not self.quiet:
-            print(text, file=sys.stderr)
+            show(text, sys.stderr)
 
     def begin(self) -> None:
         """From now on what is said is heard at once."""
@@ -72,12 +73,18 @@ def speaking(quiet: bool = False) -> Iterator[Voice]:
             sys.stdout.flush()
         except KeyboardInterrupt:
             voice.begin()
-            print(f"cuvee: stopped{voice.hint()}", file=sys.stderr)
-            raise typer.Exit(STOPPED) from None
+            show(f"cuvee: stopped{voice.hint()}", sys.stderr)
+            raise SystemExit(STOPPED) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python flushes once more when it ends
             raise typer.Exit(PIPE_CLOSED) from None
 
 
+def show(text: object, stream: TextIO | None = None) -> None:
+    """Print lines for people, on stdout or `stream`: whatever names are in them, the terminal obeys nothing of it."""
+    print(visible(str(text), keep="\n"), file=stream or sys.stdout)
+
+
 def one_line(text: Any) -> str:
-    return " ".join(str(text).split())
+    """Return a text that may be printed as one line."""
+    return visible(" ".join(str(text).split()))

@@ -1,10 +1,12 @@
 """Components: the only rooms with rows. `protocol` says what may be asked, the other files answer it."""
 
 from cuvee.components.bounded import BoundedComponents
+from cuvee.components.bounds import RowConstants
 from cuvee.components.linear import LinearComponents
 from cuvee.components.local import LocalComponents
 from cuvee.components.protocol import ALL, Batch, Components, Folds, Pullback
 from cuvee.components.quadratic import QuadraticComponents
+from cuvee.components.rows import check_precision
 
 __all__ = [
     "ALL",
@@ -16,4 +18,6 @@ __all__ = [
     "LocalComponents",
     "Pullback",
     "QuadraticComponents",
+    "RowConstants",
+    "check_precision",
 ]

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from cuvee.components import bounds
+from cuvee.components.bounds import RiskBounds, RowConstants
 from cuvee.components.protocol import Batch, Folds, Part, Pullback
 from cuvee.components.rows import (
     LEAST_SOURCE,
@@ -24,6 +26,7 @@ from cuvee.components.rows import (
     split,
 )
 from cuvee.components.sampling import RowStream
+from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Domain, Problem
 
@@ -162,6 +165,23 @@ class LocalComponents:
         number = torch.arange(count, device=self._device)[None, :, None]
         inside = deal_folds(rows, count)[:, None] == number  # (M, count, k)
         return (inside * rows.own_weight).sum(-1)
+
+    def row_constants(self) -> RowConstants:
+        """Return G_f, L_f and the largest loss of any row, own samples included, for any w in W."""
+        return bounds.row_constants(self._all(self.space.dtype), self._linear(), self.loss)
+
+    def squared_lengths(self) -> tuple[Tensor, Tensor]:
+        """Return Σ p²ρ²‖x‖² of every source (N,) and own sample (M,): what complexities are made of."""
+        return bounds.squared_lengths(self._all(self.space.dtype), self._linear(), self.loss)
+
+    def risk_bounds(self, radius: float) -> RiskBounds:
+        """Return bounds on Hessians and gradients of the sources' trained losses where ‖w‖ ≤ radius."""
+        return bounds.risk_bounds(self._all(self.space.dtype), self._linear(), radius)
+
+    def _linear(self) -> Any:
+        if not self.space.bounds_known:
+            raise OptionError("the losses of a network have no known bound: use a linear model, such as Ridge")
+        return self.space
 
     def bytes_per_row(self) -> int:
         """Return what a forward keeps for every model and row: a mixed difference of totals."""

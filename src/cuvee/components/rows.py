@@ -116,6 +116,12 @@ def _tensor(array: Array, space: Space) -> Tensor:
     return torch.as_tensor(array, dtype=space.dtype if array.dtype.kind == "f" else None)
 
 
+def check_precision(domains: Sequence[Domain], space: Space) -> None:
+    """Raise `DomainError` where rows are too large for the precision of the hypothesis."""
+    for domain in domains if space.dtype != torch.float64 else ():
+        _check_finite([domain], space.prepare(_tensor(domain.X, space)))
+
+
 def _check_finite(tables: list[Domain], X: Tensor) -> None:
     """Raise for a row that was finite as given and overflows in the precision of the hypothesis."""
     bad = ~X.flatten(1).isfinite().all(1)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date, time, timedelta
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from cuvee.errors import DomainError
+from cuvee.results import Floats
+from cuvee.values import kind_of
 
 
 def tidy(column: Any, where: str = "") -> Any:
@@ -27,49 +29,69 @@ def tidy(column: Any, where: str = "") -> Any:
         return column.astype(np.bool_)
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):  # truth values with gaps too: 0, 1, NaN
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        whole = types.is_integer_dtype(dtype)
     else:
         try:
             cells = column.astype(object)
             kind = types.infer_dtype(cells, skipna=True)
             if kind in ("string", "boolean"):
                 return cells.map(str, na_action="ignore")
-            if kind not in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
-                raise DomainError(f"{at(where)}column {name!r} {_oddity(cells)}")
+            numbers = kind in ("integer", "floating", "mixed-integer-float", "decimal", "empty")
+            if not numbers and cells.notna().any():  # a column of gaps alone is of no kind
+                oddity, row = _oddity(cells)
+                raise DomainError(f"{at(where)}column {name!r} {oddity}", row)
             values = np.array([np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)])
+            whole = kind == "integer"
         except ArithmeticError:  # too large, or a decimal that refuses every question
             raise DomainError(f"{at(where)}column {name!r} holds a number that no float can hold; rescale it") from None
+    if whole:
+        _check_apart(column, values, f"{at(where)}column {name!r}")
     infinite = np.isinf(values)
     if infinite.any():
+        row = column.index[int(np.argmax(infinite))]
         raise DomainError(
-            f"{at(where)}column {name!r} is infinite at row {column.index[int(np.argmax(infinite))]} "
-            f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use impute (--impute)"
+            f"{at(where)}column {name!r} is infinite at row {row} "
+            f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use impute (--impute)",
+            row,
         )
     return column if dtype == np.float64 else pd.Series(values, column.index, np.float64, name)
 
 
-def _oddity(cells: Any) -> str:
-    """What is wrong with a column of objects, and what to do."""
+def _check_apart(column: Any, values: Floats, named: str) -> None:
+    """Raise `DomainError` where whole numbers that differ have become the same float."""
+    large = np.flatnonzero(np.abs(values) >= 2**53).tolist()
+    seen: dict[float, int] = {}
+    for place in large if column.iloc[large].nunique() > len(np.unique(values[large])) else ():
+        other = seen.setdefault(float(values[place]), place)
+        if column.iloc[other] != column.iloc[place]:
+            raise too_long(named, *((column.index[i], str(column.iloc[i])) for i in (other, place)))
+
+
+def too_long(named: str, one: tuple[int, str], other: tuple[int, str]) -> DomainError:
+    """Return the error about two whole numbers, each with its row, that are the same float."""
+    return DomainError(
+        f"{named} holds whole numbers with more digits than are kept: {one[1]} at row {one[0]} and {other[1]} at row "
+        f"{other[0]} would become the same; declare the column as text (--text) if these are identifiers, drop it, or "
+        "subtract a constant",
+        one[0],
+    )
+
+
+def _oddity(cells: Any) -> tuple[str, int]:
+    """What is wrong with a column of objects and what to do, and at which row."""
     there = cells[cells.notna().to_numpy()]
-    kinds = [_kind(value) for value in there]
+    kinds = [kind_of(value) for value in there]
     usual = Counter(kinds).most_common(1)[0][0]
     odd = next((i for i, kind in enumerate(kinds) if kind != usual), 0)
     row, value, kind = there.index[odd], there.iloc[odd], kinds[odd]
     if kind != usual:
         shown = f" ({short(value)})" if isinstance(value, str | Real) else ""
-        return f"mixes types: it holds {usual}s, but a {kind}{shown} at row {row}; use one type throughout"
+        return f"mixes types: it holds {usual}s, but a {kind}{shown} at row {row}; use one type throughout", row
     if kind == "date":
-        return f"holds dates, like {value} at row {row}; make numbers of them (days since a date?), or drop the column"
-    return f"holds a {kind} at row {row}, not a number or a text; spread it over several columns, or drop the column"
-
-
-def _kind(value: Any) -> str:
-    named = {
-        "truth value": bool | np.bool_,
-        "number": Real,
-        "text": str,
-        "date": date | time | timedelta | np.datetime64,
-    }
-    return next((name for name, types in named.items() if isinstance(value, types)), type(value).__name__)
+        dates = f"holds dates, like {value} at row {row}"
+        return f"{dates}; make numbers of them (days since a date?), or drop the column", row
+    neither = f"holds a {kind} at row {row}, not a number or a text"
+    return f"{neither}; spread it over several columns, or drop the column", row
 
 
 def pick(frame: Any, name: str, where: str) -> Any:
@@ -99,6 +121,11 @@ def short(value: Any) -> str:
 
 def count(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def listed(names: Sequence[Any], most: int = 3) -> str:
+    """Return names in quotes, those beyond `most` as three dots."""
+    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
 
 
 def at(where: str) -> str:

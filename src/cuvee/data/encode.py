@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written, at, count, is_number, pick, short, tidy
+from cuvee.data.columns import as_written, at, count, is_number, listed, pick, short, tidy
 from cuvee.errors import DomainError, InputError
 from cuvee.problem import Array
 from cuvee.results import Floats
 
 FORMAT = 1
 MOST_CATEGORIES = 200
+ROUNDING = 16  # units in the last place that two values may differ by and still be the same
 MANY, NEARLY_ALL = 20, 0.9  # this many different values, in this share of the rows, make an id
 
 
@@ -28,13 +29,13 @@ class Number:
     fill: float | None = None  # what missing values become; None: they are an error
 
     @classmethod
-    def fitted(cls, name: str, scaler: Any, low: float, high: float, fill: float | None, where: str = "") -> Number:
-        """From a `StandardScaler` fitted on this column alone, and the range of the column."""
-        mean, spread, scale = float(scaler.mean_[0]), float(np.sqrt(scaler.var_[0])), float(scaler.scale_[0])
+    def fitted(
+        cls, name: str, scaler: Any, low: float, high: float, fill: float | None, where: str = "", origin: float = 0.0
+    ) -> Number:
+        """From a `StandardScaler` fitted on this column less `origin`, and the range of the column."""
+        mean, spread, scale = origin + float(scaler.mean_[0]), float(np.sqrt(scaler.var_[0])), float(scaler.scale_[0])
         if not np.isfinite([mean, spread]).all():
-            raise DomainError(
-                f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it"
-            )
+            raise too_far(name, low, high, where)
         never_varies = low == high or spread != scale  # scikit-learn takes 1 where the spread is only rounding
         return cls(name, mean, 0.0 if never_varies else scale, fill)
 
@@ -48,7 +49,8 @@ class Number:
             row, value = next((row, value) for row, value in column.items() if isinstance(value, str))
             raise DomainError(
                 f"{at(where)}column {self.name!r} holds text, {short(value)} at row {row}, where the training rows "
-                "hold numbers; correct it"
+                "hold numbers; correct it",
+                row,
             )
         values = column.to_numpy(dtype=np.float64)[:, None]
         if self.scale == 0.0:
@@ -81,11 +83,12 @@ class Category:
         unseen = position < 0
         if unseen.any():
             first = int(np.argmax(unseen))
-            known = ", ".join(map(repr, self.categories[:10])) + (", …" if len(self.categories) > 10 else "")
+            known = listed(self.categories, 10)
             raise DomainError(
                 f"{at(where)}column {self.name!r} is {short(values[first])} at row {column.index[first]}, which it is "
                 f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: {known}); correct "
-                "these rows, or leave them out"
+                "these rows, or leave them out",
+                column.index[first],
             )
         return (position[:, None] == np.arange(len(self.categories))) * float(len(self.categories) > 1)
 
@@ -145,21 +148,23 @@ class Encoder:
         if len(same) == 1:
             only = f"column {same[0]!r} has the same value in every training row"
             return (f"{only}: it says nothing and is encoded as 0",)
-        named = ", ".join(map(repr, same[:3])) + (", …" if len(same) > 3 else "")
-        return (f"{len(same)} columns ({named}) have the same value in every training row: they are encoded as 0",)
+        return (
+            f"{len(same)} columns ({listed(same)}) have the same value in every training row: they are encoded as 0",
+        )
 
     def __call__(self, frame: Any, *, where: str = "") -> Floats:
         """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row and column."""
         columns = [tidy(pick(frame, name, where), where) for name in self.features]
         check_missing([c for c, rule in zip(columns, self.columns, strict=True) if rule.fill is None], where)
-        # Written out, because that is shorter than rebuilding transformers; the tests hold it bit-identical to them.
+        # Written out, because that is shorter than rebuilding transformers; the tests compare it with theirs.
         parts = [rule.encode(column, where) for rule, column in zip(self.columns, columns, strict=True)]
         encoded = np.concatenate(parts, axis=1)
         if not np.isfinite(encoded).all():
             row, column = np.argwhere(~np.isfinite(encoded))[0]
             raise DomainError(
                 f"{at(where)}column {self.names[column]!r} is too far from the training rows at row "
-                f"{frame.index[row]}; correct it, or drop the column"
+                f"{frame.index[row]}; correct it, or drop the column",
+                frame.index[row],
             )
         return encoded
 
@@ -196,6 +201,11 @@ def _restored(kind: str, name: str, **rest: Any) -> Number | Category:
     )
 
 
+def too_far(name: str, low: float, high: float, where: str) -> DomainError:
+    """Return the error about a column whose mean or spread no float holds."""
+    return DomainError(f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it")
+
+
 def _fit(column: Any, impute: bool, where: str) -> Number | Category:
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -206,14 +216,34 @@ def _fit(column: Any, impute: bool, where: str) -> Number | Category:
     cells = column.to_numpy(np.float64 if numeric else object, na_value=np.nan)[:, None]
     fill = None
     if impute:
-        imputer = SimpleImputer(strategy="median" if numeric else "most_frequent").fit(cells)
-        fill, cells = imputer.statistics_[0], imputer.transform(cells)
+        with np.errstate(over="ignore"):
+            imputer = SimpleImputer(strategy="median" if numeric else "most_frequent").fit(cells)
+        fill = imputer.statistics_[0]
+        if numeric and not np.isfinite(fill):
+            raise too_far(name, float(np.nanmin(cells)), float(np.nanmax(cells)), where)
+        cells = imputer.transform(cells)
     if numeric:
         with np.errstate(over="ignore", invalid="ignore"):  # told by `fitted`
             scaler = StandardScaler().fit(cells)
-        return Number.fitted(name, scaler, cells.min(), cells.max(), None if fill is None else float(fill), where)
+        low, high, origin = float(cells.min()), float(cells.max()), 0.0
+        if hides_variation(scaler, low, high):
+            scaler, origin = StandardScaler().fit(cells - low), low
+        return Number.fitted(name, scaler, low, high, None if fill is None else float(fill), where, origin)
     check_categories(name, column.nunique(), column.count(), column.dropna().iloc[0], where)
     return Category(name, tuple(OneHotEncoder().fit(cells).categories_[0].tolist()), fill)
+
+
+def hides_variation(scaler: Any, low: float, high: float) -> bool:
+    """Whether scikit-learn takes a column for constant that is not: its mean, far from 0, would hide the spread.
+
+    Whole numbers that differ do so for a reason; others that differ in their last bits alone are one value, rounded.
+    """
+    spread = float(np.sqrt(scaler.var_[0]))
+    if spread == float(scaler.scale_[0]) or not np.isfinite(spread):
+        return False
+    largest = max(abs(low), abs(high))
+    whole = low.is_integer() and high.is_integer() and largest < 2**53
+    return high > low if whole else high - low > ROUNDING * float(np.spacing(largest))
 
 
 def check_categories(name: str, different: int, rows: int, example: str, where: str) -> None:

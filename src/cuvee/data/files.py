@@ -6,30 +6,33 @@ import csv
 import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from cuvee.data.columns import short
+from cuvee.data.columns import as_written
+from cuvee.data.encoding import UTF8, check_encoding, undecodable
+from cuvee.data.notation import Kind, Surveyed, as_numbers, survey
+from cuvee.data.place import line_of, placed
+from cuvee.data.told import Told
 from cuvee.errors import DomainError, InputError
 
 HEAD = 1 << 20  # bytes that tell what a file is; no line may be longer
 ROWS = 1 << 16  # per batch
 BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".ipc": "Feather"}
 TEXT = (".csv", ".tsv", ".txt")
-NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-DATE = r"^\s*\d{4}-\d\d?-\d\d?([ T].*)?$"
-Kind = Literal["number", "truth", "text", "missing"]
+SEPARATORS = ",;\t|"
 
 
-def files(path: Path) -> list[tuple[File, str | None]]:
-    """The file; or those of a folder, and the domain that each is."""
+def files(path: Path, encoding: str = UTF8) -> list[tuple[File, str | None]]:
+    """The file; or those of a folder, and the domain that each is; `encoding` is that of text."""
+    check_encoding(encoding)
     with understood(path):
         if not path.exists():
             raise InputError(f"{path} does not exist; is the name right?")
         if path.is_file():
-            return [(_recognised(path), None)]
+            return [(_recognised(path, encoding), None)]
         found = sorted(p for p in path.iterdir() if p.is_file() and _suffix(p) in (*BINARY, *TEXT) and p.name[0] != ".")
     if not found:
         raise InputError(f"{path} holds no table; put a CSV, Parquet or Feather file per domain into it")
@@ -37,17 +40,16 @@ def files(path: Path) -> list[tuple[File, str | None]]:
     for i, name in enumerate(names):
         if name in names[:i]:
             raise InputError(f"{path} holds two files for domain {name!r}; keep one, or rename it")
-    return [(_recognised(p), name) for p, name in zip(found, names, strict=True)]
+    return [(_recognised(p, encoding), name) for p, name in zip(found, names, strict=True)]
 
 
 def _suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
-def _recognised(path: Path) -> File:
+def _recognised(path: Path, encoding: str) -> File:
     """Look at the first bytes: they tell more than the name."""
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
     from pyarrow import ipc, parquet
 
     with understood(path):
@@ -61,24 +63,22 @@ def _recognised(path: Path) -> File:
         if (wanted := BINARY.get(_suffix(path))) and magic:
             raise InputError(f"{path} is no {wanted} file, or a broken one; write it again")
         packed = magic[:2] == b"\x1f\x8b"
-        opened = {"source": str(path), "compression": "gzip" if packed else None}
-        with pa.input_stream(**opened) as stream:
+        with pa.input_stream(str(path), compression="gzip" if packed else None) as stream:
             head = stream.read(HEAD)
         if not head.strip():
             raise InputError(f"{path} is empty")
-        if magic[:2] == b"PK" or b"\0" in head:
+        text = head.decode("utf-8-sig" if encoding == UTF8 else encoding, errors="replace")
+        if magic[:2] == b"PK" or "\0" in text:
             raise InputError(f"{path} is no text; save the table as CSV in UTF-8, or as Parquet")
-        delimiter = _delimiter(head.decode("utf-8-sig", errors="replace"))
-        parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        with arrow_csv.open_csv(pa.input_stream(**opened), arrow_csv.ReadOptions(block_size=HEAD), parse) as reader:
-            names = tuple(reader.schema.names)
-        return File(path, "text", names, delimiter, packed)
+        nameless = File(path, "text", (), separator_of(text), packed, encoding)
+        with understood(path, nameless), nameless.opened() as reader:
+            return replace(nameless, columns=tuple(reader.schema.names))
 
 
-def _delimiter(head: str) -> str:
-    """The one that splits the first lines into more than one cell, all of them alike, and into most."""
+def separator_of(head: str) -> str:
+    """Return the one that splits the first lines into more than one cell, all of them alike, and into most."""
     scores = {}
-    for delimiter in ",;\t|":
+    for delimiter in SEPARATORS:
         try:
             lines = list(islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), 21))
         except csv.Error:
@@ -89,8 +89,8 @@ def _delimiter(head: str) -> str:
 
 
 @contextmanager
-def understood(path: Path) -> Iterator[None]:
-    """What pyarrow and the system raise about a file, in one sentence."""
+def understood(path: Path, text: File | None = None) -> Iterator[None]:
+    """What pyarrow and the system raise about a file, in one sentence; `text` is the file if it is one of text."""
     import pyarrow as pa
 
     try:
@@ -101,6 +101,8 @@ def understood(path: Path) -> Iterator[None]:
         if reason := getattr(error, "strerror", None):
             raise InputError(f"{path} cannot be read: {reason}") from None
         reason = str(error).strip().partition("\n")[0][:200].rstrip(".") or type(error).__name__
+        if text is not None and (isinstance(error, UnicodeDecodeError) or "UTF8" in reason):
+            raise undecodable(path, text.packed, text.encoding) from None
         raise InputError(f"{path} cannot be read as a table ({reason}); is it complete?") from None
 
 
@@ -113,13 +115,14 @@ class File:
     columns: tuple[str, ...]
     delimiter: str = ","
     packed: bool = False  # with gzip
+    encoding: str = UTF8
 
     def batches(self, names: Sequence[str], rows: int = ROWS) -> Iterator[Any]:
         """pyarrow Tables of about `rows` rows with these columns alone; the columns of a text file are all text."""
         import pyarrow as pa
         from pyarrow import ipc, parquet
 
-        with understood(self.path):
+        with understood(self.path, self if self.kind == "text" else None):
             if self.kind == "text":
                 yield from self._texts(names, rows)
             elif self.kind == "Parquet":
@@ -132,17 +135,24 @@ class File:
                         table = _sound(pa.Table.from_batches([file.get_batch(i)]).select(names))
                         yield from (table.slice(low, rows) for low in range(0, len(table), rows))
 
-    def _texts(self, names: Sequence[str], rows: int) -> Iterator[Any]:
+    def opened(self, **convert: Any) -> Any:
+        """pyarrow's reader of a text file."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        columns = {"include_columns": list(names), "column_types": dict.fromkeys(names, pa.string())}
-        with arrow_csv.open_csv(
+        return arrow_csv.open_csv(
             pa.input_stream(str(self.path), compression="gzip" if self.packed else None),
-            arrow_csv.ReadOptions(block_size=HEAD),  # small: the reader is many blocks ahead
+            # Small blocks: the reader is many of them ahead.
+            arrow_csv.ReadOptions(block_size=HEAD, encoding="utf8" if self.encoding == UTF8 else self.encoding),
             arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            arrow_csv.ConvertOptions(strings_can_be_null=True, **columns),
-        ) as file:
+            arrow_csv.ConvertOptions(**convert),
+        )
+
+    def _texts(self, names: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        columns = {"include_columns": list(names), "column_types": dict.fromkeys(names, pa.string())}
+        with self.opened(strings_can_be_null=True, **columns) as file:
             held: list[Any] = []
             for batch in file:
                 held.append(batch)
@@ -152,7 +162,15 @@ class File:
             if held:
                 yield pa.Table.from_batches(held)
 
-    def load(self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()) -> Any:
+    def survey(self, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()) -> Surveyed:
+        """What the columns of text are. One batch tells little: all of it is looked at before it is converted."""
+        typed = self.kind != "text"
+        kinds, told = survey(tables, text, unchecked, where=f"{self.path}: ", comma=self.delimiter == ";", typed=typed)
+        return Surveyed({**dict.fromkeys(text, "text"), **kinds}, told) if typed else Surveyed(kinds, told)
+
+    def load(
+        self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()
+    ) -> tuple[Any, list[Told]]:
         """A frame of these columns; `text` are taken as text, and nobody looks into the `unchecked`."""
         import pyarrow as pa
 
@@ -160,82 +178,23 @@ class File:
         if not tables:
             raise DomainError(f"{self.path}: there are no rows")
         table = pa.concat_tables(tables)
-        return to_frame(table, survey(self, [table], text, unchecked))
+        with placed(self.line):
+            kinds, told = self.survey([table], text, unchecked)
+        return to_frame(table, kinds), told
+
+    def line(self, row: int) -> str:
+        """Where a row of a text file stands, in words; nothing of others, which nobody opens in an editor."""
+        return line_of(self.path, row, self.delimiter, self.packed, self.encoding) if self.kind == "text" else ""
+
+    def size(self) -> int:
+        """How many rows there are."""
+        return sum(len(table) for table in self.batches(self.columns[:1]))
 
 
 def _sound(table: Any) -> Any:
     """The table, its text and offsets checked: Arrow trusts what a file says, and pandas trusts Arrow."""
     table.validate(full=True)
     return table
-
-
-def survey(
-    file: File, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()
-) -> dict[str, Kind]:
-    """What the columns of a text file are, those of `text` aside; one that mixes types or holds dates is an error.
-
-    The file says nothing of its types, and one batch of it little: all of it is looked at before it is converted.
-    """
-    looks: dict[str, _Looks] = {}
-    row = 0
-    for table in tables if file.kind == "text" else ():
-        for name in table.column_names:
-            if name not in text:
-                looks.setdefault(name, _Looks()).add(table[name], row)
-        row += len(table)
-    for name, look in looks.items():
-        if look.kind == "text" and name not in unchecked:
-            named = f"{file.path}: column {name!r}"
-            if 2 * look.numbers > look.cells and look.odd is not None:
-                raise DomainError(
-                    f"{named} mixes types: it holds numbers, but {short(look.odd[1])} at row {look.odd[0]}; "
-                    "correct it, leave it empty, or declare the column as text"
-                )
-            if look.dates == look.cells:
-                raise DomainError(f"{named} holds dates; make numbers of them (days since a date?), or drop the column")
-    return {name: look.kind for name, look in looks.items()}
-
-
-@dataclass
-class _Looks:
-    """What the cells of a column of text look like, batch after batch."""
-
-    kind: Kind = "missing"
-    cells: int = 0
-    numbers: int = 0
-    dates: int = 0
-    odd: tuple[int, str] | None = None  # the first cell that is no number: its row and what it is
-
-    def add(self, column: Any, first: int) -> None:
-        from pyarrow import compute
-
-        kind = _kind(column.drop_null())
-        if kind != "missing":
-            self.kind = kind if self.kind in ("missing", kind) else "text"
-        number = compute.match_substring_regex(column, NUMBER) if kind == "text" else None
-        self.cells += len(column) - column.null_count
-        if number is None:  # the usual case, without a look at every cell
-            self.numbers += (len(column) - column.null_count) * (kind == "number")
-            return
-        self.numbers += compute.sum(number).as_py() or 0
-        self.dates += compute.sum(compute.match_substring_regex(column, DATE)).as_py() or 0
-        row = compute.index(number, False).as_py()
-        if self.odd is None and row >= 0:
-            self.odd = first + row, column[row].as_py()
-
-
-def _kind(cells: Any) -> Kind:
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if not len(cells):
-        return "missing"
-    try:
-        compute.cast(compute.ascii_trim_whitespace(cells), pa.float64())
-        return "number"
-    except pa.ArrowInvalid:
-        few = compute.unique(compute.ascii_lower(cells)).slice(0, 3).to_pylist()
-        return "truth" if set(few) <= {"true", "false"} else "text"
 
 
 def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
@@ -246,12 +205,37 @@ def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
 
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = kinds.get(name, "text")
-        if kind in ("number", "missing"):
-            column = compute.cast(compute.ascii_trim_whitespace(column), pa.float64())
+        kind = kinds.get(name)
+        if kind in ("number", "comma", "missing"):
+            column = as_numbers(column, kind)
         elif kind == "truth":
             column = compute.equal(compute.ascii_lower(column), "true")
         if pa.types.is_boolean(column.type) and column.null_count:
             column = compute.cast(column, pa.float64())  # 0, 1 and NaN, where pandas would make objects of them
-        columns[name] = column.to_pandas()
+        columns[name] = _written(column) if kind == "text" else _exact(column)
     return pd.DataFrame(columns).set_axis(pd.RangeIndex(first, first + len(table)))
+
+
+def _written(column: Any) -> Any:
+    """Return a column that was declared as text; numbers of its type are written out, 12.0 as "12"."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_integer(column.type):
+        column = compute.cast(column, pa.string())
+    elif pa.types.is_floating(column.type) or pa.types.is_boolean(column.type) or pa.types.is_decimal(column.type):
+        return column.to_pandas().astype(object).map(as_written, na_action="ignore")
+    return column.to_pandas()
+
+
+def _exact(column: Any) -> Any:
+    """Return a column for pandas; whole numbers beside gaps stay whole where floats would round them."""
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_integer(column.type) and column.null_count:
+        ends = compute.min_max(column).as_py()
+        if ends["max"] is not None and max(ends["max"], -ends["min"]) >= 2**53:
+            return column.to_pandas(types_mapper=lambda t: pd.UInt64Dtype() if t == pa.uint64() else pd.Int64Dtype())
+    return column.to_pandas()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -11,15 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written, at, count, is_number, tidy
-from cuvee.data.files import File, files, to_frame
+from cuvee.data.columns import at, count, is_number, tidy
+from cuvee.data.encoding import UTF8
+from cuvee.data.files import files
+from cuvee.data.parts import Part, of_file, parts_of
+from cuvee.data.place import placed
 from cuvee.data.spool import Spec
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import whole_labels
-from cuvee.errors import DomainError, InputError
+from cuvee.data.told import Told, notes, text_throughout
+from cuvee.errors import CuveeError, DomainError
 from cuvee.problem import Array
 
-__all__ = ["Table", "columns_of", "read", "read_rows", "spec", "suggest"]
+__all__ = ["Table", "columns_of", "located", "read", "read_rows", "spec", "suggest"]
 
 DOMAIN, LABEL = "domain", "label"  # the columns, where the user names none
 
@@ -32,6 +37,7 @@ class Table:
     domain: str
     label: str
     features: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # which columns were taken as categories, or read in a way worth knowing, and why
 
     @cached_property
     def _places(self) -> dict[str, Array]:
@@ -68,18 +74,20 @@ def read(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     text: Sequence[str] = (),
+    encoding: str = UTF8,
 ) -> Table:
     """A table from a file, a folder with a file per domain, a frame, name -> (X, y) or Dataset, or (X, y, domain).
 
     `features` are all columns but `drop` where none are named; those of `text` are categories, whatever they look like.
+    `encoding` is that of text files.
     """
     domain = domain or DOMAIN
-    parts = _parts(source, domain, label)
+    parts = parts_of(source, domain, label, encoding)
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
-    frame = _gather(parts, [*chosen, label], (), domain, text)
+    frame, told = _gather(parts, [*chosen, label], (), domain, text)
     frame[label] = whole_labels(frame[label])
-    return Table(frame, domain, label, chosen)
+    return Table(frame, domain, label, chosen, notes(told, label))
 
 
 def read_rows(
@@ -89,17 +97,33 @@ def read_rows(
     *,
     domain: str | None = None,
     text: Sequence[str] = (),
+    encoding: str = UTF8,
 ) -> Any:
     """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are ignored."""
-    parts = _parts(source, domain or DOMAIN, LABEL)
+    parts = parts_of(source, domain or DOMAIN, LABEL, encoding)
     parts[0].check(text)
-    return _gather(parts, features, also, domain, text)
+    return _gather(parts, features, also, domain, text)[0]
 
 
-def columns_of(source: Any) -> tuple[str, ...]:
+def columns_of(source: Any, encoding: str = UTF8) -> tuple[str, ...]:
     """The names of the columns that every part of a source has."""
-    first, *others = _parts(source, DOMAIN, LABEL)
+    first, *others = parts_of(source, DOMAIN, LABEL, encoding)
     return tuple(name for name in first.columns if all(name in part.columns for part in others))
+
+
+def located(source: Any, encoding: str = UTF8) -> AbstractContextManager[None]:
+    """Add to an error about a row of the whole source where that row stands: its line in a file, its row in a part."""
+
+    def place(row: int) -> str:
+        with suppress(CuveeError):  # a source that can be gone through once alone
+            parts = parts_of(source, DOMAIN, LABEL, encoding)
+            for part in parts:
+                if row < (rows := part.size()):
+                    return part.line(row) or (f"row {row} of {part.where}" if len(parts) > 1 else "")
+                row -= rows
+        return ""
+
+    return placed(place)
 
 
 def spec(
@@ -110,34 +134,17 @@ def spec(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     text: Sequence[str] = (),
+    encoding: str = UTF8,
 ) -> Spec:
     """What `spool` needs to know of a file or folder that is too large to `read`."""
     domain = domain or DOMAIN
-    found = files(Path(path))
-    parts = [_of_file(file, name) for file, name in found]
+    found = files(Path(path), encoding)
+    parts = [of_file(file, name) for file, name in found]
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
     for part in parts:
         part.check([*chosen, label, *([domain] if part.domain is None else [])])
     return Spec(tuple(found), domain, label, chosen, tuple(text))
-
-
-@dataclass(frozen=True)
-class Part:
-    """A piece of a source: its columns, and how to load some (which, those taken as text, those nobody checks)."""
-
-    where: str
-    columns: tuple[str, ...]
-    load: Callable[[Sequence[str], Collection[str], Collection[str]], Any]
-    domain: str | None = None  # when all of it is one domain
-
-    def check(self, names: Sequence[str]) -> None:
-        """Each of these columns is there, once."""
-        for name in names:
-            if name not in self.columns:
-                raise DomainError(f"{at(self.where)}there is no column {name!r}{suggest(name, self.columns)}")
-            if self.columns.count(name) > 1:
-                raise DomainError(f"{at(self.where)}{self.columns.count(name)} columns are named {name!r}; rename them")
 
 
 def _choose(
@@ -174,28 +181,34 @@ def _choose(
 
 def _gather(
     parts: Sequence[Part], names: Sequence[str], raw: Sequence[str], domain: str | None, text: Sequence[str]
-) -> Any:
-    """All parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text."""
+) -> tuple[Any, list[Told]]:
+    """All parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text; and what is to be said."""
     import pandas as pd
 
     raw = [name for name in raw if name not in names and name != domain]
-    frames = []
+    frames, told_of_parts = [], []
     for part in parts:
         own = domain not in part.columns and part.domain is not None
         asked = [] if own or domain is None else [domain]
         part.check([*names, *raw, *asked])
-        frame = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
+        frame, told = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
+        told_of_parts.append(told)
         if not len(frame):
             raise DomainError(f"{at(part.where)}there are no rows")
-        columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
-        if domain is not None:
-            columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
+        with placed(part.line):
+            columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
+            if domain is not None:
+                columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
         frames.append(pd.DataFrame(columns, frame.index))
+    told = [one for part in told_of_parts for one in part]
     if len(frames) == 1:
-        return frames[0]
+        return frames[0], told
+    if again := text_throughout(told_of_parts):
+        frame, more = _gather(parts, names, raw, domain, [*text, *again])
+        return frame, [*(one for one in told if one.name in again and one.how != "typed"), *more]
     for name in names:
         _agree(name, frames, parts)
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True), told
 
 
 def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
@@ -203,96 +216,10 @@ def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
     there = [i for i, frame in enumerate(frames) if frame[name].notna().any()]
     kinds = {is_number(frames[i][name]): parts[i].where for i in reversed(there)}
     if len(kinds) > 1:
-        raise DomainError(f"column {name!r} holds numbers in {kinds[True]} but text in {kinds[False]}; use one type")
+        raise DomainError(
+            f"column {name!r} holds numbers in {kinds[True]} but text in {kinds[False]}; use one type, or "
+            "declare it as text (--text)"
+        )
     if False in kinds or any(frame[name].dtype != np.bool_ for frame in frames):
         for frame in frames:
             frame[name] = frame[name].astype(object if False in kinds else np.float64)
-
-
-def _parts(source: Any, domain: str, label: str) -> list[Part]:
-    import pandas as pd
-
-    if isinstance(source, str | PathLike):
-        return [_of_file(file, name) for file, name in files(Path(source))]
-    if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
-        return [_of_frame(_as_frame(source, ""), "")]
-    if isinstance(source, tuple) and len(source) == 3:
-        frame = _labelled(source[0], source[1], label, "")
-        frame[domain] = _as_list(source[2], len(frame), "domain", "")
-        return [_of_frame(frame, "")]
-    if not isinstance(source, Mapping):
-        raise InputError(
-            f"a {type(source).__name__} is no table; give a path, a frame, a mapping name -> (X, y), or (X, y, domain)"
-        )
-    if not source:
-        raise DomainError("the mapping is empty; give at least one domain")
-    parts = []
-    for name, value in source.items():
-        where = f"domain {str(name)!r}"
-        if isinstance(value, pd.DataFrame) or hasattr(value, "__arrow_c_stream__"):
-            frame = _as_frame(value, where)
-        else:
-            X, y = value if isinstance(value, tuple | list) and len(value) == 2 else _items(value, where)
-            frame = _labelled(X, y, label, where)
-        parts.append(_of_frame(frame, where, str(name)))
-    return parts
-
-
-def _items(data: Any, where: str) -> tuple[Any, Any]:
-    """X and y of a torch `Dataset` of (x, y) items."""
-    try:
-        items = [data[i] for i in range(len(data))] if hasattr(data, "__len__") else list(data)
-        return np.stack([np.asarray(x) for x, _ in items]), [y.item() if hasattr(y, "item") else y for _, y in items]
-    except (TypeError, ValueError, KeyError, IndexError, RuntimeError) as error:
-        raise DomainError(
-            f"{where}: a {type(data).__name__} is neither (X, y) nor a Dataset of (x, y) items of one shape ({error})"
-        ) from None
-
-
-def _labelled(X: Any, y: Any, label: str, where: str) -> Any:
-    """A frame of X (rows, …) and its labels y (rows,); None: all missing."""
-    frame = _as_frame(X, where)
-    if label in frame.columns:
-        raise DomainError(f"{at(where)}X has a column {label!r} beside the labels; name the label otherwise")
-    frame[label] = np.full(len(frame), np.nan) if y is None else _as_list(y, len(frame), "y", where)
-    return frame
-
-
-def _as_list(values: Any, rows: int, what: str, where: str) -> list[Any]:
-    values = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    if values.shape not in ((rows,), (rows, 1)):
-        raise DomainError(f"{at(where)}X has {count(rows, 'row')}, but {what} has shape {values.shape}")
-    return list(values.reshape(rows).tolist())
-
-
-def _as_frame(data: Any, where: str) -> Any:
-    """A frame of a frame, of anything that Arrow can take, or of an array (rows, …), its columns x0, x1, …."""
-    import pandas as pd
-    import pyarrow as pa
-
-    if isinstance(data, pd.DataFrame):
-        return data.set_axis(list(map(str, data.columns)), axis=1).reset_index(drop=True)
-    try:
-        if hasattr(data, "__arrow_c_stream__"):
-            return to_frame(pa.table(data), {})
-        array = np.asarray(data.detach().cpu() if hasattr(data, "detach") else data)
-        if array.ndim < 2:
-            raise ValueError(f"shape {array.shape}")
-        flat = array.reshape(len(array), int(np.prod(array.shape[1:])))
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DomainError(f"{at(where)}a {type(data).__name__} is no table, rows × columns ({error})") from None
-    return pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
-
-
-def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
-    def load(names: Sequence[str], text: Collection[str], unchecked: Collection[str]) -> Any:
-        chosen = frame[list(names)].copy()
-        for name in {*names} & {*text} - {*unchecked}:
-            chosen[name] = chosen[name].map(as_written, na_action="ignore")
-        return chosen
-
-    return Part(where, tuple(frame.columns), load, domain)
-
-
-def _of_file(file: File, domain: str | None) -> Part:
-    return Part(str(file.path), file.columns, file.load, domain)

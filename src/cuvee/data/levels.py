@@ -7,10 +7,15 @@ noise, w as it is within the sources, levels u_j vary by τ² and k rows show on
 rows alone. Where sources share one level nothing happens.
 
 τ² and σ² are the sources': what becomes of one target does not depend on which others there are.
+
+A source that is a pool of single rows of many domains has no level of its own, only the mean of
+theirs, which varies by τ²/k: τ²/(τ² + σ²) of it is believed. Its rows still lie at levels of their
+own, so that they have no say in τ², σ² and w.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +33,8 @@ class Levelled:
     believed: Floats  # (M,) share of the level seen in each target's rows, in [0, 1]
 
 
-def take_out(problem: Problem, l2: float) -> Levelled:
-    """The problem at one level; `l2` is the hypothesis's.
+def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Levelled:
+    """The problem at one level; `l2` is the hypothesis's, and `pooled` are sources whose rows are of a domain each.
 
     >>> X = [[0.0], [1.0], [2.0]]
     >>> low, high = Domain("low", X, [0.0, 1.1, 2.0]), Domain("high", X, [10.0, 11.0, 12.1])
@@ -41,13 +46,17 @@ def take_out(problem: Problem, l2: float) -> Levelled:
     N, domains = problem.n_sources, (*problem.sources, *problem.targets)
     means = [_means(d) for d in domains]
     x, y, rows = np.array([m.x for m in means]), np.array([m.y for m in means]), np.array([m.rows for m in means])
-    gram, cross, square = (np.mean(part, 0) for part in zip(*map(_within, problem.sources, means), strict=True))
+    own = np.array([s.name not in pooled for s in problem.sources])  # (N,) who has a level of their own
+    own = own if own.any() else ~own
+    each = [_within(s, m) for s, m, whole in zip(problem.sources, means, own, strict=False) if whole]
+    gram, cross, square = (np.mean(part, 0) for part in zip(*each, strict=True))
     slope = np.linalg.pinv(gram + l2 * np.eye(len(gram)), hermitian=True) @ cross
     noise = max(0.0, square - 2.0 * cross @ slope + slope @ gram @ slope)
     seen, error = y - x @ slope, noise / rows  # (N+M,)
-    middle = seen[:N].mean()
-    spread = max(0.0, seen[:N].var(ddof=1) - error[:N].mean()) if N > 1 else 0.0
-    believed = spread / np.maximum(spread + error, 1e-300)
+    middle = seen[:N][own].mean()
+    spread = max(0.0, seen[:N][own].var(ddof=1) - error[:N][own].mean()) if own.sum() > 1 else 0.0
+    varies = np.where([*~own, *[False] * problem.n_targets], spread / rows, spread)  # (N+M,)
+    believed = varies / np.maximum(varies + error, 1e-300)
     level = believed * (seen - middle)
     moved = [_lowered(d, u) for d, u in zip(domains, level, strict=True)]
     return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:])

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import at, is_number, tidy
-from cuvee.data.encode import MOST_CATEGORIES, Category, Encoder, Number, check_categories, say_missing
-from cuvee.data.files import ROWS, File, survey, to_frame
+from cuvee.data.encode import MOST_CATEGORIES, Category, Encoder, Number, check_categories, hides_variation, say_missing
+from cuvee.data.files import ROWS, File, to_frame
+from cuvee.data.notation import Kind
+from cuvee.data.place import placed
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import label_kind
+from cuvee.data.told import notes, text_throughout
 from cuvee.errors import DomainError, InputError, check_number
 from cuvee.problem import Array, Domain
 from cuvee.results import Floats
@@ -31,6 +34,7 @@ class Spec:
     label: str
     features: tuple[str, ...]
     text: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # domains whose rows are passed over
 
     @property
     def where(self) -> str:
@@ -43,6 +47,7 @@ class Spooled:
 
     domains: tuple[Domain, ...]
     encoder: Encoder
+    notes: tuple[str, ...] = ()  # as `Table` has them
 
 
 def spool(
@@ -81,7 +86,9 @@ def spool(
     X, y = _write(Path(folder), scan, rows, encoder, labels.dtype)
     ends = np.cumsum(list(rows.values())).tolist()
     pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
-    return Spooled(tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces), encoder)
+    return Spooled(
+        tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces), encoder, scan.notes
+    )
 
 
 def census(spec: Spec) -> dict[str, int]:
@@ -100,7 +107,15 @@ class _Scan:
     def __init__(self, spec: Spec, rows: int, text: Collection[str]) -> None:
         self.spec, self._rows = spec, rows
         names = [*spec.features, spec.label]
-        self._kinds = [survey(file, file.batches(names, rows), text) for file, _ in spec.files]
+        self.lines = {str(file.path): file.line for file, _ in spec.files}
+        surveys = []
+        for file, _ in spec.files:
+            with placed(file.line):
+                surveys.append(file.survey(file.batches(names, rows), text))
+        again = text_throughout([each.told for each in surveys])
+        self._kinds: list[dict[str, Kind]] = [{**each.kinds, **dict.fromkeys(again, "text")} for each in surveys]
+        told = [one for each in surveys for one in each.told if one.name not in again or one.how != "typed"]
+        self.notes = notes(told, spec.label)
 
     def frames(self, names: Sequence[str], unlabelled: bool = False) -> Iterator[tuple[Any, str]]:
         """Tidy frames with these features, domain and label; beside each the file it is from."""
@@ -112,11 +127,14 @@ class _Scan:
             first, where = 0, str(file.path)
             for table in file.batches([*names, label, *([] if own else [domain])], self._rows):
                 raw = to_frame(table, kinds, first)
-                columns = {c: tidy(raw[c], where) for c in (*names, label)}
-                columns[domain] = name if own else domain_names(raw[domain], where)
+                with placed(file.line):
+                    columns = {c: tidy(raw[c], where) for c in (*names, label)}
+                    columns[domain] = name if own else domain_names(raw[domain], where)
                 first += len(raw)
                 frame = pd.DataFrame(columns, raw.index)
-                yield frame if unlabelled else frame[columns[label].notna()], where
+                if self.spec.exclude:
+                    frame = frame[~frame[domain].isin(self.spec.exclude)]
+                yield frame if unlabelled else frame[frame[label].notna()], where
 
 
 @dataclass
@@ -150,6 +168,7 @@ class _Column:
     low: float = np.inf
     high: float = -np.inf
     scaler: Any = None
+    origin: float = 0.0  # taken off before the scaler sees the column
     seen: Counter[str] = field(default_factory=Counter)
 
     def add(self, column: Any, where: str) -> None:
@@ -161,13 +180,17 @@ class _Column:
             values = cells.to_numpy(np.float64)[:, None]
             self.low, self.high = min(self.low, values.min()), max(self.high, values.max())
             with np.errstate(over="ignore", invalid="ignore"):  # told by `Number.fitted`
-                self.scaler = (self.scaler or StandardScaler()).partial_fit(values)
+                self.scaler = (self.scaler or StandardScaler()).partial_fit(values - self.origin)
         elif len(cells):
             self.seen.update(cells)
             if len(self.seen) > MOST_CATEGORIES:
                 check_categories(self.name, len(self.seen), self.rows, cells.iloc[0], where)
         if self.seen and self.scaler is not None:
             raise DomainError(f"{at(where)}column {self.name!r} holds text in one file and numbers in another; use one")
+
+    def begin_again(self) -> None:
+        """Fit the scaler once more, on the column less its least value."""
+        self.scaler, self.origin, self.rows, self.gaps = None, self.low, 0, 0
 
     def rule(self, fill: float | None, impute: bool, where: str) -> Number | Category:
         """As `Encoder.fit` makes it; `fill` is the median."""
@@ -177,14 +200,21 @@ class _Column:
             frequent = min(value for value, n in self.seen.items() if n == often)
             return Category(self.name, tuple(sorted(self.seen)), frequent if impute else None)
         for low in range(0, self.gaps if fill is not None else 0, ROWS):
-            self.scaler.partial_fit(np.full((min(ROWS, self.gaps - low), 1), fill))
-        return Number.fitted(self.name, self.scaler, self.low, self.high, fill, where)
+            with np.errstate(over="ignore", invalid="ignore"):  # told by `Number.fitted`
+                self.scaler.partial_fit(np.full((min(ROWS, self.gaps - low), 1), fill) - self.origin)
+        return Number.fitted(self.name, self.scaler, self.low, self.high, fill, where, self.origin)
 
 
 def _encoder(columns: Sequence[_Column], scan: _Scan, impute: bool, fit_on: Collection[str] | None) -> Encoder:
     empty = next((column.name for column in columns if column.gaps == column.rows), None)
     if empty is not None:
         raise DomainError(f"{scan.spec.where}: column {empty!r} is missing in every row; drop it")
+    again = [c for c in columns if c.scaler is not None and hides_variation(c.scaler, c.low, c.high)]
+    for column in again:
+        column.begin_again()
+    for frame, where in scan.frames([c.name for c in again]) if again else ():
+        for column in again:
+            column.add((frame if fit_on is None else frame[frame[scan.spec.domain].isin(fit_on)])[column.name], where)
     gaps = {column.name: column.gaps for column in columns if column.gaps}
     numbers = {column.name: column.rows - column.gaps for column in columns if column.scaler is not None}
     fills = _medians(scan, numbers, fit_on) if impute else {}
@@ -219,7 +249,7 @@ def _medians(scan: _Scan, sizes: Mapping[str, int], fit_on: Collection[str] | No
         found = (found << np.uint64(bits)) | digit.astype(np.uint64)
     top = np.uint64(1 << 63)
     middle = np.where(found & top, found ^ top, ~found).view(np.float64)
-    return dict(zip(names, np.mean(middle, axis=1).tolist(), strict=True))
+    return dict(zip(names, (0.5 * middle).sum(1).tolist(), strict=True))  # a sum of both could overflow
 
 
 def _sortable(values: Floats) -> Array:
@@ -240,7 +270,8 @@ def _write(folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder,
         with paths[0].open("wb") as X, paths[1].open("wb") as y:
             heads = [_head(X, "<f8", shapes[paths[0]]), _head(y, dtype, shapes[paths[1]])]
             for frame, where in scan.frames(spec.features):
-                parts = [encoder(frame, where=where), frame[spec.label].to_numpy(object).astype(dtype)]
+                with placed(scan.lines[where]):
+                    parts = [encoder(frame, where=where), frame[spec.label].to_numpy(object).astype(dtype)]
                 for name, places in frame.groupby(spec.domain, sort=False).indices.items():
                     for file, head, part in zip((X, y), heads, parts, strict=True):
                         file.seek(head + start[name] * part[:1].nbytes)

@@ -11,11 +11,12 @@ import numpy as np
 
 from cuvee.data.columns import as_written, at, count, short
 from cuvee.errors import DomainError
+from cuvee.values import check_apart
 
 EACH = "each"  # every domain in turn, the others being its sources
 
 
-def choose(names: Sequence[str], wanted: str | Sequence[str]) -> list[str]:
+def choose(names: Sequence[str], wanted: str | Sequence[str], excluded: Sequence[str] = ()) -> list[str]:
     """Targets among the domains by name, comma list, pattern ("north*") or "each"; in the order of `names`.
 
     >>> choose(["north 1", "north 2", "south", "west"], "north*,west")
@@ -28,23 +29,42 @@ def choose(names: Sequence[str], wanted: str | Sequence[str]) -> list[str]:
                 f"there is one domain ({', '.join(names)}); 'each' needs at least 2, to learn from others"
             )
         return list(names)
-    parts: list[str] = []
-    for one in asked:  # a name may hold a comma itself
-        parts += [one] if one in names else [part.strip() for part in one.split(",") if part.strip()]
+    parts = _parts([*names, *excluded], asked)
     if not parts:
         raise DomainError(f"no target is named; name a domain, a pattern such as 'north*', or '{EACH}'")
-    chosen: set[str] = set()
-    for part in parts:
-        found = {part} if part in names else {name for name in names if fnmatchcase(name, part)}
-        if not found:
-            raise DomainError(f"no domain matches {part!r}{suggest(part, names)}")
-        chosen |= found
+    both = next((part for part in parts if part in excluded), None)
+    if both is not None:
+        raise DomainError(f"domain {both!r} is named as target and in exclude (--exclude): name it in one of them")
+    chosen = matching(names, asked)
     if len(chosen) == len(set(names)):
         raise DomainError(
             f"no source is left: {'the only domain is' if len(chosen) == 1 else f'all {len(chosen)} domains are'} "
             f"named as target; name fewer, or '{EACH}' for every domain in turn"
         )
+    return chosen
+
+
+def matching(names: Sequence[str], asked: Sequence[str], where: str = "") -> list[str]:
+    """Return the domains that names, comma lists and patterns stand for, in the order of `names`.
+
+    >>> matching(["north 1", "a, b", "south"], ["north*", "a, b"])
+    ['north 1', 'a, b']
+    """
+    known, chosen = set(names), set[str]()
+    for part in _parts(names, asked):
+        found = {part} if part in known else {name for name in names if fnmatchcase(name, part)}
+        if not found:
+            raise DomainError(f"{at(where)}no domain matches {part!r}{suggest(part, names)}")
+        chosen |= found
     return [name for name in names if name in chosen]
+
+
+def _parts(names: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Return comma lists taken apart; a name may hold a comma itself."""
+    known, parts = set(names), list[str]()
+    for one in asked:
+        parts += [one] if one in known else [part.strip() for part in one.split(",") if part.strip()]
+    return parts
 
 
 def suggest(wrong: str, known: Sequence[str]) -> str:
@@ -70,9 +90,13 @@ def domain_names(column: Any, where: str) -> Any:
     except (TypeError, ArithmeticError):  # what cannot be hashed or compared cannot be told apart
         raise DomainError(f"{at(where)}column {str(column.name)!r} does not hold names of domains; use text") from None
     if missing.any():
+        row = column.index[int(np.argmax(missing))]
         raise DomainError(
-            f"{at(where)}column {str(column.name)!r} names no domain at row {column.index[int(np.argmax(missing))]} "
-            f"({count(int(missing.sum()), 'such row')}); fill it in, or remove the row"
+            f"{at(where)}column {str(column.name)!r} names no domain at row {row} "
+            f"({count(int(missing.sum()), 'such row')}); fill it in, or remove the row",
+            row,
         )
     names = np.array([as_written(value) for value in values.tolist()], dtype=object)
+    if len(set(names)) < len(names):
+        check_apart(column.tolist(), names[codes], f"{at(where)}column {str(column.name)!r}", "domain")
     return pd.Series(names[codes], column.index, name=column.name)

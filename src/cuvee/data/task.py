@@ -72,7 +72,8 @@ def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
         row = int(np.argmax((column != np.round(column)).to_numpy()))
         raise DomainError(
             f"label {name!r} is {short(float(column.iloc[row]))} at row {column.index[row]}; classes are text or whole "
-            "numbers: choose regression, or round the labels"
+            "numbers: choose regression, or round the labels",
+            column.index[row],
         )
     if task is Task.classification and values > MOST_FORCED:
         raise DomainError(f"label {name!r} has {values} different values; more than {MOST_FORCED} classes are too many")

@@ -19,6 +19,7 @@ from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Array, Domain, Problem
 
+LEAST_COLUMNS = 100  # fewer are solved as they are, in no time
 WIDE = 0.75  # rows per column up to which other coordinates are worth their making
 ALWAYS = 512  # so many rows make a basis in no time,
 ROWS_PER_MODEL = 100  # more only pay where many models share it, unless Gram matrices are the other way
@@ -59,7 +60,7 @@ def targets_at_a_time(problem: Problem, space: Space) -> int:
 
     They may double it, no more: each target pays for the coordinates of the others beside it.
     """
-    if not isinstance(space, LinearSpace):
+    if not isinstance(space, LinearSpace) or space.input_shape[0] < LEAST_COLUMNS:
         return 0
     rows = sum(s.n_rows for s in problem.sources)
     longest = max((t.n_rows for t in problem.targets), default=1)

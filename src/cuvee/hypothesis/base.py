@@ -41,6 +41,8 @@ class Space(ABC):
     """How many times its curvature at w = 0 the trained loss can reach elsewhere."""
     convex = True
     """Whether the mixture risk is convex in w, so that a minimiser can be certified."""
+    bounds_known = False
+    """Whether the losses of a row can be bounded from its length, which the theorems' constants need."""
 
     @abstractmethod
     def prepare(self, X: Tensor) -> Tensor:

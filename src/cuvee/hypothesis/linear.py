@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from copy import copy
 from typing import Self
 
@@ -9,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import DomainError
-from cuvee.hypothesis.base import Space, pooled
+from cuvee.errors import DomainError, OptionError
+from cuvee.hypothesis.base import LossKind, Space, pooled
 from cuvee.problem import Problem
 
 START = 2.5  # a loose W should not put adversaries where no trained model is
@@ -20,6 +21,7 @@ class LinearSpace(Space):
     """Scores X w, all models and rows in one matrix product."""
 
     dtype = torch.float64
+    bounds_known = True
 
     def __init__(
         self,
@@ -85,6 +87,22 @@ class LinearSpace(Space):
         stacked = w.reshape(M, Q * self.n_outputs, self.width) @ X.transpose(-1, -2)
         return stacked.view(M, Q, self.n_outputs, X.shape[-2])
 
+    @abstractmethod
+    def score_bounds(
+        self, loss: LossKind, length: Tensor, y: Tensor, radius: float | None
+    ) -> tuple[Tensor, float, Tensor]:
+        """Return how steep a row's loss is in its scores (…,), how bent, and its maximum (…,).
+
+        This is for rows of this length (…,) with labels y (…,), and for any w of norm `radius` or less.
+        """
+
+    @abstractmethod
+    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the least and the largest curvature of the trained loss in the scores where those are within reach.
+
+        Shapes (…,), as `reach` has; scores lie between −reach and reach.
+        """
+
     def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
         """Return the w of least norm among those that predict the same; here there is only one."""
         return w
@@ -109,3 +127,10 @@ class LinearSpace(Space):
         w = w.view(n_models, self.n_params)
         reach = START if self.radius is None else min(self.radius / 2, START)
         return w * (reach / torch.linalg.vector_norm(w, dim=-1, keepdim=True))
+
+
+def finite_radius(radius: float | None) -> float:
+    """Return the radius of W, or raise `OptionError` where there is none and a loss has no bound."""
+    if radius is None:
+        raise OptionError("without a radius this loss has no bound: give the hypothesis a radius")
+    return radius

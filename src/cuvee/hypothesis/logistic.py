@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log, sqrt
 
 import numpy as np
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from cuvee.errors import check_number
+from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.labels import find_classes, number_labels
-from cuvee.hypothesis.linear import LinearSpace
+from cuvee.hypothesis.linear import LinearSpace, finite_radius
 from cuvee.problem import Array, Domain, Problem
 
 STANDARD_RADIUS = 5.0
@@ -99,6 +101,31 @@ class LogisticSpace(LinearSpace):
         if not features and self.l2 > 0:
             shift = shift * (self.penalised.to(w).view(self.n_outputs, self.width)[:1] == 0)
         return (by_class - shift).reshape(w.shape)
+
+    def score_bounds(
+        self, loss: LossKind, length: Tensor, y: Tensor, radius: float | None
+    ) -> tuple[Tensor, float, Tensor]:
+        ones, several = torch.ones_like(length), self.n_outputs > 1
+        if loss == "bounded" and several:  # no steeper than √2 p(1 − p), no more bent than 2p(1 − p)² or 2p²(1 − p)
+            return sqrt(2.0) / 4 * ones, 8 / 27, ones
+        if loss == "bounded":  # 1 − p_y: σ' ≤ ¼ and |σ''| ≤ 1/(6√3)
+            return 0.25 * ones, 1 / (6 * sqrt(3.0)), ones
+        steepest, most_bent = (sqrt(2.0), 0.5) if several else (1.0, 0.25)
+        against = self._lead(length * finite_radius(radius))
+        return steepest * torch.sigmoid(against), most_bent, functional.softplus(against)
+
+    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+        if self.n_outputs > 1:  # softmax does not feel what all classes share
+            return torch.zeros_like(reach), torch.full_like(reach, 0.5)
+        wrong = torch.sigmoid(reach)
+        return wrong * (1 - wrong), torch.full_like(reach, 0.25)
+
+    def _lead(self, reach: Tensor) -> Tensor:
+        """Return the largest log-odds against its class that w gives a row with ‖w‖‖x‖ ≤ reach.
+
+        Two scores of a softmax differ by √2‖w‖‖x‖ at most, and each of the other classes may be that far ahead.
+        """
+        return reach if self.n_outputs == 1 else sqrt(2.0) * reach + log(self.n_outputs - 1)
 
     def decide(self, scores: Tensor) -> Array:
         return self.classes[np.asarray(winners(scores))]

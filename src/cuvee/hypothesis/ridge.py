@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cuvee.errors import check_number
-from cuvee.hypothesis.base import pooled
+from cuvee.hypothesis.base import LossKind, pooled
 from cuvee.hypothesis.labels import check_numeric
-from cuvee.hypothesis.linear import LinearSpace
+from cuvee.hypothesis.linear import LinearSpace, finite_radius
 from cuvee.problem import Array, Domain, Problem
 
 STANDARD_RADIUS = 2.0
@@ -76,6 +77,18 @@ class RidgeSpace(LinearSpace):
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
         """½r²/(1 + r²/s²): the squared loss near 0, never above s²/2, s the labels' standard deviation."""
         return saturated(self.trained(scores, y), 0.5 * (self.label_scale / self._unit) ** 2)
+
+    def score_bounds(
+        self, loss: LossKind, length: Tensor, y: Tensor, radius: float | None
+    ) -> tuple[Tensor, float, Tensor]:
+        if loss == "bounded":  # ½r²/(1 + r²/s²) is steepest at r = s/√3
+            s = self.label_scale / self._unit
+            return torch.full_like(length, 9 / (16 * sqrt(3.0)) * s), 1.0, torch.full_like(length, 0.5 * s**2)
+        residual = length * finite_radius(radius) + y.abs()
+        return residual, 1.0, 0.5 * residual.square()
+
+    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ones_like(reach), torch.ones_like(reach)
 
     def decide(self, scores: Tensor) -> Array:
         return np.asarray(scores.squeeze(-2) * self._unit + self._shift)

@@ -24,7 +24,8 @@ KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (Polynomial, Taylor, Reduced, KernelPredictor, NTFPredictor, NetworkPredictor, Initialisation)
 }
-WHAT, FORMAT = "a cuvee map", 1
+WHAT, FORMAT = "a cuvee map", 2
+UNCHECKED = (1,)  # formats without a checksum
 
 
 def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
@@ -46,7 +47,7 @@ def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
 def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `write` wrote: parts and notes."""
     kinds = {**KINDS, "Subspace": Subspace, "Calibration": Calibration, "Labels": Labels}
-    tensors, header = files.read(path, device, WHAT, FORMAT)
+    tensors, header = files.read(path, device, WHAT, FORMAT, UNCHECKED)
     try:
         parts = {}
         for name, said in header["parts"].items():

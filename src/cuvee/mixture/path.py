@@ -75,7 +75,7 @@ def estimate(
         objective=_weighed([p.objective for p in points], on_path),
         status=tuple(
             Status.DIVERGED if failed else s
-            for failed, s in zip(np.asarray(np.isnan(cv_loss)).all(1), _status(points, on_path), strict=True)
+            for failed, s in zip(np.logical_and.reduce(np.isnan(cv_loss), 1), _status(points, on_path), strict=True)
         ),
         trace=_joined([p.trace for p in points], settings.steps),
         candidates=tuple(Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cuvee.results import Floats
+
+CUVEE = "cuvee"
+MAJORITY, OWN_MEAN = CONSTANT = "majority class", "own mean"
+"""The methods that always give a target the same answer, from its own labels: of classes, and of a quantity."""
+BALANCED, AUC, LOG_LOSS = ALSO = "balanced accuracy", "AUC", "log loss"  # beside accuracy
+LOWER = (LOG_LOSS,)  # of these, those of which less is better
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +31,25 @@ class Tried:
     alpha: Floats  # (G, columns)
     cv_loss: Floats  # (G,) NaN where it failed
     share: Floats  # (G,)
+
+
+@dataclass(frozen=True, eq=False)
+class LearningTerms:
+    """Hold Theorem 1's terms for each target, (M,) each; NaN where they were not worked out."""
+
+    loss: str  # what is lost, in words
+    exact: bool  # whether the discrepancy is its maximum; else a panel climbed for it
+    discrepancy: Floats
+    complexity: Floats
+    sampling: Floats
+    mended: Floats  # the bound that allows for unlucky rows of the target, all terms together
+    largest_loss: Floats  # no loss is above it
+    held_out: Floats  # of the scored model on test rows; NaN without any
+
+    @property
+    def together(self) -> Floats:
+        """Return the three terms of the theorem, added up."""
+        return self.discrepancy + self.complexity + self.sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +78,9 @@ class Findings:
     rests_on: str  # what certificates rest on, a sentence
     metric: str  # "accuracy" or "root mean squared error"
     higher_is_better: bool
-    methods: tuple[str, ...]  # ("cuvee", "uniform", "pooled", "pooled + own", "target only")
+    methods: tuple[
+        str, ...
+    ]  # "cuvee", "uniform", "pooled", "pooled + own", "target only"; "majority class" or "own mean"
     scores: Floats  # (M, methods, 3): value, low and high end of a 95 % interval; NaN where there are no test rows
     mean: Floats  # (methods, 3) over targets with scores
     mean_rank: Floats  # (methods,)
@@ -63,3 +90,6 @@ class Findings:
     convergence: tuple[Convergence | None, ...]  # (M,)
     seconds: tuple[tuple[str, float], ...]  # where the time went
     notes: tuple[str, ...]
+    theorem: LearningTerms | None = None  # None: a network, or a run of an older version
+    also: dict[str, Floats] = field(default_factory=dict)
+    """Scores beside accuracy by name, (M, methods) each; NaN where a target has none."""

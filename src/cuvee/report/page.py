@@ -12,6 +12,7 @@ from cuvee.report.findings import Findings
 from cuvee.report.order import layout
 from cuvee.report.summary import summary
 from cuvee.report.svg import Drawing
+from cuvee.report.theorem import theorem
 from cuvee.report.words import cleaned, count, seconds
 from cuvee.report.worries import worries
 
@@ -45,6 +46,7 @@ def render(findings: Findings) -> str:
         scores=scoring.scores(f),
         sensitivity=sections.sensitivity(f, drawn),
         certificates=sections.certificates(f),
+        theorem=theorem(f),
         convergence=sections.convergence(f),
         worries=worries(f),
         time=_time(f),

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 
 from cuvee.report import intervals
-from cuvee.report.findings import Findings
-from cuvee.report.summary import CUVEE, best_baseline, n_scored
+from cuvee.report.findings import AUC, BALANCED, CONSTANT, CUVEE, LOG_LOSS, LOWER, Findings
+from cuvee.report.summary import best_baseline, means_also, n_scored
 from cuvee.report.words import UNKNOWN, count, number, score, signed
 
 DRAWN, LISTED = 60, 200  # targets
 BEYOND = "A triangle at the edge stands for baselines beyond it: their scores show when it is pointed at"
+MEANINGS = {
+    BALANCED: "Balanced accuracy counts every class alike, however rare",
+    AUC: "AUC is how often a row of the second class is ranked above one of the first",
+    LOG_LOSS: "log loss is how little chance a model gave to the right class, and lower is better",
+}
 COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them holds
 
 
@@ -43,9 +48,16 @@ def scores(f: Findings) -> dict[str, Any]:
     pictures = [] if alone else [intervals.by_target(f, piece, -1 if best is None else best, drawn) for piece in pieces]
     tested = count(float(f.test_rows[known[0]]), "labelled row") if alone else "labelled rows"
     who = f.targets[known[0]] if alone else count(len(known), "target")
+    said = f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: {better}. "
+    said += "Intervals are of 95 %."
+    if any(method in CONSTANT for method in f.methods):
+        said += " The last baseline looks at no column: it always gives the answer that a target's own labels suggest."
+    if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
+        said += f" {'; '.join(meanings)}."
+    if any(not np.isfinite(f.also[name][known]).all() for name in means_also(f)):
+        said += " Where test rows are of one class alone, they have nothing to say."
     return {
-        "text": f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: {better}. "
-        "Intervals are of 95 %.",
+        "text": said,
         "cards": cards,
         "means": _means(f),
         "rival": rival,
@@ -66,6 +78,8 @@ def _by_gain(f: Findings, known: Any, best: int | None) -> list[int]:
 
 def _means(f: Findings) -> dict[str, Any]:
     best = _best(f.mean[:, 0], f.higher_is_better)
+    others = means_also(f)
+    better = {name: _best(values, name not in LOWER) for name, values in others.items()}
     rows = [
         (
             method,
@@ -74,25 +88,33 @@ def _means(f: Findings) -> dict[str, Any]:
             {"value": UNKNOWN, "span": "", "best": False}
             if method == CUVEE
             else {"value": signed(float(f.gain[k, 0]), f.metric), "span": _span(f.gain[k], f.metric), "best": False},
+            *({"value": also(name, float(v[k])), "span": "", "best": k in better[name]} for name, v in others.items()),
         )
         for k, method in enumerate(f.methods)
     ]
     mean = "mean " if n_scored(f) > 1 else ""
-    head = ("method", f"{mean}{f.metric}", f"{mean}rank", "cuvee's gain over it")
+    head = ("method", f"{mean}{f.metric}", f"{mean}rank", "cuvee's gain over it", *(f"{mean}{name}" for name in others))
     return {"label": f"{mean}scores".capitalize(), "head": head, "rows": rows, "note": ""}
 
 
 def _table(f: Findings, ordered: list[int]) -> dict[str, Any]:
-    rows = []
+    rows, others, us = [], list(means_also(f)), f.methods.index(CUVEE)
     for i in ordered[:LISTED]:
         best = _best(f.scores[i, :, 0], f.higher_is_better)
         cells = [
             {"value": score(float(v[0]), f.metric), "span": _span(v, f.metric), "best": k in best}
             for k, v in enumerate(f.scores[i])
         ]
-        rows.append((f.targets[i], number(float(f.test_rows[i])), *cells))
+        mine = [also(name, float(f.also[name][i, us])) for name in others]
+        rows.append((f.targets[i], number(float(f.test_rows[i])), *cells, *mine))
     note = f"The first {LISTED} of {len(ordered):,}." if len(ordered) > LISTED else ""
-    return {"label": "Scores of targets", "head": ("target", "test rows", *f.methods), "rows": rows, "note": note}
+    head = ("target", "test rows", *f.methods, *(f"{name} of cuvee" for name in others))
+    return {"label": "Scores of targets", "head": head, "rows": rows, "note": note}
+
+
+def also(name: str, value: float) -> str:
+    """Return a score beside accuracy as the page writes it: shares to three decimals."""
+    return number(value) if name in LOWER else score(value, "accuracy")
 
 
 def _best(values: Any, higher: bool) -> set[int]:

@@ -10,9 +10,8 @@ from cuvee.report import bars, lines, svg
 from cuvee.report.findings import Findings
 from cuvee.report.heat import heat_map
 from cuvee.report.order import Layout
-from cuvee.report.summary import n_sources
+from cuvee.report.summary import is_bad, n_sources, settled
 from cuvee.report.words import count, named, number, weight
-from cuvee.report.worries import is_bad
 from cuvee.results import Floats
 
 SHOWN, OPEN = 30, 4  # targets with pictures of their own; those not folded away
@@ -88,9 +87,18 @@ def _target(f: Findings, i: int, own: int | None) -> dict[str, Any]:
     rows = f"{count(f.learn_rows[i], 'row')} to learn from, {count(f.test_rows[i], 'row')} for scores"
     return {
         "name": f.targets[i],
-        "said": f"{rows}; {f.alpha_status[i]}; gap {number(float(f.gap[i]), 2)}",
+        "said": f"{rows}; {_found(f, i)}",
         "figures": figures,
     }
+
+
+def _found(f: Findings, i: int) -> str:
+    """How a target's weights were found: averaged, or by one search whose gap says how far it came."""
+    tried = f.tried[i] if i < len(f.tried) else None
+    if tried is not None and settled(f)[i]:
+        return f"weights averaged over the {count(len(tried.names), 'mixture')} tried"
+    gap = float(f.gap[i])
+    return f"{f.alpha_status[i]}; gap {number(gap, 2)}" if np.isfinite(gap) else f.alpha_status[i]
 
 
 def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:

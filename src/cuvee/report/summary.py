@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cuvee.api import OWN
-from cuvee.report.findings import Findings
+from cuvee.report.findings import CONSTANT, CUVEE, Findings
 from cuvee.report.words import count, number, score
-
-CUVEE = "cuvee"
+from cuvee.results import Floats, Status
 
 
 def summary(findings: Findings) -> tuple[str, str, str]:
@@ -16,13 +17,27 @@ def summary(findings: Findings) -> tuple[str, str, str]:
     return _asked(findings), _compared(findings), _proven(findings)
 
 
-def best_baseline(findings: Findings) -> int | None:
-    """The method with the best mean score that is not cuvee; None where nothing could be scored."""
+def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None:
+    """The method with the best mean score that is not cuvee, of equals the simplest; None where nothing is scored."""
     if CUVEE not in findings.methods or not np.isfinite(findings.mean[findings.methods.index(CUVEE), 0]):
         return None
-    others = [k for k, m in enumerate(findings.methods) if m != CUVEE and np.isfinite(findings.mean[k, 0])]
+    apart = (CUVEE, *without)
+    others = [k for k, m in enumerate(findings.methods) if m not in apart and np.isfinite(findings.mean[k, 0])]
     sign = 1.0 if findings.higher_is_better else -1.0
-    return max(others, key=lambda k: sign * float(findings.mean[k, 0]), default=None)
+    key = {k: (sign * float(findings.mean[k, 0]), findings.methods[k] in CONSTANT) for k in others}
+    return max(others, key=lambda k: key[k], default=None)
+
+
+def constant(findings: Findings) -> int | None:
+    """Return the method that always gives the same answer; None where there is none, or no score of it."""
+    found = (k for k, m in enumerate(findings.methods) if m in CONSTANT and np.isfinite(findings.mean[k, 0]))
+    return next(found, None)
+
+
+def means_also(findings: Findings) -> dict[str, Floats]:
+    """Return the scores beside accuracy (methods,), each the mean over the targets that have it, if there are any."""
+    known = {name: values[np.isfinite(values).all(1)] for name, values in findings.also.items()}
+    return {name: values.mean(0) for name, values in known.items() if len(values)}
 
 
 def n_scored(findings: Findings) -> int:
@@ -32,6 +47,25 @@ def n_scored(findings: Findings) -> int:
 
 def n_sources(findings: Findings) -> int:
     return len(findings.columns) - (findings.columns[-1:] == (OWN,))
+
+
+def settled(findings: Findings) -> list[bool]:
+    """Return for each target whether its weights can be used without a second thought.
+
+    Those of the path are an average by cross-validated loss of all that was tried: that one search along it ran out of
+    steps is no fault of theirs, and nothing to act on.
+    """
+    averaged = [t is not None for t in (*findings.tried, *[None] * len(findings.targets))]
+    status = zip(findings.alpha_status, averaged, strict=False)
+    return [not is_bad(s) or (average and s == str(Status.STEP_LIMIT)) for s, average in status]
+
+
+def is_bad(status: str) -> bool:
+    """Return whether a status, maybe of another version, is none to rely on."""
+    try:
+        return not Status(status).ok
+    except ValueError:
+        return True
 
 
 def rows(findings: Findings) -> float | None:
@@ -48,7 +82,9 @@ def _asked(findings: Findings) -> str:
     each = "it" if len(findings.targets) == 1 else "each"
     names = f"“{findings.domain}” names {count(known, 'source')} and {who}"
     if len(findings.targets) > 1 and set(findings.targets) <= set(findings.columns):
-        names = f"“{findings.domain}” names {count(known, 'domain')}, each in turn a target of the others"
+        some = f"{len(findings.targets):,} of them in turn targets"
+        turn = "each in turn a target" if len(findings.targets) == known else some
+        names = f"“{findings.domain}” names {count(known, 'domain')}, {turn} of the others"
     return (
         f"In {findings.title}{size}, where {names}, cuvee was asked how much {each} should learn from whom{own} "
         f"to predict “{findings.label}” ({findings.task}) with {findings.hypothesis}."

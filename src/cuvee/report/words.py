@@ -10,11 +10,11 @@ from math import floor, isinf, isnan, log10
 from typing import Any
 
 from cuvee.report.findings import Findings
+from cuvee.visible import visible
 
 UNKNOWN = "–"
 LONGEST = 100  # average characters of a name, anywhere on the page
 _NARROW, _WIDE = set("ijltfrI.,;:'|!()[]- 1"), set("mwMW@%—…")
-_BIDI = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
 
 
 def number(x: float, digits: int = 3) -> str:
@@ -102,7 +102,7 @@ def short(name: str, most: float) -> str:
 
 
 def cleaned(findings: Findings) -> Findings:
-    """The same as a page can hold it: no controls, halves of characters or turns of direction, and names that end."""
+    """The same as a page can hold it: what a browser would obey is written out, and names end."""
     f: Findings = replace(findings, **{f.name: _clean(getattr(findings, f.name)) for f in fields(findings)})
     return replace(
         f,
@@ -122,15 +122,9 @@ def _name(name: str) -> str:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return "".join(_character(c) for c in value)
+        return visible("".join(" " if c.isspace() else c for c in value))
     if isinstance(value, dict):
         return {_clean(k): _clean(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         return type(value)(_clean(v) for v in value)
     return value
-
-
-def _character(c: str) -> str:
-    if c.isspace():
-        return " "
-    return "\ufffd" if c in _BIDI or unicodedata.category(c) in ("Cc", "Cs") else c

@@ -7,22 +7,26 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cuvee.report.findings import Findings
-from cuvee.report.summary import CUVEE, best_baseline, n_scored, n_sources
+from cuvee.report.findings import BALANCED, CONSTANT, CUVEE, LOG_LOSS, MAJORITY, Findings
+from cuvee.report.summary import best_baseline, constant, is_bad, means_also, n_scored, n_sources, settled
 from cuvee.report.words import count, named, number, score
-from cuvee.results import Status
 
 ALONE = "target only"  # the method that learns from own rows
 FEW = 10  # labelled rows
 UNUSED = 0.01  # α below which nobody uses a source
 ALMOST_ALL = 0.9  # α of one column
 MANY = 0.5  # share of targets
+IMBALANCED = 0.75  # share of test rows that are of their target's most frequent class
+FLATTERED = 0.1  # what an accuracy may be above that of classes counted alike
 Flags = npt.NDArray[np.bool_]
 
 
 def worries(findings: Findings) -> list[str]:
     """Every rule that has something to say, the gravest first."""
-    rules = (unsolved, unmixed, chance, unhelped, self_reliant, few_rows, unscored, unproven, leaning, unused)
+    rules = (
+        *(unsolved, unmixed, unlearnt, flattered, chance, unhelped),
+        *(self_reliant, few_rows, unscored, unproven, leaning, unused),
+    )
     return [sentence for rule in rules for sentence in rule(findings)]
 
 
@@ -39,7 +43,7 @@ def unsolved(findings: Findings) -> Iterator[str]:
 
 def unmixed(findings: Findings) -> Iterator[str]:
     """Mixtures that did not converge, or are not there at all."""
-    bad = [is_bad(s) for s in findings.alpha_status]
+    bad = [not good for good in settled(findings)]
     missing: Flags = np.asarray(np.isnan(findings.alpha).all(1))
     if missing.any():
         yield f"{_who(findings, missing)} got no mixture at all: look for what its rows have that no source has."
@@ -48,13 +52,52 @@ def unmixed(findings: Findings) -> Iterator[str]:
         how = ", ".join(dict.fromkeys(s for s, b in zip(findings.alpha_status, late, strict=True) if b))
         yield (
             f"The weights of {_who(findings, late, first='')} had not settled when the search ended ({how}): "
-            "they can be used, but give it more steps before reading much into them."
+            "they can be used, but compare them with those of the method path before reading much into them."
+        )
+
+
+def unlearnt(findings: Findings) -> Iterator[str]:
+    """Models that predict no better than one answer for all."""
+    best = constant(findings)
+    if best is None or CUVEE not in findings.methods or findings.gain[best, 0] > 0:
+        return
+    us, metric = findings.methods.index(CUVEE), findings.metric
+    ours, theirs = (score(float(findings.mean[k, 0]), metric) for k in (us, best))
+    if findings.methods[best] != MAJORITY:
+        yield (
+            f"cuvee's {metric}, {ours}, is no better than that of always answering the mean of a target's own "
+            f"labels, {theirs}: the columns say little about “{findings.label}”, so check them before using the models."
+        )
+        return
+    others = {name: float(v[us]) for name, v in means_also(findings).items() if name != LOG_LOSS}
+    advice = " and ".join(f"{name} ({score(value, metric)})" for name, value in others.items()) or "the columns"
+    rare = (
+        "most labels are of one class, so that accuracy says little; " if findings.mean[best, 0] >= IMBALANCED else ""
+    )
+    yield (
+        f"cuvee's {metric}, {ours}, is no better than that of always answering a target's most frequent class, "
+        f"{theirs}: {rare}look at {advice}, and label more rows of the rarer classes."
+    )
+
+
+def flattered(findings: Findings) -> Iterator[str]:
+    """An accuracy that owes much to one frequent class."""
+    best, beside = constant(findings), means_also(findings)
+    if best is None or BALANCED not in beside or findings.methods[best] != MAJORITY or findings.gain[best, 0] <= 0:
+        return
+    us, metric = findings.methods.index(CUVEE), findings.metric
+    ours, most, fair = float(findings.mean[us, 0]), float(findings.mean[best, 0]), float(beside[BALANCED][us])
+    if most >= IMBALANCED and ours - fair >= FLATTERED:
+        yield (
+            f"An {metric} of {score(ours, metric)} flatters, as always answering the most frequent class has "
+            f"{score(most, metric)}: with every class counted alike cuvee has {score(fair, metric)}, so look at the "
+            "rare classes before relying on it, and label more rows of them."
         )
 
 
 def chance(findings: Findings) -> Iterator[str]:
-    """A comparison that cuvee loses, or that says little."""
-    best = best_baseline(findings)
+    """A comparison that cuvee loses, or that says little; one answer for all is a matter of its own."""
+    best = best_baseline(findings, without=CONSTANT)
     if best is None:
         return
     gain, low, high = (float(v) for v in findings.gain[best])
@@ -161,10 +204,3 @@ def _who(findings: Findings, chosen: Sequence[bool] | Flags, first: str = "Targe
     if len(names) == 1:
         return f"{first} {named(names)}".strip()
     return f"{count(len(names), 'target')} ({named(names)})"
-
-
-def is_bad(status: str) -> bool:
-    try:
-        return not Status(status).ok
-    except ValueError:  # of another version
-        return True

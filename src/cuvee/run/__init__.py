@@ -3,5 +3,6 @@
 from cuvee.run.adapt import adapt, resume
 from cuvee.run.opened import Run, open_run
 from cuvee.run.options import Options
+from cuvee.run.saved import SavedModels, load_models
 
-__all__ = ["Options", "Run", "adapt", "open_run", "resume"]
+__all__ = ["Options", "Run", "SavedModels", "adapt", "load_models", "open_run", "resume"]

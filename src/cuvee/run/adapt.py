@@ -15,18 +15,29 @@ import numpy as np
 
 import cuvee
 from cuvee.api import ModelMap, estimate, learn, plan
-from cuvee.api.mixtures import OWN
 from cuvee.data.targets import suggest
-from cuvee.errors import InputError, MixtureError, OptionError
+from cuvee.errors import DomainError, InputError, MixtureError, OptionError
 from cuvee.files import understood
-from cuvee.results import Floats
-from cuvee.run import models, tables, weights
+from cuvee.results import OWN, Floats
+from cuvee.run import models, tables, theorem, weights
 from cuvee.run.groups import Prepared
 from cuvee.run.models import Delivered
 from cuvee.run.opened import Run
 from cuvee.run.options import Options, in_words
 from cuvee.run.prepare import prepare
-from cuvee.run.store import ABOUT, GIVEN, PREPARED, SCRATCH, Parts, RunFolder, as_json, locked, part_name, reserved
+from cuvee.run.store import (
+    ABOUT,
+    GIVEN,
+    MANIFEST,
+    PREPARED,
+    SCRATCH,
+    Parts,
+    RunFolder,
+    as_json,
+    locked,
+    part_name,
+    reserved,
+)
 from cuvee.simplex import check_alpha
 
 Progress = Callable[[str, int, int], None]
@@ -50,7 +61,9 @@ def adapt(
         source: a file, a folder with a file per domain, a frame, or whatever `cuvee.data.frame.read` takes.
         out: the run folder; it must not hold a run yet.
         options: which columns play which role, which domains are targets, and how to learn.
-        alpha: (M, N) or (M, N+1) weights of your own, or a CSV of them, instead of estimated ones.
+        alpha: weights of your own instead of estimated ones: an array (M, N) or (M, N+1), which goes by position, or
+            `Mixtures`, a data frame or a CSV, which are matched by name, in any order. Columns name the sources and
+            `cuvee.OWN` the own sample; a column "target", or the index of a frame, names the targets.
         progress: called with (what, done, total).
         asked: options by their names, instead of `options` or over it.
         say: called with what was inferred and noticed, a sentence each, before the work begins.
@@ -81,7 +94,12 @@ def adapt(
             for sentence in (prepared.inferred.why, f"hypothesis: {in_words(options, prepared.kind)}", *prepared.notes):
                 (say or _unheard)(sentence)
             folder = RunFolder.create(path, begun)
-            return _finish(folder, prepared, options, progress or _silent)
+            try:
+                return _finish(folder, prepared, options, progress or _silent)
+            except (DomainError, MixtureError, OptionError):
+                if not folder.done("alpha"):  # refused after all, as it would be again: nothing stays behind
+                    (path / MANIFEST).unlink(missing_ok=True)
+                raise
         finally:
             shutil.rmtree(path / SCRATCH, ignore_errors=True)
 
@@ -116,6 +134,7 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
             prepared = prepare(source, options, path / SCRATCH, progress)
             if prepared.fingerprint != fingerprint:
                 raise InputError(f"the table is not the one that {path} was begun with: bring that back, or begin anew")
+            tables.check_same(prepared, folder)
             return _finish(folder, prepared, options, progress or _silent)
         finally:
             shutil.rmtree(path / SCRATCH, ignore_errors=True)
@@ -180,7 +199,14 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
                 if group is None:
                     group = prepared.group(g)
                     atlas = _map(folder, g, group.problem.sources, prepared, alphas[g], options)
-                part = models.deliver(group.part(some), prepared.hypothesis(g), alphas[g][some], atlas, options)
+                part = models.deliver(
+                    group.part(some),
+                    prepared.hypothesis(g),
+                    alphas[g][some],
+                    atlas,
+                    options,
+                    bounded=theorem.MOST - low,
+                )
                 parts.add(step, part.pack(), time.perf_counter() - began)
             steps.append(step)
             done += len(members.targets[some])
@@ -200,24 +226,19 @@ def _map(
         or prepared.kind not in ("ridge", "logistic")
     ):
         return None
+    how: dict[str, Any] = {"tol": options.tol, "mixtures": alpha, "seed": options.seed}
     step = f"plan {g}"
-    if not folder.done(step):
-        made = plan(
-            sources, prepared.hypothesis(g), n_targets=len(alpha), tol=options.tol, mixtures=alpha, seed=options.seed
-        )
-        said = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
-        folder.commit(step, {part_name(step): as_json(said)}, seconds=made.seconds)
-    planned = folder.json(part_name(step))
-    if planned["choice"] == "solve":
+    try:
+        if not folder.done(step):
+            made = plan(sources, prepared.hypothesis(g), n_targets=len(alpha), **how)
+            said = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
+            folder.commit(step, {part_name(step): as_json(said)}, seconds=made.seconds)
+        planned = folder.json(part_name(step))
+        if planned["choice"] == "solve":
+            return None
+        return learn(sources, prepared.hypothesis(g), n_labels=planned["n_labels"], **how)
+    except OptionError:  # no map can be learnt from such mixtures: they are all the same, say
         return None
-    return learn(
-        sources,
-        prepared.hypothesis(g),
-        n_labels=planned["n_labels"],
-        tol=options.tol,
-        mixtures=alpha,
-        seed=options.seed,
-    )
 
 
 def _check_given(alpha: Floats, columns: tuple[str, ...], prepared: Prepared) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.report.findings import Convergence, Findings, Tried
+from cuvee.report.findings import ALSO, Convergence, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run import weights
 from cuvee.run.store import ALPHA, CANDIDATES, METRICS, PREPARED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
+from cuvee.run.theorem import TERMS
 
 STEPS = {"alpha": "mixture weights", "models": "models, scores and certificates", "plan": "solve or learn?"}
 
@@ -56,6 +57,8 @@ def findings(folder: RunFolder) -> Findings:
         convergence=_convergence(folder, targets),
         seconds=_seconds(folder),
         notes=(prepared["why"], *prepared["notes"], *metrics["plan"]),
+        theorem=_theorem(metrics.get("theorem_1")),
+        also={name: _numbers(metrics["also"][name]["scores"]) for name in ALSO if name in metrics.get("also", {})},
     )
 
 
@@ -100,6 +103,13 @@ def _tried(folder: RunFolder, targets: Sequence[str]) -> tuple[Tried | None, ...
         Tried(tuple(names[k] for k in at[t]), alpha[at[t]], loss[at[t]], share[at[t]]) if t in at else None
         for t in targets
     )
+
+
+def _theorem(entry: dict[str, Any] | None) -> LearningTerms | None:
+    """Return the terms of Theorem 1; a run of an older version has none."""
+    if entry is None:
+        return None
+    return LearningTerms(entry["loss"], entry["exact"], *(_numbers(entry[name]) for name in TERMS))
 
 
 def _convergence(folder: RunFolder, targets: Sequence[str]) -> tuple[Convergence | None, ...]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cuvee.components import check_precision
 from cuvee.data.encode import Encoder
-from cuvee.data.levels import take_out
+from cuvee.data.levels import Levelled, take_out
+from cuvee.data.roles import SMALL
 from cuvee.data.task import Inferred
 from cuvee.errors import CuveeWarning
 from cuvee.hypothesis import Hypothesis
@@ -51,6 +53,7 @@ class Members:
     targets: tuple[str, ...]
     sources: tuple[str, ...]
     encoder: Encoder
+    classes: Array | None = None  # that the sources have, sorted; None: a quantity
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +64,9 @@ class Prepared:
     options: Options
     inferred: Inferred
     kind: str  # of the hypothesis
-    classes: Array | None  # of a classification, sorted
-    sizes: Mapping[str, int]  # labelled rows of every domain
+    classes: Array | None  # of a classification, sorted: those of all groups
+    sizes: Mapping[str, int]  # labelled rows of every domain, of SMALL instead of those pooled in it
+    pooled: tuple[str, ...]  # the domains that are pooled into SMALL
     divided: Mapping[str, tuple[Array, Array]]  # of every target: its rows to learn from, and for scores
     notes: tuple[str, ...]
     n_features: int
@@ -87,7 +91,8 @@ class Prepared:
 
     def hypothesis(self, i: int) -> Hypothesis:
         """Of a group: a network has as many inputs as its encoder has columns."""
-        n_outputs = 1 if self.classes is None else len(self.classes)
+        classes = self.members[i].classes
+        n_outputs = 1 if classes is None else len(classes)
         return hypothesis_of(self.options, self.inferred.task, len(self.members[i].encoder.names), n_outputs)
 
     def group(self, i: int) -> Group:
@@ -108,16 +113,20 @@ class Prepared:
         if not self.levels:
             nothing = np.zeros(len(members.targets))
             return Group(problem, whole, problem, test, nothing, nothing)
-        seen, delivered = take_out(problem, self.options.l2), take_out(whole, self.options.l2)
+        seen, delivered = self._at_one_level(problem), self._at_one_level(whole)
         return Group(seen.problem, delivered.problem, problem, test, seen.offset, delivered.offset)
+
+    def _at_one_level(self, problem: Problem) -> Levelled:
+        return take_out(problem, self.options.l2, pooled=(SMALL,) if self.pooled else ())
 
     def checked(self, i: int) -> Prepared:
         """The same with what is to be said of a group, which is made once, so that nothing is wrong later."""
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always", CuveeWarning)
             group = self.group(i)
-            self.hypothesis(i).bind(group.whole)
+            space = self.hypothesis(i).bind(group.whole)
+            check_precision((*group.whole.sources, *group.whole.targets), space)
         said = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
-        if i == 0 and self.levels and take_out(group.plain, self.options.l2).believed.max(initial=0.0) >= BELIEVED:
+        if i == 0 and self.levels and self._at_one_level(group.plain).believed.max(initial=0.0) >= BELIEVED:
             said.append(DIFFER)
         return replace(self, notes=tuple(dict.fromkeys([*self.notes, *said])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from cuvee.hypothesis import Hypothesis
 from cuvee.hypothesis.base import Space
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
+from cuvee.run import theorem
 from cuvee.run.groups import Group
+from cuvee.run.judge import judge
 from cuvee.run.options import Options, hypothesis_of
-from cuvee.run.scores import judge, simple_mixtures
+from cuvee.run.scores import simple_mixtures
 from cuvee.solution import Solution
 
 WHAT, FORMAT = "models of cuvee", 1
@@ -41,7 +43,9 @@ class Delivered:
     error: Floats
     paired: Floats
     moved: Floats  # (M, columns) of `sensitivities`; no columns where there are none
+    bound: Floats  # (M, theorem.TERMS); NaN where nothing is known
     rests_on: str
+    also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (M, methods, scores) of `Judged`
 
     def pack(self, **more: Any) -> bytes:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("status", "rests_on")}
@@ -53,7 +57,7 @@ class Delivered:
         tensors, header = files.unpacked(content, where, WHAT, FORMAT)
         with files.understood(where, WHAT):
             status = np.array(header["status"], dtype=object)
-            numbers = {name: t.numpy() for name, t in tensors.items()}
+            numbers = {"bound": theorem.unknown(len(status)), **{name: t.numpy() for name, t in tensors.items()}}
             return cls(**numbers, status=status, rests_on=header["rests_on"])
 
     @classmethod
@@ -69,13 +73,25 @@ class Delivered:
         )
 
 
-def deliver(group: Group, hypothesis: Hypothesis, alpha: Floats, atlas: ModelMap | None, options: Options) -> Delivered:
-    """Solve, or ask the map; score beside the simple mixtures; deliver what all labelled rows give."""
+def deliver(
+    group: Group,
+    hypothesis: Hypothesis,
+    alpha: Floats,
+    atlas: ModelMap | None,
+    options: Options,
+    *,
+    bounded: int = theorem.MOST,
+) -> Delivered:
+    """Solve, or ask the map; score beside the simple mixtures; deliver what all labelled rows give.
+
+    The first `bounded` targets have the terms of Theorem 1.
+    """
     sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
     simple = simple_mixtures(sources, np.array([t.n_rows for t in group.problem.targets], dtype=float))
     scored = _models(group.problem, hypothesis, alpha, atlas, options)
     each = [scored, *(_models(group.plain, hypothesis, simple[:, k], None, options) for k in range(simple.shape[1]))]
-    judged = judge(scored.space, np.stack([s.w for s in each], 1), group.test, group.offset)
+    w = np.stack([s.w for s in each], 1)  # (M, methods, P)
+    judged = judge(scored.space, w, group.test, group.offset, group.plain.targets)
     own = alpha.shape[1] > group.problem.n_sources
     final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored  # no own rows: the same
     return Delivered(
@@ -88,7 +104,9 @@ def deliver(group: Group, hypothesis: Hypothesis, alpha: Floats, atlas: ModelMap
         loss=judged.loss,
         error=judged.error,
         paired=judged.paired,
+        also=judged.also,
         moved=sensitivities(group, hypothesis, alpha, final),
+        bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,
     )
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import Any, Literal
 
+from cuvee.data.columns import as_written
+from cuvee.data.encoding import UTF8, check_encoding
+from cuvee.data.roles import LEAST_LABELLED
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis import Hypothesis, Logistic, Network, Ridge
 
-LEAST_LABELLED = 5  # rows of a target: with fewer nothing can be said about it
 HIDDEN = 64  # units of "mlp"
+LARGEST = 2**63 - 1  # whole number that a tensor holds
 KINDS = ("auto", "ridge", "logistic", "mlp")
 METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only")
 
@@ -30,11 +34,18 @@ class Options:
     domain: str | None = None
     """The column that says whose row each is; None: "domain", or the files of a folder."""
     targets: str | tuple[str, ...] = EACH
-    """Names, a comma list, patterns such as "north*", or "each": every domain in turn."""
+    """Names (a number too), a comma list, patterns such as "north*", or "each": every domain in turn."""
+    exclude: tuple[str, ...] = ()
+    """Domains that are neither source nor target, named as targets are."""
+    strict: bool = False
+    """Make errors of what is otherwise noted: small sources that are pooled or left out, targets with too few labelled
+    rows, rows of a target whose class no source has."""
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     """Columns that are categories, whatever they look like."""
+    encoding: str = UTF8
+    """Of text files: "utf-8", "cp1252", …."""
     task: str = "auto"
     hypothesis: str = "auto"
     """"ridge", "logistic", "mlp", or "package.module:factory", which makes a module from (inputs, outputs)."""
@@ -60,11 +71,14 @@ class Options:
         for name in ("label", "task", "hypothesis", "method"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise OptionError(f"{name} must be a text; got {getattr(self, name)!r}")
-        for name in ("impute", "standardise", "levels"):
-            if not isinstance(getattr(self, name), bool):
+        if self.domain is not None and not isinstance(self.domain, str):
+            raise OptionError(f"domain must be the name of a column; got {self.domain!r}")
+        for name in ("strict", "impute", "standardise", "levels", "stream"):
+            if not isinstance(getattr(self, name), bool) and not (name == "stream" and self.stream is None):
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        for name in ("targets", "features", "drop", "text"):
+        for name in ("targets", "exclude", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
+        check_encoding(self.encoding)
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
         check_choice("method", self.method, METHODS)
         if self.hypothesis not in KINDS and ":" not in self.hypothesis:
@@ -75,32 +89,38 @@ class Options:
         check_number("C", self.C, above=0.0)
         check_number("test", self.test, least=0.0, most=0.9)
         check_number("tol", self.tol, above=0.0)
-        for name, value, least in (("labelled", self.labelled, LEAST_LABELLED), ("seed", self.seed, 0)):
-            if value is not None:
-                check_number(name, value, least=least)
+        for name in ("l2", "C", "test", "tol"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # JSON knows no numbers of NumPy
+        for name, least in (("labelled", LEAST_LABELLED), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None or name == "seed":
+                check_number(name, value, least=least, most=LARGEST)
                 if int(value) != value:
                     raise OptionError(f"{name} must be a whole number; got {value!r}")
+                object.__setattr__(self, name, int(value))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, said: dict[str, Any]) -> Options:
-        """What `as_dict` gave, after a way through JSON, which has no tuples."""
+    def from_dict(cls, said: dict[str, Any], where: str = "run.json") -> Options:
+        """What `as_dict` gave, after a way through JSON, which has no tuples; `where` is for errors."""
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(said) - known):
-            raise InputError(f"run.json has an option {unknown[0]!r} that this version of cuvee does not know")
+            raise InputError(f"{where} has an option {unknown[0]!r} that this version of cuvee does not know")
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
         return cls(**plain)
 
 
 def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
-    """Names as a tuple; targets may be one text, and features nothing at all."""
+    """Names as a tuple; targets may be one text or number, and features nothing at all."""
+    if option == "targets" and isinstance(value, Real) and not isinstance(value, bool):
+        return as_written(value)
     if (value is None and option == "features") or (isinstance(value, str) and option == "targets"):
         return value
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise OptionError(f"{option} must be a list of names; got {value!r}")
-    return tuple(map(str, value))
+    return tuple(map(as_written, value))
 
 
 def kind_of(options: Options, task: Task) -> str:

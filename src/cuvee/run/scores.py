@@ -1,17 +1,16 @@
-"""How good the models are on rows that nothing learnt from, beside the simple mixtures; with intervals."""
+"""How good the models are on rows that nothing learnt from, beside the baselines; with intervals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cuvee.hypothesis.base import Space
-from cuvee.problem import Array, Domain
+from cuvee.problem import Array
+from cuvee.report.findings import ALSO, CUVEE, LOWER, MAJORITY, OWN_MEAN
 from cuvee.results import Floats
+from cuvee.run.judge import Judged
 
-CUVEE = "cuvee"
 METHODS = (CUVEE, "uniform", "pooled", "pooled + own", "target only")
 ROUNDING = 1e-9  # relative to a score: what differs by less is the same
 LEVEL = 1.96  # standard errors to either side: 95 %
@@ -26,39 +25,6 @@ def simple_mixtures(source_rows: Floats, own_rows: Floats) -> Floats:
     simple[:, 2, N] = own_rows
     simple[:, 3, N] = 1.0
     return np.asarray(simple / simple.sum(-1, keepdims=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Mean loss of every method on each target's test rows, and how sure that is; NaN without test rows."""
-
-    loss: Floats  # (M, methods) share of wrong answers, or mean squared error
-    error: Floats  # (M, methods) standard error of it
-    paired: Floats  # (M, methods) standard error of its difference to that of cuvee
-
-
-def judge(space: Space, w: Floats, test: tuple[Domain | None, ...], offset: Floats) -> Judged:
-    """w (M, methods, P) on the test rows; cuvee's come first, and offset (M,) is added to what they predict."""
-    M, Q = w.shape[:2]
-    found = np.full((3, M, Q), np.nan)
-    for i, domain in enumerate(test):  # one call per target for all methods: each has its own rows
-        if domain is not None:
-            losses = row_losses(space, w[i], domain, float(offset[i]))  # (methods, rows)
-            n = losses.shape[1]
-            found[0, i] = losses.mean(1)
-            if n > 1:
-                found[1, i] = losses.std(1, ddof=1) / np.sqrt(n)
-                found[2, i] = (losses - losses[0]).std(1, ddof=1) / np.sqrt(n)
-    return Judged(*found)
-
-
-def row_losses(space: Space, w: Floats, domain: Domain, offset: float) -> Floats:
-    """(methods, rows): 1 where the class is wrong, or squared errors."""
-    predicted = space.predict(w, domain.X)
-    if getattr(space, "classes", None) is not None:
-        return np.asarray(predicted != domain.y, dtype=np.float64)
-    predicted[0] += offset
-    return np.asarray((predicted - domain.y.astype(np.float64)) ** 2)
 
 
 def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
@@ -80,13 +46,26 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
     return {
         "metric": "accuracy" if classify else "root mean squared error",
         "higher_is_better": classify,
-        "methods": list(METHODS),
+        "methods": [*METHODS, MAJORITY if classify else OWN_MEAN],
         "scored": int(scored.sum()),
         "mean": listed(mean),
-        "mean_rank": listed(ranks.mean(0) if len(ranks) else np.full(len(METHODS), np.nan)),
+        "mean_rank": listed(ranks.mean(0) if len(ranks) else np.full(score.shape[1], np.nan)),
         "gain": listed(gain),
         "scores": listed(np.stack([score, low, high], -1)),  # (M, methods, 3)
+        "also": {
+            name: _also(name, judged.also[..., k])
+            for k, name in enumerate(ALSO[: judged.also.shape[2]])
+            if np.isfinite(judged.also[..., k]).any()  # AUC is of two classes alone
+        },
     }
+
+
+def _also(name: str, values: Floats) -> dict[str, Any]:
+    """Return what metrics.json says of another score (M, methods); null where a target has none."""
+    known = np.isfinite(values).all(1)
+    mean = values[known].mean(0) if known.any() else np.full(values.shape[1], np.nan)
+    how = {"higher_is_better": name not in LOWER, "scored": int(known.sum())}
+    return {**how, "mean": listed(mean), "scores": listed(values)}
 
 
 def judged_error(judged: Judged, score: Floats, classify: bool) -> Floats:
@@ -137,7 +116,7 @@ def _mean_interval(values: Floats, errors: Floats) -> Floats:
 
     M = len(values)
     if M == 0:
-        return np.full((len(METHODS), 3), np.nan)
+        return np.full((values.shape[1], 3), np.nan)
     mean = values.mean(0)
     within = LEVEL * np.sqrt((errors**2).sum(0)) / M
     between = t.ppf(0.975, M - 1) * values.std(0, ddof=1) / np.sqrt(M) if M > 1 else np.zeros(len(mean))

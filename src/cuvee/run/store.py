@@ -21,10 +21,12 @@ from typing import Any
 
 from cuvee.errors import InputError
 from cuvee.files import understood
+from cuvee.run.manifest import MANIFEST as MANIFEST
+from cuvee.run.manifest import as_json as as_json  # others ask this module for both
+from cuvee.run.manifest import inside, new_manifest, read_manifest, to_bytes
 
-FORMAT = 1
 PATIENCE = 5.0  # seconds of work that a kill may cost, beside what is under way
-MANIFEST, LOCK, PARTS, SCRATCH = "manifest.json", ".lock", "parts", ".scratch"
+LOCK, PARTS, SCRATCH = ".lock", "parts", ".scratch"
 ABOUT, PREPARED, GIVEN = BEGUN = "run.json", "prepared.json", "given_alpha.csv"
 """What a run begins with, before there is a manifest."""
 ALPHA, WEIGHTS, CANDIDATES, TRACE = "alpha.csv", "weights.parquet", "candidates.parquet", "trace.parquet"
@@ -41,7 +43,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, files: Mapping[str, bytes]) -> RunFolder:
         """A new run, with all that it was asked for in run.json, in a folder for which `vacant` is true."""
-        folder = cls(path, {"format": FORMAT, "steps": [], "files": {}})
+        folder = cls(path, new_manifest([], {}))
         folder.commit("begun", files)
         return folder
 
@@ -50,25 +52,7 @@ class RunFolder:
         """A folder that holds a run, as its manifest has it."""
         if not path.is_dir():
             raise InputError(f"there is no folder {path}; is the name right?")
-        try:
-            manifest = json.loads((path / MANIFEST).read_bytes())
-            version, steps, files = manifest["format"], manifest["steps"], manifest["files"]
-            if version != FORMAT:
-                raise InputError(
-                    f"{path} was written in format {version}, and this version of cuvee reads {FORMAT}: adapt again"
-                )
-            for name, said in files.items():
-                _inside(path, name)
-                int(said["bytes"]), str(said["sha256"])
-            for step in steps:
-                str(step["name"]), float(step["seconds"])
-        except FileNotFoundError:
-            raise InputError(f"{path} holds no run: there is no {MANIFEST} in it; cuvee adapt makes one") from None
-        except InputError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path / MANIFEST} cannot be read ({error}); the run has to be made again") from None
-        return cls(path, {"format": FORMAT, "steps": list(steps), "files": dict(files)})
+        return cls(path, read_manifest(path))
 
     @property
     def about(self) -> dict[str, Any]:
@@ -96,7 +80,7 @@ class RunFolder:
         if said is None:
             raise InputError(f"{self.path} has no {name} yet: cuvee resume {self.path}")
         try:
-            content = _inside(self.path, name).read_bytes()
+            content = inside(self.path, name).read_bytes()
         except OSError as error:
             raise InputError(f"{self.path / name} cannot be read: {error.strerror or error}") from None
         if len(content) != said["bytes"] or hashlib.sha256(content).hexdigest() != said["sha256"]:
@@ -128,14 +112,14 @@ class RunFolder:
         steps = self._manifest["steps"] + [{"name": name, "seconds": round(s, 3)} for name, s in new.items()]
         with _said(self.path):
             for name, content in files.items():
-                target = _inside(self.path, name)
+                target = inside(self.path, name)
                 target.parent.mkdir(exist_ok=True)
                 _put(target, content)
                 entries[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            manifest = {"format": FORMAT, "steps": steps, "files": entries}
+            manifest = new_manifest(steps, entries)
             for folder in {(self.path / name).parent for name in files} - {self.path}:
                 _synced(folder)
-            _put(self.path / MANIFEST, as_json(manifest))
+            _put(self.path / MANIFEST, to_bytes(manifest))
             _synced(self.path)
         self._manifest = manifest
         if parts_done:  # no longer needed by anybody, so that it may be half done
@@ -251,11 +235,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def as_json(content: Mapping[str, Any]) -> bytes:
-    """The same bytes for the same content; NaN is not JSON and must have become null before."""
-    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False).encode()
-
-
 def _put(target: Path, content: bytes) -> None:
     """The whole file, confirmed by the disk, or what was there before."""
     unfinished = target.with_name(f"{target.name}.part")
@@ -282,14 +261,6 @@ def _synced(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """folder/name, which does not leave the folder, by links neither."""
-    path = folder / name
-    if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
-        raise InputError(f"{name!r} leads out of {folder}: this folder was tampered with")
-    return path
 
 
 @contextmanager

@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 
 from cuvee.api import OWN
+from cuvee.errors import InputError
+from cuvee.files import understood
+from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status
-from cuvee.run import scores, weights
+from cuvee.run import scores, theorem, weights
 from cuvee.run.groups import Prepared
+from cuvee.run.judge import Judged
 from cuvee.run.models import Delivered
 from cuvee.run.options import Options, in_words
-from cuvee.run.scores import Judged, listed
+from cuvee.run.scores import listed
 from cuvee.run.store import (
     ALPHA,
     CANDIDATES,
     METRICS,
     MODELS,
+    PREPARED,
     SENSITIVITY,
     TRACE,
     WEIGHTS,
@@ -40,20 +45,37 @@ def prepared(of: Prepared, options: Options) -> bytes:
             "why": of.inferred.why,
             "kind": of.kind,
             "hypothesis": in_words(options, of.kind),
-            "classes": None if of.classes is None else of.classes.tolist(),
+            "classes": _listed(of.classes),
             "domain": of.domain,
             "label": options.label,
             "n_features": of.n_features,
             "notes": list(of.notes),
+            "pooled": list(of.pooled),
             "sources": [{"name": s, "rows": of.sizes[s]} for s in of.sources],
             "targets": [
                 {"name": t, "group": g, "learn": sizes[t][0], "test": sizes[t][1]}
                 for g, members in enumerate(of.members)
                 for t in members.targets
             ],
-            "groups": [{"sources": list(m.sources), "encoder": m.encoder.as_dict()} for m in of.members],
+            "groups": [
+                {"sources": list(m.sources), "encoder": m.encoder.as_dict(), "classes": _listed(m.classes)}
+                for m in of.members
+            ],
         }
     )
+
+
+def check_same(of: Prepared, folder: RunFolder) -> None:
+    """Raise `InputError` unless a run was begun with the same sources and targets, which another version may choose."""
+    said = folder.json(PREPARED)
+    with understood(folder.path / PREPARED, "what this version of cuvee writes"):
+        begun = [[one["name"] for one in said[part]] for part in ("sources", "targets")]
+    if "pooled" not in said or begun != [list(of.sources), list(of.targets)]:
+        raise InputError(f"{folder.path} was begun by another version of cuvee, which goes another way: begin anew")
+
+
+def _listed(classes: Array | None) -> list[Any] | None:
+    return None if classes is None else classes.tolist()
 
 
 def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
@@ -141,7 +163,7 @@ def given(of: Prepared, folder: RunFolder, name: str) -> list[Mixtures]:
 def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, bytes]:
     """The files of the step that made the models."""
     rows = np.array([len(of.divided[t][1]) for t in of.targets])
-    judged = Judged(found.loss, found.error, found.paired)
+    judged = Judged(found.loss, found.error, found.paired, found.also)
     plans = [folder.json(name) for g in range(len(of.members)) if folder.has(name := part_name(f"plan {g}"))]
     metrics = {
         **scores.metrics(judged, rows, of.classes is not None),
@@ -154,6 +176,7 @@ def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, by
             "gradient": listed(found.gradient),
         },
         "targets": list(of.targets),
+        **theorem.as_metrics(found.bound, of.kind),
     }
     files = {MODELS: found.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
     if found.moved.shape[1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import numpy as np
 import torch
 
 from cuvee import files
-from cuvee.api import OWN
+from cuvee.alpha import Labelled, ordered_alpha, read
+from cuvee.data.cells import guarded, unguarded
+from cuvee.data.files import SEPARATORS, separator_of
 from cuvee.errors import InputError, MixtureError
-from cuvee.results import Candidate, Floats, Mixtures, Status, Trace
+from cuvee.results import OWN, Candidate, Floats, Mixtures, Status, Trace
 
 WHAT, FORMAT = "a part of α", 1
 STATUSES = {str(status): status for status in Status}
@@ -71,8 +74,12 @@ def widen(alpha: Floats, columns: Sequence[str], to: Sequence[str]) -> Floats:
 
 
 def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> bytes:
-    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again."""
+    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again.
+
+    Names that a spreadsheet would take for formulas are guarded, as `cuvee.data.cells` has it.
+    """
     text = io.StringIO(newline="")
+    targets, columns = [guarded(name) for name in targets], [guarded(name) for name in columns]
     returns = any("\r" in name for name in (*targets, *columns))  # which csv would not quote by itself
     out = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     out.writerow(["target", *columns])
@@ -82,64 +89,67 @@ def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> byt
 
 
 def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], Floats]:
-    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names."""
+    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names.
+
+    Other separators than the comma are read too, and decimal commas where the separator is another.
+    """
+    separator = _separator(text)
     try:
-        head, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        head, *rows = [row for row in lines if row]
     except (csv.Error, ValueError):
         raise InputError(f"{where} holds no table of weights: a line of names, then a line per target") from None
     named = head[0] == "target"
-    columns = tuple(head[1:] if named else head)
+    columns = tuple(map(unguarded, head[1:] if named else head))
     alpha = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
         cells = row[1:] if named else row
         if len(cells) != len(columns):
             raise MixtureError(f"{where}: line {i + 2} has {len(row)} cells, the first line {len(head)}")
         try:
-            alpha[i] = [float(c) if c.strip() else np.nan for c in cells]
+            alpha[i] = [_number(c, separator) if c.strip() else np.nan for c in cells]
         except ValueError as error:
             raise MixtureError(f"{where}: line {i + 2} holds no weights ({error})") from None
-    return tuple(row[0] for row in rows) if named else (), columns, alpha
+    return tuple(unguarded(row[0]) for row in rows) if named else (), columns, alpha
+
+
+def _separator(text: str) -> str:
+    """Return what stands behind the first cell, "target"; without it, what tables are told apart by."""
+    begins = (separator for separator in SEPARATORS if text.startswith((f"target{separator}", f'"target"{separator}')))
+    return next(begins, None) or separator_of(text)
+
+
+def _number(cell: str, separator: str) -> float:
+    return float(cell if separator == "," else cell.replace(",", "."))
 
 
 def given(alpha: Any, targets: Sequence[str], sources: Sequence[str]) -> tuple[tuple[str, ...], Floats]:
-    """The user's α, as a file or an array, with its columns in the order of the sources, and the own sample's last."""
-    columns: tuple[str, ...] = ()
+    """Return the user's α with its columns, in the order of the targets and the sources, the own sample's last.
+
+    It may be a CSV, `Mixtures`, a frame or an array; empty cells of what has names are weights of 0.
+    """
     if isinstance(alpha, str | Path):
         try:
             text = Path(alpha).read_bytes().decode("utf-8-sig")  # newlines in names stay as they are
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{alpha} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        names, columns, alpha = from_csv(text, str(alpha))
-        if names:
-            alpha = _in_order(alpha, names, targets, "target", 0)
-        alpha = np.nan_to_num(alpha, nan=0.0) if columns else alpha
-    try:
-        alpha = np.asarray(alpha, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise MixtureError("alpha must be a table of numbers, a row per target, or a CSV of it") from None
-    own = (OWN,) if OWN in columns or (not columns and alpha.ndim == 2 and alpha.shape[1] == len(sources) + 1) else ()
-    wanted = (*sources, *own)
-    if columns:
-        alpha = _in_order(alpha, columns, wanted, "source", 1)
-    if alpha.shape != (len(targets), len(wanted)):
+        names, columns, values = from_csv(text, str(alpha))
+        alpha = Labelled(values, columns, names or None, named=True)
+    if (table := read(alpha, sources)) is not None:
+        values = _numbers(ordered_alpha(table, sources))  # columns first: an error names one that does not belong
+        alpha = replace(table, values=np.where(np.isnan(values), 0.0, values), columns=None)
+    array = _numbers(ordered_alpha(alpha, sources, targets))
+    own = (OWN,) if array.ndim == 2 and array.shape[1] == len(sources) + 1 else ()
+    if array.shape != (len(targets), len(sources) + len(own)):
         raise MixtureError(
             f"alpha must have {len(targets)} rows, one per target, and {len(sources)} columns, one per source (and one "
-            f"more for the own sample); got shape {alpha.shape}"
+            f"more for the own sample); got shape {array.shape}"
         )
-    return wanted, alpha
+    return (*sources, *own), array
 
 
-def _in_order(alpha: Floats, have: Sequence[str], want: Sequence[str], what: str, axis: int) -> Floats:
-    twice = next((name for name in have if list(have).count(name) > 1), None) if len(set(have)) < len(have) else None
-    if twice is not None:
-        raise MixtureError(f"alpha names {what} {twice!r} twice; name it once")
-    known = set(have)
-    for name in want:
-        if name not in known:
-            raise MixtureError(f"alpha says nothing of {what} {name!r}; add it, with weight 0 if it is not wanted")
-    wanted = set(want)
-    for name in have:
-        if name not in wanted:
-            raise MixtureError(f"alpha names a {what} {name!r} that is none here; there is {', '.join(want[:8])}")
-    place = {name: i for i, name in enumerate(have)}
-    return np.take(alpha, [place[name] for name in want], axis)
+def _numbers(values: Any) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise MixtureError("alpha must be a table of numbers, a row per target, or a CSV of it") from None

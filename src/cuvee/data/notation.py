@@ -1,0 +1,281 @@
+"""How numbers are written: which columns of text are numbers, categories, or to be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from cuvee.data.columns import short, too_long
+from cuvee.data.told import Cell, Told
+from cuvee.errors import DomainError
+
+Kind = Literal["number", "comma", "truth", "text", "missing"]
+
+_SIGN, _SPACE = "[+\\-−–]?", " \u00a0\u2009\u202f"
+_CURRENCY = "(?:[$€£¥₹]|EUR|USD|GBP|CHF|JPY)"
+_BETWEEN = f"[{_SPACE}'’.,_]"  # groups of digits
+_GROUPS = rf"[1-9]\d{{0,2}}(?:{_BETWEEN}\d{{2,3}})*{_BETWEEN}\d{{3}}"  # 1,234 or 12 34 567
+_DIGITS = rf"(?:(?:{_GROUPS}|\d+)(?:[.,]\d*)?|[.,]\d+)(?:[eE]{_SIGN}\d+)?"
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+PLAIN = r"^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$"
+COMMA = r"^\s*[+-]?(?:\d+,?\d*|,\d+)(?:[eE][+-]?\d+)?\s*$"
+ALIKE = (
+    rf"^\s*\(?{_SIGN}\s*(?:{_CURRENCY}\s*)?{_SIGN}\s*{_DIGITS}"
+    rf"[\s{_SPACE}]*(?:%|‰|{_CURRENCY})?\)?\s*$"
+)
+THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*$"
+DATE = (
+    r"(?i)^\s*(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:\d{4}|\d\d)"
+    rf"|\d\d?[ .-]*{_MONTH}[ .,-]*(?:\d{{4}}|\d\d))(?:[ T,].*)?$"
+)
+DAY = r"^(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$"
+LONG = 16  # digits: some whole numbers of that many are not floats
+
+
+class Surveyed(NamedTuple):
+    """What the columns of text are, and what of it is worth saying."""
+
+    kinds: dict[str, Kind]
+    told: list[Told]
+
+
+def survey(
+    tables: Iterable[Any],
+    text: Collection[str],
+    unchecked: Collection[str],
+    *,
+    where: str,
+    comma: bool,
+    typed: bool,
+) -> Surveyed:
+    """Look at every cell of the text columns of pyarrow Tables, those named in `text` aside.
+
+    `comma` allows decimal commas. `typed` says that the columns are text by their type, and not
+    because everything in a CSV is. A column that mixes types, or holds dates or numbers in another
+    notation, is an error unless it is one of the `unchecked`.
+    """
+    import pyarrow as pa
+
+    looks: dict[str, _Looks] = {}
+    row = 0
+    for table in tables:
+        for field in table.schema:
+            wanted = field.name not in text and not (typed and field.name in unchecked)
+            if wanted and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+                looks.setdefault(field.name, _Looks(comma, typed)).add(table[field.name], row)
+        row += len(table)
+    named = {name: f"{where}column {name!r}" for name in looks}
+    verdicts = {n: look.verdict(named[n], n not in unchecked) for n, look in looks.items()}
+    if "comma" in (kind for kind, _ in verdicts.values()):
+        for name in set(looks) - set(unchecked):
+            looks[name].check_points(named[name])
+    told = [
+        Told(name, how, look.shown(how))
+        for (name, look), (_, how) in zip(looks.items(), verdicts.values(), strict=True)
+        if how and name not in unchecked
+    ]
+    return Surveyed({name: kind for name, (kind, _) in verdicts.items()}, told)
+
+
+@dataclass
+class _Looks:
+    """What the cells of a column of text look like, batch after batch."""
+
+    comma: bool
+    typed: bool
+    kind: Kind = "missing"
+    cells: int = 0
+    numbers: int = 0  # cells that are plain numbers
+    commas: int = 0  # … that are numbers with a decimal comma, or without any
+    points: int = 0  # … that are plain numbers with a point
+    thousands: int = 0  # … whose point may separate thousands
+    alike: int = 0  # … that are numbers in any notation
+    dates: int = 0
+    days: int = 0  # … that are dates written as whole numbers
+    digits: bool = True  # there are digits alone in every cell
+    first: Cell | None = None
+    point: Cell | None = None
+    zero: Cell | None = None  # the first with a leading zero
+    foreign: Cell | None = None  # the first that is a number in another notation
+    odd: Cell | None = None  # the first that is no number at all
+    merged: tuple[Cell, Cell] | None = None  # two that differ, and not as floats
+
+    def add(self, column: Any, first: int) -> None:
+        from pyarrow import compute
+
+        column = blanked(column) if self.typed else column
+        here = len(column) - column.null_count
+        if not here:
+            return
+        kind = _kind(column.drop_null())
+        self.kind = kind if self.kind in ("missing", kind) else "text"
+        self.cells += here
+        self.first = self.first or _first(column, compute.is_valid(column), first)
+        self.digits = self.digits and kind == "number"
+        if kind == "number":  # the usual case, with few looks
+            self.numbers, self.alike = self.numbers + here, self.alike + here
+            if self.comma:
+                self._add_points(column, here, first)
+            if self.digits:
+                self._add_digits(column, first)
+        elif kind == "text":
+            self._add_text(column, first)
+
+    def _add_points(self, column: Any, here: int, first: int) -> None:
+        from pyarrow import compute
+
+        point = compute.match_substring(column, ".")
+        n = _count(point)
+        self.points, self.commas = self.points + n, self.commas + here - n
+        self.thousands += _count(compute.match_substring_regex(column, THOUSANDS)) if n else 0
+        self.point = self.point or _first(column, point, first)
+
+    def _add_digits(self, column: Any, first: int) -> None:
+        from pyarrow import compute
+
+        trimmed = compute.ascii_trim_whitespace(column)
+        self.digits = compute.all(compute.ascii_is_decimal(trimmed)).as_py()
+        if not self.digits:
+            return
+        length = compute.binary_length(trimmed)
+        zero = compute.and_(compute.starts_with(trimmed, "0"), compute.greater(length, 1))
+        self.zero = self.zero or _first(column, zero, first)
+        ends = compute.min_max(length).as_py()
+        if ends["min"] == ends["max"] == 8:
+            self.days += _count(compute.match_substring_regex(trimmed, DAY))
+        if ends["max"] >= LONG and self.merged is None:
+            self.merged = _merged(trimmed, compute.greater_equal(length, LONG), first)
+
+    def _add_text(self, column: Any, first: int) -> None:
+        from pyarrow import compute
+
+        match = compute.match_substring_regex
+        plain, alike, comma, date = (match(column, p) for p in (PLAIN, ALIKE, COMMA, DATE))
+        self.numbers, self.alike = self.numbers + _count(plain), self.alike + _count(alike)
+        self.commas, self.dates = self.commas + _count(comma), self.dates + _count(date)
+        self.foreign = self.foreign or _first(column, compute.and_not(alike, plain), first)
+        self.odd = self.odd or _first(column, compute.invert(alike), first)
+
+    def verdict(self, named: str, checked: bool) -> tuple[Kind, str]:
+        """Return what the column is, and how that is known if it is worth saying.
+
+        Raise `DomainError` if it is `checked`, and nothing that can be learnt from as it stands.
+        """
+        if self.kind == "number":
+            if self.digits and self.zero:
+                return "text", "zeros"
+            if self.merged and checked:
+                raise too_long(named, *self.merged)
+            days = "days" if 1 < self.cells == self.days else ""
+            return "number", "typed" if self.typed else days
+        if self.kind in ("missing", "truth") and not (self.typed and self.kind == "truth"):
+            return self.kind, ""
+        if self.comma and self.commas == self.cells and checked:
+            return "comma", "comma"
+        if checked:
+            self._refuse(named)
+        return "text", "text"
+
+    def _refuse(self, named: str) -> None:
+        """Raise `DomainError` where most cells look like numbers or all like dates."""
+        as_text = "declare the column as text (--text) if it holds categories"
+        if self.dates == self.cells and self.first is not None:
+            raise DomainError(
+                f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}; make "
+                f"numbers of them (days since a date?), drop the column, or {as_text}",
+                self.first.row,
+            )
+        if 2 * self.numbers > self.cells and self.odd is not None:
+            raise DomainError(
+                f"{named} mixes types: it holds numbers, but {short(self.odd.text)} at row "
+                f"{self.odd.row}; correct it, leave it empty, or {as_text}",
+                self.odd.row,
+            )
+        if 2 * self.alike > self.cells and self.foreign is not None:
+            raise DomainError(
+                f"{named} holds numbers in a notation that is not read, like "
+                f"{short(self.foreign.text)} at row {self.foreign.row}; write plain numbers, such as "
+                f"1234.5, or {as_text}",
+                self.foreign.row,
+            )
+
+    def check_points(self, named: str) -> None:
+        """Raise `DomainError` where every point may separate thousands, as beside decimal commas."""
+        if self.kind == "number" and self.point is not None and self.points == self.thousands:
+            raise DomainError(
+                f"{named} is written with points, like {short(self.point.text)} at row "
+                f"{self.point.row}, beside decimal commas: do they separate thousands? Write it "
+                "without them, or with a decimal comma",
+                self.point.row,
+            )
+
+    def shown(self, how: str) -> Cell:
+        """Return the cell that shows it best."""
+        cell = {"zeros": self.zero, "comma": self.foreign}.get(how) or self.first
+        assert cell is not None
+        return cell
+
+
+def blanked(column: Any) -> Any:
+    """Return a column of text in which all that a CSV takes for missing is missing."""
+    import pyarrow as pa
+    from pyarrow import compute, csv
+
+    trimmed = compute.utf8_trim_whitespace(column)
+    missing = compute.is_in(trimmed, pa.array(csv.ConvertOptions().null_values, column.type))
+    return compute.if_else(missing, pa.scalar(None, column.type), column)
+
+
+def as_numbers(column: Any, kind: Kind) -> Any:
+    """Return the numbers of a column of text that is a "number", a "comma" or "missing"."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    cells = compute.ascii_trim_whitespace(column)
+    cells = compute.replace_substring(cells, ",", ".") if kind == "comma" else cells
+    try:
+        return compute.cast(cells, pa.float64())
+    except pa.ArrowInvalid:  # "NA" and the like, in what is text by its type
+        return compute.cast(blanked(cells), pa.float64())
+
+
+def _kind(cells: Any) -> Kind:
+    """Return what all these cells are; there is at least one, and none is missing."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    try:
+        compute.cast(compute.ascii_trim_whitespace(cells), pa.float64())
+        return "number"
+    except pa.ArrowInvalid:
+        few = compute.unique(compute.ascii_lower(cells)).slice(0, 3).to_pylist()
+        return "truth" if set(few) <= {"true", "false"} else "text"
+
+
+def _count(mask: Any) -> int:
+    from pyarrow import compute
+
+    return compute.sum(mask).as_py() or 0
+
+
+def _first(column: Any, mask: Any, first: int) -> Cell | None:
+    """Return the first cell of the mask, the rows of the column counted from `first` on."""
+    from pyarrow import compute
+
+    row = compute.index(mask, True).as_py()
+    return None if row < 0 else Cell(first + row, column[row].as_py())
+
+
+def _merged(cells: Any, long: Any, first: int) -> tuple[Cell, Cell] | None:
+    """Return two of the long cells of digits that differ but are the same float."""
+    from pyarrow import compute
+
+    seen: dict[float, str] = {}
+    for text in compute.unique(cells.filter(long)).to_pylist():
+        other = seen.setdefault(float(text), text)
+        if other != text:
+            return Cell(first + compute.index(cells, other).as_py(), other), Cell(
+                first + compute.index(cells, text).as_py(), text
+            )
+    return None

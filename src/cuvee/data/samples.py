@@ -1,0 +1,175 @@
+"""Rows with a domain each, as scikit-learn and skada pass them: whose each is, and the problem they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from cuvee.data.roles import SMALL, enough, excluded, pool, teachable
+from cuvee.errors import DomainError, OptionError
+from cuvee.problem import LEAST_ROWS, Array, Domain, Problem
+
+ALL = "all rows"  # the one source of a table without sample_domain
+HIDDEN = -1  # skada's label of a row without one, where y holds classes
+
+
+class Roles(NamedTuple):
+    """Whose row each is: labels (rows,), and which of them are sources (N,) and targets (M,)."""
+
+    labels: Array
+    sources: Array
+    targets: Array
+
+    @classmethod
+    def read(cls, sample_domain: Any, target_domains: Any, n_rows: int, exclude: Any = ()) -> Roles:
+        """Targets are those named; without names the negative whole numbers, as in skada. No labels: one source."""
+        unwanted = [str(name) for name in np.atleast_1d(exclude).tolist()]
+        if sample_domain is None:
+            for option, given in (("target_domains", target_domains is not None), ("exclude", unwanted)):
+                if given:
+                    raise OptionError(f"{option} needs sample_domain, which says whose row each is")
+            return cls(np.full(n_rows, ALL), np.array([ALL]), np.array([], dtype=str))
+        labels = domain_labels(sample_domain, n_rows)
+        present = {str(label): label for label in np.unique(labels)}
+        left_out = excluded(list(present), unwanted)
+        signed = labels.dtype.kind == "i"
+        negative = [name for name, label in present.items() if signed and label < 0 and name not in left_out]
+        if target_domains is None and not signed:
+            raise OptionError("sample_domain holds names: say with target_domains=[...] which of them are targets")
+        named = negative if target_domains is None else [str(t) for t in np.atleast_1d(target_domains).tolist()]
+        if not named:
+            raise OptionError("there is no target: name it in target_domains, or make its sample_domain negative")
+        for name in (name for name in named if name not in present):
+            raise DomainError(f"target_domains: {name!r} is in no row of sample_domain; {nearest(name, present)}")
+        if both := [name for name in named if name in left_out]:
+            raise OptionError(f"domain {both[0]!r} is in target_domains and in exclude: name it in one of them")
+        if left := [name for name in negative if name not in named]:
+            raise OptionError(f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows")
+        sources = [label for name, label in present.items() if name not in {*named, *left_out}]
+        if not sources:
+            raise DomainError("every domain is a target, so that no source is left to learn from: name fewer targets")
+        return cls(labels, np.array(sources), np.array([present[name] for name in dict.fromkeys(named)]))
+
+
+def domain_labels(sample_domain: Any, n_rows: int) -> Array:
+    """One label per row (rows,): whole numbers stay numbers, all else becomes text; one label stands for all rows."""
+    labels = np.asarray(sample_domain, None if hasattr(sample_domain, "dtype") else object)  # NaN in a list stays NaN
+    labels = np.full(n_rows, labels[()]) if labels.ndim == 0 else labels
+    if labels.shape != (n_rows,):
+        raise DomainError(f"sample_domain has shape {labels.shape}, but X has {n_rows} rows: give one label per row")
+    if (absent := missing(labels)).any():
+        raise DomainError(f"sample_domain is missing at row {int(np.argmax(absent))} ({int(absent.sum())} such rows)")
+    labels = np.array(labels.tolist()) if labels.dtype == object else labels  # numbers are numbers again
+    whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool((labels == np.round(labels)).all()))
+    return labels.astype(np.int64 if whole else str)
+
+
+def missing(values: Array) -> Array:
+    """(rows,) where there is no value: NaN, None, and what pandas has for them."""
+    if values.dtype == object:
+        return np.array([not isinstance(v, str) and str(v) in ("nan", "None", "<NA>", "NaT") for v in values], bool)
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+
+
+def masked(y: Array, classes: Array | None) -> Array:
+    """(rows,) where y is no label: missing, or −1 where that is none of the classes; a regression has None."""
+    if classes is None or y.dtype.kind not in "ifO" or HIDDEN in classes.tolist():
+        return missing(y)
+    return missing(y) | np.asarray(y == HIDDEN)
+
+
+def rows_by_domain(labels: Array) -> dict[str, Array]:
+    """The rows of each domain by its name; sorted once, so that many domains cost what few do."""
+    order = np.argsort(labels, kind="stable")
+    present, first = np.unique(labels[order], return_index=True)
+    return dict(zip(map(str, present), np.split(order, first[1:]), strict=True))
+
+
+class Split(NamedTuple):
+    """A table taken apart: the problem, which rows each of its domains holds, and what is to be said of the others."""
+
+    problem: Problem
+    rows: dict[str, Array]
+    sources: Array  # (N,) labels; that of small sources pooled is SMALL
+    targets: Array  # (M,)
+    pooled: Array  # labels of the domains in SMALL
+    skipped: Array  # labels of targets that have too few labelled rows
+    notes: list[str]
+
+
+def split(
+    X: Array,
+    y: Array,
+    roles: Roles,
+    *,
+    classify: bool,
+    strict: bool = False,
+    weight: Array | None = None,
+    features: tuple[str, ...] = (),
+) -> Split:
+    """Return the problem in a table X (rows, features), y (rows,), small domains treated as `cuvee.data.roles` says."""
+    of_source, of_target = (np.isin(roles.labels, some) for some in (roles.sources, roles.targets))
+    if (absent := of_source & missing(y)).any():
+        row = int(np.argmax(absent))
+        raise DomainError(f"source {str(roles.labels[row])!r} has no label at row {row}: only targets may lack some")
+    if classify:
+        check_classification_targets(y[of_source])
+    classes = np.unique(y[of_source]) if classify else None
+    kept = of_source | (of_target & ~masked(y, classes))
+    at = np.flatnonzero(kept & (weight is None or weight > 0))  # weight 0 is as good as absent
+    held = rows_by_domain(roles.labels[at])
+    label_of = {str(label): label for label in (*roles.sources, *roles.targets)}
+    groups = {name: at[held[name]] if name in held else at[:0] for name in label_of}
+    sizes = {name: len(rows) for name, rows in groups.items()}
+    targets, notes = enough(sizes, [str(t) for t in roles.targets], strict=strict)
+    small = pool(sizes, strict=strict)
+    notes += small.notes
+    if small.names:
+        groups[SMALL] = np.sort(np.concatenate([groups.pop(name) for name in small.names]))
+    chosen = set(targets)
+    sources = [name for name, rows in groups.items() if name not in chosen and len(rows) >= LEAST_ROWS]
+    if not sources:
+        raise DomainError(f"no source is left: none has {LEAST_ROWS} labelled rows; label some, or name fewer targets")
+    if classify:
+        classes = np.unique(y[np.concatenate([groups[s] for s in sources])])
+        for name in targets if len(classes) > 1 else ():
+            fits, said = teachable(name, y[groups[name]], classes, strict=strict, at=groups[name])
+            groups[name], notes = groups[name][fits], [*notes, *said]
+        targets = [name for name in targets if len(groups[name])]
+        if not targets and len(roles.targets):
+            raise DomainError(f"no target is left: {notes[-1]}")
+
+    def domain(name: str) -> Domain:
+        rows = groups[name]
+        own = np.array(y[rows].tolist()) if y.dtype == object else y[rows]  # objects, where some rows had None
+        return Domain(name, X[rows], own, None if weight is None else weight[rows], features)
+
+    def labels(names: Sequence[str]) -> Array:
+        return np.array([label_of[name] for name in names], dtype=roles.labels.dtype)
+
+    pooled = np.array([*labels([s for s in sources if s != SMALL]).tolist(), SMALL], dtype=object)
+    chosen = set(targets)
+    return Split(
+        Problem([domain(s) for s in sources], [domain(t) for t in targets]),
+        {name: groups[name] for name in (*sources, *targets)},
+        pooled if small.names else labels(sources),
+        labels(targets),
+        labels(small.names),
+        labels([name for name in map(str, roles.targets) if name not in chosen]),
+        notes,
+    )
+
+
+def nearest(name: str, known: dict[str, Any]) -> str:
+    """Return the end of a sentence about a name that is not there."""
+    close = get_close_matches(name, known, 1)
+    return f"did you mean {close[0]!r}?" if close else f"there is {some(known)}"
+
+
+def some(names: Any) -> str:
+    """Return the first few names."""
+    return ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")

@@ -1,0 +1,90 @@
+"""What Theorem 1 says of each target, and how loose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from cuvee.report.findings import Findings, LearningTerms
+from cuvee.report.words import count, named, number
+
+SHOWN = 100
+HEAD = (
+    "target",
+    "discrepancy",
+    "complexity",
+    "sampling",
+    "together",
+    "held-out loss",
+    "times",
+    "mended",
+)
+
+
+def theorem(f: Findings) -> dict[str, Any] | None:
+    """Return a line per target, with what its columns mean; None where nothing was worked out."""
+    terms = f.theorem
+    if terms is None:
+        return None
+    known = np.flatnonzero(~np.isnan(terms.together))
+    if not len(known):
+        return None
+    times = looseness(terms)
+    added = (terms.discrepancy, terms.complexity, terms.sampling, terms.together)
+    columns = (*added, terms.held_out, times, terms.mended)
+    rows = [(f.targets[i], *(number(float(c[i])) for c in columns)) for i in known[:SHOWN]]
+    all_shown = len(rows) == len(f.targets)
+    note = "" if all_shown else f"The first {len(rows)} of {count(len(f.targets), 'target')}."
+    return {
+        "text": " ".join([_meaning(terms), *_looseness(f, terms, times), _reserve(terms)]),
+        "table": {"label": "Theorem 1", "head": HEAD, "rows": rows, "note": note},
+    }
+
+
+def looseness(terms: LearningTerms) -> Any:
+    """Return how many times the held-out loss the three terms are, (M,); NaN without test rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return terms.together / terms.held_out
+
+
+def _meaning(terms: LearningTerms) -> str:
+    """Say what the terms are."""
+    return (
+        "Theorem 1 of the paper bounds how much more a target's model loses than the best model "
+        "for that target would, which nobody knows. "
+        f"What is lost is {terms.loss}. "
+        "Three terms are added up: the discrepancy (how well any model can tell the mixture from "
+        "the target's own rows), the complexity (how well models of this kind can follow mere "
+        "chance) and sampling (how few rows the weights rest on)."
+    )
+
+
+def _looseness(f: Findings, terms: LearningTerms, times: Any) -> Iterator[str]:
+    """Yield how far the bound is above what was found, and for whom it says nothing."""
+    ratios = times[np.isfinite(times)]
+    if len(ratios):
+        low, high = number(float(ratios.min())), number(float(ratios.max()))
+        factor = low if low == high else f"{low} to {high}"
+        yield (
+            "“Times” is how many times the held-out loss of the scored model they are: "
+            f"the bound is loose, by a factor of at least {factor}."
+        )
+    with np.errstate(invalid="ignore"):
+        empty = terms.together >= terms.largest_loss
+    if empty.any():
+        names = named([t for t, e in zip(f.targets, empty, strict=True) if e])
+        yield f"For {names} the terms are above any loss that there can be, and so say nothing."
+
+
+def _reserve(terms: LearningTerms) -> str:
+    """Say what the numbers do not promise."""
+    climbed = ", and the discrepancy was found by climbing, so that the true one may be larger"
+    return (
+        "As printed, the theorem leaves out that the target's own rows may be unlucky: “mended” "
+        "is the bound that allows for it. Both are meant to hold for each target with a "
+        "probability of 95 %, for models that minimise this very loss without a penalty, and for "
+        f"rows no larger than those seen{'' if terms.exact else climbed}. "
+        "Read them as sizes, not as guarantees."
+    )

@@ -1,0 +1,166 @@
+"""All models on all test rows at once: what the scores are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import torch
+
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Array, Domain
+from cuvee.report.findings import ALSO
+from cuvee.results import Floats
+
+NUMBERS = 2**22  # held of the scores of a block
+WASTE = 2  # times as many rows as the shortest of a block that its longest may have
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Mean loss of every method on each target's test rows, and how sure that is; NaN without test rows.
+
+    The last method always gives the same answer: the most frequent class, or the mean, of the target's own labels.
+    """
+
+    loss: Floats  # (M, methods) share of wrong answers, or mean squared error
+    error: Floats  # (M, methods) standard error of it
+    paired: Floats  # (M, methods) standard error of its difference to that of the first method
+    also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    """(M, methods, 3) of a classification, the scores of ALSO; (M, methods, 0) of a quantity."""
+
+
+def judge(space: Space, w: Floats, test: Sequence[Domain | None], offset: Floats, own: Sequence[Domain]) -> Judged:
+    """Return how w (M, Q, P) do on the test rows, and after them the best answer without features, from `own` labels.
+
+    offset (M,) is added to what the first of the Q methods predicts. AUC is of two classes alone.
+    """
+    M, Q = w.shape[0], w.shape[1] + 1
+    classify = getattr(space, "classes", None) is not None
+    loss, error, paired = (np.full((M, Q), np.nan) for _ in range(3))
+    also = np.full((M, Q, len(ALSO) if classify else 0), np.nan)
+    constant = _shares(space, own) if classify else np.array([d.y.astype(np.float64).mean() for d in own])[:, None]
+    width = prod(space.input_shape)
+    numbers = width + Q * (w.shape[2] // width + 1)  # of a row: itself, and what a layer of each model makes of it
+    for at in _blocks([0 if d is None else d.n_rows for d in test], numbers):
+        rows = Rows.of(space, [d for i in at if (d := test[i]) is not None])
+        if classify:
+            losses, also[at] = _classes(space, torch.as_tensor(w[at], dtype=space.dtype), rows, constant[at])
+        else:
+            losses = _quantity(space, torch.as_tensor(w[at], dtype=space.dtype), rows, constant[at], offset[at])
+        loss[at] = rows.mean(losses)
+        error[at] = rows.deviation(losses)
+        paired[at] = rows.deviation(losses - losses[:, :1])
+    return Judged(loss, error, paired, also)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Test rows of m targets side by side, each padded to k with repeats of its own."""
+
+    X: torch.Tensor  # (m, k, …) as the space wants them
+    y: Array  # (m, k) labels
+    code: Array  # (m, k) labels as the space has them
+    real: Array  # (m, k) False for padding
+    n: Floats  # (m, 1)
+
+    @classmethod
+    def of(cls, space: Space, domains: Sequence[Domain]) -> Rows:
+        n = np.array([d.n_rows for d in domains])
+        step = np.arange(n.max())
+        at = (np.cumsum(n) - n)[:, None] + step % n[:, None]  # (m, k)
+        X, y, code = (
+            np.concatenate(part) for part in zip(*((d.X, d.y, space.encode(d)) for d in domains), strict=True)
+        )
+        prepared = space.prepare(torch.as_tensor(X, dtype=space.dtype))
+        return cls(prepared[torch.as_tensor(at)], y[at], code[at], step < n[:, None], n[:, None].astype(np.float64))
+
+    def mean(self, values: Floats) -> Floats:
+        """Return (m, Q, k) -> (m, Q), padding aside."""
+        return np.asarray((values * self.real[:, None]).sum(-1) / self.n)
+
+    def deviation(self, values: Floats) -> Floats:
+        """Return the standard error of the mean, (m, Q, k) -> (m, Q); NaN of a single row."""
+        square = (values - self.mean(values)[..., None]) ** 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt(self.mean(square) * self.n / (self.n - 1) / self.n)
+
+
+def _blocks(rows: Sequence[int], numbers: int) -> Iterator[Array]:
+    """Yield targets of about as many rows together, so that padding is cheap; those without any are left out."""
+    order = np.argsort(rows, kind="stable")
+    sizes = np.asarray(rows)[order]
+    low = int(np.searchsorted(sizes, 1))
+    while low < len(order):
+        room = max(1, NUMBERS // max(1, numbers))
+        alike = int(np.searchsorted(sizes, WASTE * sizes[low], side="right"))
+        within = low + int(np.searchsorted(np.arange(1, alike - low + 1) * sizes[low:alike], room, side="right"))
+        high = max(low + 1, min(alike, within))
+        yield order[low:high]
+        low = high
+
+
+def _quantity(space: Space, w: torch.Tensor, rows: Rows, mean: Floats, offset: Floats) -> Floats:
+    """Return squared errors (m, Q + 1, k)."""
+    with torch.no_grad():
+        predicted = np.asarray(space.decide(space.own_scores(w, rows.X)), dtype=np.float64)
+    predicted[:, 0] += offset[:, None]
+    constant = np.broadcast_to(mean[:, :, None], (len(mean), 1, predicted.shape[2]))
+    return np.asarray((np.concatenate([predicted, constant], 1) - rows.y[:, None].astype(np.float64)) ** 2)
+
+
+def _shares(space: Space, own: Sequence[Domain]) -> Floats:
+    """Return the class shares of the targets' own labels (M, K), with one more row of each class."""
+    codes = [space.encode(d) for d in own]
+    K, n = len(space.classes), [len(c) for c in codes]  # type: ignore[attr-defined]  # it is a classification
+    place = np.repeat(np.arange(len(own)), n) * K + np.concatenate(codes)
+    counts = np.bincount(place, minlength=len(own) * K).reshape(len(own), K) + 1.0
+    return np.asarray(counts / counts.sum(1, keepdims=True))
+
+
+def _classes(space: Space, w: torch.Tensor, rows: Rows, shares: Floats) -> tuple[Floats, Floats]:
+    """Return 1 where an answer is wrong (m, Q + 1, k), and the scores of ALSO (m, Q + 1, 3)."""
+    classes: Array = space.classes  # type: ignore[attr-defined]
+    with torch.no_grad():
+        scores = space.own_scores(w, rows.X)  # (m, Q, outputs, k)
+        surprise = space.trained(scores, torch.as_tensor(rows.code)[:, None]).double().numpy()
+    said = np.concatenate([space.decide(scores), np.broadcast_to(
+        classes[shares.argmax(1)][:, None, None], (len(shares), 1, rows.y.shape[1]))], 1)  # fmt: skip
+    wrong = np.asarray(said != rows.y[:, None], dtype=np.float64)
+    constant = -np.log(np.take_along_axis(shares, rows.code, 1))[:, None]
+    found = [_balanced(wrong, rows, len(classes)), np.full(wrong.shape[:2], np.nan)]
+    if len(classes) == 2:
+        odds = scores[:, :, 0] if scores.shape[2] == 1 else scores[:, :, 1] - scores[:, :, 0]
+        found[1] = _auc(np.concatenate([odds.double().numpy(), np.zeros_like(constant)], 1), rows)
+    found.append(rows.mean(np.concatenate([surprise, constant], 1)))
+    return wrong, np.stack(found, -1)
+
+
+def _balanced(wrong: Floats, rows: Rows, n_classes: int) -> Floats:
+    """Return the mean over the classes that a target's rows have of the share of right answers in each, (m, Q).
+
+    NaN where all rows are of one class: its share alone would look like a score of all.
+    """
+    m, Q = wrong.shape[:2]
+    place = (np.arange(m)[:, None] * n_classes + rows.code)[rows.real]  # of every row: its target and class
+    size = m * n_classes
+    total = np.bincount(place, minlength=size).reshape(m, n_classes)
+    right = np.stack([np.bincount(place, 1.0 - wrong[:, q][rows.real], size) for q in range(Q)], 1)
+    share = right.reshape(m, n_classes, Q) / np.maximum(total, 1)[..., None]
+    there = (total > 0).sum(1)[:, None]
+    return np.where(there > 1, share.sum(1) / there, np.nan)
+
+
+def _auc(odds: Floats, rows: Rows) -> Floats:
+    """Return how often a row of the second class has larger odds (m, Q, k) of it than one of the first, ties half."""
+    from scipy.stats import rankdata
+
+    rank = rankdata(np.where(rows.real[:, None], odds, np.inf), axis=-1)
+    second = (rows.code == 1) & rows.real
+    n1 = second.sum(1, dtype=np.float64)[:, None]
+    n0 = rows.n - n1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        above = (rank * second[:, None]).sum(-1) - n1 * (n1 + 1) / 2
+        return np.where((n0 > 0) & (n1 > 0), above / (n0 * n1), np.nan)

@@ -1,0 +1,191 @@
+"""Models in a file: what `cuvee solve` writes, and `cuvee predict` and `cuvee.load_models` read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cuvee import files
+from cuvee.data.encode import Encoder
+from cuvee.data.frame import DOMAIN
+from cuvee.data.task import Task
+from cuvee.errors import InputError, OptionError
+from cuvee.problem import Array
+from cuvee.results import Floats, Status
+from cuvee.run import theorem
+from cuvee.run.models import WHAT as PART_OF_A_RUN
+from cuvee.run.models import Delivered, space_of
+from cuvee.run.opened import Predictor
+from cuvee.run.options import Options
+from cuvee.solution import Certificate, Solution
+
+WHAT, FORMAT = "cuvee models", 2
+BOUNDS = ("distance", "excess_risk", "gradient_norm")  # of a `Certificate`
+
+
+class SavedModels(Predictor):
+    """A model per target, in one file: they predict raw rows as a `Run` does, without its data.
+
+    Attributes:
+        targets: (M,) the names of the rows of α, or "row 0", "row 1", … where they had none.
+        columns: those of α: the sources, and the own sample last.
+        alpha: (M, columns).
+        status: (M,) how each model ended.
+        certificate: (M,) what is proven of each.
+        options: the label, the domain column, the hypothesis, and all else they were solved with.
+    """
+
+    def __init__(self, path: Path, numbers: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+        self._path, self._numbers, self._header = path, numbers, header
+        with files.understood(path, WHAT):
+            self.targets = tuple(map(str, header["models"]))
+            self.columns = tuple(map(str, header["columns"]))
+            self.options = Options.from_dict(header["options"], str(path))
+            self.alpha: Floats = numbers["alpha"]
+            self.status = tuple(Status(one) for one in header["status"])
+            rests_on, calibrated = header["rests_on"], numbers.get("calibrated")
+            bounds: Any = {name: numbers[name] for name in BOUNDS}
+            self.certificate = Certificate(**bounds, rests_on=rests_on, calibrated=calibrated)
+            self._prepared = {
+                **{name: header[name] for name in ("task", "classes", "domain")},
+                "targets": [{"name": name, "group": 0} for name in self.targets],
+                "groups": [{"encoder": header["encoder"]}],
+            }
+            self._check(numbers["w"])
+
+    def _check(self, w: Floats) -> None:
+        """Raise `ValueError` where parts do not fit each other; files that `save` wrote do."""
+        if (self._prepared["classes"] is None) != (self._prepared["task"] == Task.regression):
+            raise ValueError("the task and the classes do not match")
+        sizes = {len(self.status), *map(len, self._numbers.values())}
+        if len(set(self.targets)) != len(self.targets) or sizes != {len(self.targets)}:
+            raise ValueError("targets and models do not match")
+        encoder = Encoder.from_dict(self._prepared["groups"][0]["encoder"])
+        space = space_of(self.options, self._prepared["task"], len(encoder.names), self.classes)
+        if w.shape != (len(self.targets), space.n_params):
+            raise ValueError(f"models of shape {w.shape} for {space.n_params} parameters each")
+
+    @classmethod
+    def of(
+        cls,
+        solution: Solution,
+        *,
+        targets: Sequence[str],
+        columns: Sequence[str],
+        encoder: Encoder,
+        options: Options,
+    ) -> SavedModels:
+        """Return the models of a solution on columns that `encoder` made.
+
+        Args:
+            solution: M models.
+            targets: (M,) their names.
+            columns: the names of the columns of α.
+            encoder: what made numbers of raw columns, and will make them of rows to predict.
+            options: names the label, the domain column and the kind of hypothesis.
+        """
+        bounds, classes = solution.certificate, getattr(solution.space, "classes", None)
+        numbers: dict[str, Array] = {"w": solution.w, "alpha": solution.alpha}
+        numbers |= {name: getattr(bounds, name) for name in BOUNDS}
+        numbers |= {} if bounds.calibrated is None else {"calibrated": bounds.calibrated}
+        header = {
+            "what": WHAT,
+            "format": FORMAT,
+            "models": list(targets),
+            "columns": list(columns),
+            "status": [str(status) for status in solution.status],
+            "rests_on": bounds.rests_on,
+            "task": str(Task.regression if classes is None else Task.classification),
+            "classes": None if classes is None else classes.tolist(),
+            "domain": options.domain or DOMAIN,
+            "options": options.as_dict(),
+            "encoder": encoder.as_dict(),
+        }
+        return cls(Path("models"), numbers, header)
+
+    def save(self, path: str | Path) -> None:
+        """Write them and a checksum to a safetensors file, whole or not at all."""
+        tensors = {name: torch.as_tensor(value) for name, value in self._numbers.items()}
+        files.write(Path(path), tensors, self._header)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @cached_property
+    def _models(self) -> Delivered:
+        nothing, M = np.zeros((len(self.targets), 0)), len(self.targets)
+        return Delivered(
+            w=self._numbers["w"],
+            offset=np.zeros(M),  # `solve` takes labels as they are
+            status=np.array([str(status) for status in self.status], dtype=object),
+            distance=self.certificate.distance,
+            excess_risk=self.certificate.excess_risk,
+            gradient=self.certificate.gradient_norm,
+            loss=nothing,
+            error=nothing,
+            paired=nothing,
+            moved=nothing,
+            bound=theorem.unknown(M),
+            rests_on=self.certificate.rests_on,
+        )
+
+    def __repr__(self) -> str:
+        models = "1 model" if len(self.targets) == 1 else f"{len(self.targets)} models"
+        names = ", ".join(map(repr, self.targets[:4])) + (", …" if len(self.targets) > 4 else "")
+        return f"{models} of {self.options.label!r}, for {names}\n  {self.certificate!r}"
+
+
+def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedModels:
+    """Return the models that `cuvee solve` wrote to a file; they predict raw rows.
+
+    A file that is damaged, of an older version, or no file of models is an `InputError`.
+
+    Args:
+        path: the file.
+        hypothesis: "package.module:factory", for models of a network of one's own. It is code, so
+            it is imported only where it is named here as well as in the file.
+
+    Example:
+        >>> import numpy as np, pandas as pd, tempfile
+        >>> import cuvee
+        >>> from cuvee.data.encode import Encoder
+        >>> north = pd.DataFrame({"age": [20.0, 30.0, 40.0], "cost": [2.0, 3.0, 4.0]})
+        >>> encoder = Encoder.fit(north, ["age"])
+        >>> problem = cuvee.Problem([cuvee.Domain("north", encoder(north), north.cost)])
+        >>> sol = cuvee.solve(problem, cuvee.Ridge(1e-9), [[1.0]])
+        >>> named = {"targets": ["new"], "columns": ["north"], "encoder": encoder}
+        >>> options = cuvee.Options(label="cost", l2=1e-9)
+        >>> models = cuvee.SavedModels.of(sol, **named, options=options)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     models.save(f"{folder}/models.safetensors")
+        ...     again = cuvee.load_models(f"{folder}/models.safetensors")
+        >>> again.targets, again.features
+        (('new',), ('age',))
+        >>> again.predict(pd.DataFrame({"age": [50.0]})).prediction.round(6).tolist()
+        [5.0]
+    """
+    path = Path(path)
+    header = files.header_of(path, WHAT)
+    kind, version = header.get("what"), header["format"]
+    if kind == PART_OF_A_RUN:
+        raise InputError(f"{path} is part of a run: give its folder, {path.parent}, to cuvee predict or cuvee.open_run")
+    if kind == WHAT and version in range(FORMAT):
+        raise InputError(f"{path} was written by an older version of cuvee, in format {version}: run cuvee solve again")
+    tensors, header = files.read(path, "cpu", WHAT, FORMAT)
+    with files.understood(path, WHAT):
+        named = str(header["options"]["hypothesis"])
+    if hypothesis is not None and hypothesis != named:
+        raise OptionError(f"{path} holds models of the hypothesis {named!r}, not of {hypothesis!r}")
+    if hypothesis is None and ":" in named:
+        raise OptionError(
+            f"{path} holds networks that {named!r} makes, which is code: if you trust it, say so, "
+            f"by --hypothesis {named} or hypothesis={named!r}"
+        )
+    return SavedModels(path, {name: t.numpy() for name, t in tensors.items()}, header)

@@ -1,0 +1,76 @@
+"""Theorem 1 for the targets of a run: its terms, and the held-out loss that they stand beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuvee.api.risk import LOSSES, risk_bound
+from cuvee.hypothesis import Hypothesis
+from cuvee.hypothesis.base import Space
+from cuvee.problem import Domain
+from cuvee.results import Floats
+from cuvee.run.groups import Group
+from cuvee.run.scores import listed
+from cuvee.solution import Solution
+
+TERMS = ("discrepancy", "complexity", "sampling", "mended", "largest_loss", "held_out")
+TABLE = 2**27  # numbers in the sources' rows: larger tables are streamed, not held in memory
+MOST = 100  # targets of a group that it is worked out for, as many as a report shows
+
+
+def unknown(n_targets: int) -> Floats:
+    """Return terms of which nothing is known, (M, TERMS)."""
+    return np.full((n_targets, len(TERMS)), np.nan)
+
+
+def terms(
+    group: Group,
+    hypothesis: Hypothesis,
+    alpha: Floats,
+    scored: Solution,
+    *,
+    most: int,
+    seed: int,
+) -> Floats:
+    """Return the terms of Theorem 1 of the first `most` targets, (M, TERMS); NaN for others.
+
+    A network has none, nor a table too large to hold. They are those of the rows to learn from, and
+    of the loss and the W in which α was found. The held-out loss is that of the scored models, in
+    the same units.
+    """
+    values, space = unknown(len(alpha)), scored.space
+    table = sum(s.X.size for s in group.problem.sources)
+    if most <= 0 or table > TABLE or not space.bounds_known:
+        return values
+    first = slice(0, most)
+    bound = risk_bound(group.part(first).problem, hypothesis, alpha[first], seed=seed)
+    printed = bound.printed
+    values[first, :3] = np.stack([printed.discrepancy, printed.complexity, printed.sampling], 1)
+    values[first, 3] = bound.proven.excess
+    values[first, 4] = printed.largest_loss
+    for i, domain in enumerate(group.test[first]):  # each has its own rows
+        if domain is not None:
+            values[i, 5] = held_out_loss(space, scored.w[i], domain, float(group.offset[i]))
+    return values
+
+
+def held_out_loss(space: Space, w: Floats, domain: Domain, offset: float) -> float:
+    """Return a model's mean loss on test rows, as `LOSSES` describes it."""
+    classes: Any = getattr(space, "classes", None)
+    if classes is None:
+        error = space.predict(w, domain.X) + offset - domain.y.astype(np.float64)
+        return float(0.5 * np.mean((error / space.label_scale) ** 2))  # type: ignore[attr-defined]
+    place = np.searchsorted(classes, domain.y).clip(max=len(classes) - 1)
+    chance = space.predict_proba(w, domain.X)[np.arange(domain.n_rows), place]
+    return float(1.0 - np.where(classes[place] == domain.y, chance, 0.0).mean())
+
+
+def as_metrics(values: Floats, kind: str) -> dict[str, Any]:
+    """Return the entry of metrics.json, or none where no target has terms."""
+    if not np.isfinite(values).any():
+        return {}
+    loss = "trained" if kind == "ridge" else "bounded"
+    about = {"loss": LOSSES[kind, loss], "exact": kind == "ridge"}
+    return {"theorem_1": about | {name: listed(values[:, k]) for k, name in enumerate(TERMS)}}

@@ -1,0 +1,52 @@
+"""What `cuvee demo` prints: results in words, nothing that reads as unfinished, 80 columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cuvee import demo
+from cuvee.data import mnist
+from report_builders import findings
+
+
+def result(status, ahead):
+    """A demo that ended so, `ahead` points of accuracy before both baselines."""
+    names = tuple(mnist.TARGETS)
+    found = replace(findings(4, 15), targets=names, alpha_status=status)
+    by_group = np.array([[0.5, 0.0, 0.1, 0.4], [0.0, 0.2, 0.0, 0.8], [0.0, 0.0, 0.3, 0.7], [0.3, 0.3, 0.0, 0.4]])
+    accuracy = np.column_stack([np.full((4, 2), 0.9), 0.9 + np.asarray(ahead) / 100])
+    run = SimpleNamespace(findings=found, path=Path("runs/demo"))
+    return demo.DemoResult(run, (*mnist.GROUPS, "own rows"), by_group, accuracy, 42.0)
+
+
+@pytest.fixture
+def shown(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def show(*asked):
+        demo.show(result(*asked))
+        out = capsys.readouterr().out
+        assert max(map(len, out.splitlines())) <= 80
+        return " ".join(out.split())
+
+    return show
+
+
+def test_a_path_that_ran_out_of_steps_does_not_read_as_unfinished(shown):
+    said = shown(("step limit",) * 4, [1.0, 2.5, 4.0, 1.5])
+    assert "step limit" not in said and "gap" not in said and "stationary" not in said
+    assert "83% or more goes to those that show its own digits" in said
+    assert "the average of the 12 mixtures tried for it" in said
+    assert "beats both baselines on 4 of 4 targets, by 1.0 to 4.0 points." in said
+    assert "Done in 42 s. Report: runs/demo/report.html" in said
+
+
+def test_what_did_go_wrong_is_said(shown):
+    said = shown(("converged", "diverged", "converged", "step limit"), [-1.0, 0.0, -2.0, -0.5])
+    assert "Look again at target 2: diverged." in said
+    assert "beats both baselines on 0 of 4 targets." in said
