@@ -76,7 +76,7 @@ def problem(seed: int) -> tuple[Problem, nn.Module, Tensor]:
 
 
 def together(data: Problem, module: nn.Module, alpha: Tensor, seed: int) -> Outcome:
-    space = cuvee.Network(module, l2=L2).bind(data)
+    space = cuvee.Network(module, l2=L2).bind(data.facts)
     trained = network.train(LocalComponents(data, space, seed=seed), alpha, seed=seed)
     return float(trained.held_out.mean()), float(trained.steps.double().mean())
 

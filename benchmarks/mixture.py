@@ -145,7 +145,7 @@ class Batched:
 
     def __init__(self, n_sources: int, n_targets: int, only: int | None = None) -> None:
         data = problem(n_sources, n_targets, only)
-        space: Space = cuvee.Network(network(), radius=50.0).bind(data)
+        space: Space = cuvee.Network(network(), radius=50.0).bind(data.facts)
         self.components = LocalComponents(data, space, "bounded")
         inverse = inverse_counts(self.components)[:, :-1]
         self.objective = Objective("sum", SMOOTHING, C, inverse)

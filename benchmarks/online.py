@@ -128,7 +128,7 @@ def mixtures(order: str, T: int, N: int, seed: int) -> Floats:
 def solved(sources: list[cuvee.Domain], alpha: Floats) -> Stream:
     """Every mixture of a stream, at once."""
     problem, hypothesis = cuvee.Problem(sources, []), cuvee.Logistic(1e-2)
-    oracle = erm.family(problem, hypothesis.bind(problem), own=False, device="cpu", memory=2**30)
+    oracle = erm.family(problem, hypothesis.bind(problem.facts), own=False, device="cpu", memory=2**30)
     mixed = torch.as_tensor(alpha)
     w = oracle.solve(mixed, tol=1e-9).w
     return Stream(alpha, w.numpy(), oracle.sensitivity(mixed, w).numpy(), oracle)

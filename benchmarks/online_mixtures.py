@@ -180,7 +180,7 @@ def digits(seed: int, n_targets: int) -> Stream:
         [cuvee.Domain(f"target {t}", (X[i] - centre) @ axes, y[i]) for t, i in enumerate(targets)],
     )
     hypothesis = cuvee.Logistic(1e-2)
-    space, test = hypothesis.bind(problem), (test_X - centre) @ axes
+    space, test = hypothesis.bind(problem.facts), (test_X - centre) @ axes
 
     def score(w: Floats) -> float:
         right = space.predict(w, test) == test_y  # (M, images)
@@ -224,7 +224,7 @@ def schools(seed: int, n_targets: int) -> Stream:
         [cuvee.Domain(str(t), Z[i[:LABELLED]], y[i[:LABELLED]]) for t, i in zip(targets, order, strict=True)],
     )
     hypothesis = cuvee.Ridge(1e-2)
-    space, variance = hypothesis.bind(problem), np.concatenate([y[i[LABELLED:]] for i in order]).var()
+    space, variance = hypothesis.bind(problem.facts), np.concatenate([y[i[LABELLED:]] for i in order]).var()
 
     def score(w: Floats) -> float:
         errors = [

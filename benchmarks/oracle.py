@@ -61,7 +61,7 @@ def hypothesis() -> cuvee.Ridge:
 
 def oracle(form: Discrepancy, seed: int) -> Quadratics:
     problem = squared_loss_instance(seed)
-    return Quadratics.of(QuadraticComponents(problem, hypothesis().bind(problem)), C, form)
+    return Quadratics.of(QuadraticComponents(problem, hypothesis().bind(problem.facts)), C, form)
 
 
 def optimum(form: Discrepancy, seed: int) -> float:

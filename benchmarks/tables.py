@@ -108,7 +108,7 @@ def score(problem: cuvee.Problem, test: list[tuple[Array, Array]], hypothesis: H
         cuvee.estimate(problem, hypothesis, method="target_only").alpha,
         cuvee.estimate(problem, hypothesis).alpha,
     ]
-    space = hypothesis.bind(problem)
+    space = hypothesis.bind(problem.facts)
     components = erm.components(problem, space)
     w = erm.solve(components, ALL, torch.as_tensor(np.stack(mixtures, 1)))
     scores = []

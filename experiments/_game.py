@@ -84,7 +84,7 @@ def game(kind: str, seed: int, setting: dict[str, Any]) -> Game:
     )
     problem = cuvee.Problem(domains[:N], domains[N:])
     hypothesis = (cuvee.Ridge if kind == "ridge" else cuvee.Logistic)(l2=0.0, intercept=False, radius=how["radius"])
-    space = hypothesis.bind(problem, standardised=True)
+    space = hypothesis.bind(problem.facts, standardised=True)
     components = erm.components(problem, space, "trained" if kind == "ridge" else "bounded", seed=seed)
     objective = Objective("sum", how["c"], how["C"], 1.0 / components.counts.double()[None])
     return Game(kind, components, objective, seed)

@@ -72,7 +72,7 @@ def at_our_mixtures(case: Case, epochs: int, seed: int) -> Iterator[Found]:
         for d in (*problem.sources, *problem.targets)
     ]
     found = train(domains, case.hypothesis, alpha, [epochs], seed)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     for i, (X, _) in enumerate(case.test):
         predicted = space.predict(found["w"][-1, i], X)
         yield mean + scale * predicted if case.quantity else predicted, (spent + float(found["seconds"][-1])) / M

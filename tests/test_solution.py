@@ -19,7 +19,7 @@ LINEAR = [c for c in CASES if not c.name.startswith("net")]
 def solution_of(case, statuses=None):
     """Any w: these tests are about what is made of it."""
     problem = case.problem((20, 30, 25), ())
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     w = models(space, 3).numpy()
     unknown = np.full(3, np.inf)
     certificate = Certificate(unknown, unknown, np.ones(3), "nothing")

@@ -9,16 +9,17 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cuvee.errors import CuveeWarning, DomainError
+from cuvee.facts import Array as Array
+from cuvee.facts import Facts, LocalFacts
 from cuvee.values import as_array, as_labels
 
-Array = npt.NDArray[Any]
 BLOCK = 16_384
 LEAST_ROWS = 2  # of a source
 
@@ -52,6 +53,11 @@ class Domain:
     @property
     def n_rows(self) -> int:
         return len(self.X)
+
+    @cached_property
+    def facts(self) -> LocalFacts:
+        """Return what may be known of these rows without seeing them."""
+        return LocalFacts(self.name, self.X, self.y, self.weight)
 
     def __repr__(self) -> str:
         return f"Domain({self.name!r}, {self.n_rows} rows × {' × '.join(map(str, self.X.shape[1:]))})"
@@ -113,8 +119,15 @@ class Problem:
     def __repr__(self) -> str:
         return f"Problem({self.n_sources} sources, {self.n_targets} targets, rows of shape {self.input_shape})"
 
+    @property
+    def facts(self) -> Facts:
+        """Return what binding a hypothesis needs to know of the rows."""
+        features = next((d.features for d in (*self.sources, *self.targets) if d.features), ())
+        sources, targets = ([d.facts for d in domains] for domains in (self.sources, self.targets))
+        return Facts(self.input_shape, sources, targets, features)
+
     def without_targets(self) -> Problem:
-        """The same sources alone."""
+        """Return the same sources alone."""
         return Problem(self.sources) if self.targets else self
 
     def with_targets(self, targets: Sequence[Domain]) -> Problem:

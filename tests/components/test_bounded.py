@@ -28,7 +28,7 @@ def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pay
     monkeypatch.setattr(bounded, "KEPT", kept)
     monkeypatch.setattr(bounded, "FLOAT32_PAYS", pays)
     problem = case.problem(**shape)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     fast, slow = BoundedComponents(problem, space), LocalComponents(problem, space, "bounded")
     some = torch.tensor([problem.n_targets - 1])
     w = models(space, problem.n_targets, 3)
@@ -49,7 +49,7 @@ def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pay
 def test_a_stale_minibatch_refuses():
     case = LOGISTIC[0]
     problem = case.problem(**SHAPES["unequal"])
-    components = BoundedComponents(problem, case.hypothesis.bind(problem))
+    components = BoundedComponents(problem, case.hypothesis.bind(problem.facts))
     w = models(components.space, 2, 2)
     losses, pullback = components.losses(w, Batch(0, 4))
     components.values(w, Batch(1, 4))

@@ -30,7 +30,7 @@ def coefficients(rng, *shape):
 
 def build(sizes, *, own, classes, weighted, intercept):
     problem = make_problem(SIZES[sizes], (3, 2) if own else (), classes=classes, weighted=weighted, seed=3)
-    space = Logistic(1e-2, intercept=intercept).bind(problem)
+    space = Logistic(1e-2, intercept=intercept).bind(problem.facts)
     return LinearComponents(problem, space), LocalComponents(problem, space)
 
 
@@ -150,10 +150,10 @@ def test_no_models():
 def test_only_logistic_spaces_as_trained():
     problem = make_problem()
     with pytest.raises(OptionError):
-        LinearComponents(problem, Ridge().bind(problem))
+        LinearComponents(problem, Ridge().bind(problem.facts))
     problem = make_problem(classes=2)
     with pytest.raises(OptionError):
-        LinearComponents(problem, Logistic().bind(problem), "bounded")
+        LinearComponents(problem, Logistic().bind(problem.facts), "bounded")
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

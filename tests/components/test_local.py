@@ -77,7 +77,7 @@ def weights(*shape: int, seed: int = 5) -> Tensor:
 @every_shape
 def test_losses_and_pullback_are_the_slow_loop(case, kind, shape):
     problem = case.problem(**shape)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     components = LocalComponents(problem, space, kind)
     w = models(space, problem.n_targets, 2)
     leaf = w.clone().requires_grad_()
@@ -97,7 +97,7 @@ def test_losses_and_pullback_are_the_slow_loop(case, kind, shape):
 @pytest.mark.parametrize("shape", [SHAPES["weighted"], SHAPES["one target"]], ids=["three targets", "one target"])
 def test_minibatch_losses_and_pullback_are_the_slow_loop_over_its_draws(case, kind, shape, size):
     problem = case.problem(**shape)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     components = LocalComponents(problem, space, kind, seed=11)
     leaf = models(space, problem.n_targets, 2).requires_grad_()
     slow = slow_losses(case, problem, space, kind, leaf, drawn(step=6, size=size, seed=11))
@@ -113,7 +113,7 @@ def test_minibatch_losses_and_pullback_are_the_slow_loop_over_its_draws(case, ki
 @pytest.mark.parametrize("full", [True, False], ids=["full data", "minibatch"])
 def test_pullback_is_the_slope_of_the_losses(case, kind, shape, full):
     problem = case.problem(**shape)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     components = LocalComponents(problem, space, kind)
     rows = ALL if full else Batch(2, 5)
     w = models(space, problem.n_targets, 2)
@@ -134,7 +134,7 @@ def test_pullback_is_the_slope_of_the_losses(case, kind, shape, full):
 )
 def test_losses_of_any_shape_are_the_slow_loop(sources, targets, Q, case, kind, weighted, seed):
     problem = case.problem(sources, targets, weighted=weighted, seed=seed)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     components = LocalComponents(problem, space, kind, seed=seed)
     w = models(space, len(targets), Q, seed=seed)
     close(components.values(w, ALL), slow_losses(case, problem, space, kind, w))
@@ -148,7 +148,7 @@ def test_losses_of_any_shape_are_the_slow_loop(sources, targets, Q, case, kind, 
 def test_without_targets_there_is_a_column_per_source(case):
     whole = case.problem()
     problem = Problem(whole.sources)
-    space = case.hypothesis.bind(whole)
+    space = case.hypothesis.bind(whole.facts)
     w = models(space, 2, 3)
     alone, both = LocalComponents(problem, space), LocalComponents(whole, space)
     losses, pullback = alone.losses(w, ALL)
@@ -173,7 +173,7 @@ def test_duplicating_the_rows_of_a_source_changes_nothing(case, kind):
     problem = case.problem()
     first, *rest = problem.sources
     doubled = with_sources(problem, repeated(first, 2), *rest)
-    assert_same_losses(problem, doubled, case.hypothesis.bind(problem), kind)
+    assert_same_losses(problem, doubled, case.hypothesis.bind(problem.facts), kind)
 
 
 @every_case
@@ -184,7 +184,7 @@ def test_integer_row_weights_are_repeated_rows(case, kind):
     first, *rest = problem.sources
     weighted = with_sources(problem, Domain(first.name, first.X, first.y, weight=times), *rest)
     repeats = with_sources(problem, repeated(first, times), *rest)
-    assert_same_losses(weighted, repeats, case.hypothesis.bind(problem), kind)
+    assert_same_losses(weighted, repeats, case.hypothesis.bind(problem.facts), kind)
 
 
 def test_integer_row_weights_of_a_target_are_repeated_rows():
@@ -193,14 +193,14 @@ def test_integer_row_weights_of_a_target_are_repeated_rows():
     first, second = problem.targets
     weighted = Problem(problem.sources, [Domain(first.name, first.X, first.y, weight=[2, 1, 4]), second])
     repeats = Problem(problem.sources, [repeated(first, [2, 1, 4]), second])
-    assert_same_losses(weighted, repeats, case.hypothesis.bind(problem), "trained")
+    assert_same_losses(weighted, repeats, case.hypothesis.bind(problem.facts), "trained")
 
 
 @every_case
 def test_only_relative_row_weights_matter(case):
     problem = case.problem(weighted=True)
     scaled = [Domain(s.name, s.X, s.y, s.weight * 1e3) for s in problem.sources]
-    assert_same_losses(problem, with_sources(problem, *scaled), case.hypothesis.bind(problem), "trained")
+    assert_same_losses(problem, with_sources(problem, *scaled), case.hypothesis.bind(problem.facts), "trained")
 
 
 def assert_same_losses(one: Problem, other: Problem, space: Space, kind: str) -> None:
@@ -227,7 +227,7 @@ def test_duplicates_and_weights_change_nothing_when_bound_anew(case, standardise
     again = with_sources(problem, repeated(first, times if change == "weight" else 2), *rest)
     values = []
     for each in (problem, again):
-        space = case.hypothesis.bind(each, standardised=standardised)
+        space = case.hypothesis.bind(each.facts, standardised=standardised)
         components = LocalComponents(each, space, kind)
         values.append(components.values(models(space, 2, 2), ALL))
     close(values[1], values[0])
@@ -237,7 +237,7 @@ def test_duplicates_and_weights_change_nothing_when_bound_anew(case, standardise
 @pytest.mark.parametrize("shape", [SHAPES["weighted"], SHAPES["one target"]], ids=["three targets", "one target"])
 def test_minibatches_are_unbiased(case, shape):
     problem = case.problem(**shape)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     components = LocalComponents(problem, space)
     w = models(space, problem.n_targets, 1)
     draws = torch.stack([components.values(w, Batch(step, 4)) for step in range(1500)])
@@ -249,7 +249,7 @@ def test_minibatches_are_unbiased(case, shape):
 
 def test_a_minibatch_depends_on_seed_and_step_alone():
     problem = make_problem()
-    space = Ridge().bind(problem)
+    space = Ridge().bind(problem.facts)
     w = models(space, 2, 1)
     one, other, third = (LocalComponents(problem, space, seed=seed) for seed in (3, 3, 4))
     values = one.values(w, Batch(5, 6))
@@ -263,7 +263,7 @@ def test_a_minibatch_depends_on_seed_and_step_alone():
 @pytest.mark.skipif(not os.environ.get("CUVEE_UNALIGNED"), reason="for `make test-anywhere`, with CUVEE_UNALIGNED=1")
 def test_tables_start_at_odd_addresses_where_that_is_asked_for():
     problem = make_problem(weighted=True)
-    rows = LocalComponents(problem, Ridge().bind(problem))._rows(ALL, torch.float64)
+    rows = LocalComponents(problem, Ridge().bind(problem.facts))._rows(ALL, torch.float64)
     starts = [t.data_ptr() for t in (rows.X, rows.y, rows.weight, torch.as_tensor(np.ones(3)))]
     starts += [array.ctypes.data for array in (problem.sources[0].X, problem.targets[0].weight)]
     assert {start % 16 for start in starts} == {8} and len({start % 64 for start in starts}) > 1
@@ -273,7 +273,7 @@ def test_tables_start_at_odd_addresses_where_that_is_asked_for():
 @pytest.mark.parametrize("full", [True, False], ids=["full data", "minibatch"])
 def test_order_of_sources_and_company_of_targets_do_not_matter(case, full):
     problem = case.problem(targets=(3, 2, 4))
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     other = Problem([problem.sources[j] for j in (2, 0, 1)], [problem.targets[i] for i in (2, 0)])
     alone = Problem(problem.sources, problem.targets[:1])
     w = models(space, 3, 2)
@@ -291,7 +291,7 @@ def test_a_stale_minibatch_never_gives_a_wrong_pullback():
     """Minibatches share a buffer: after the next one, an earlier pullback is right or refuses."""
     for case in CASES:
         problem = case.problem()
-        space = case.hypothesis.bind(problem)
+        space = case.hypothesis.bind(problem.facts)
         components = LocalComponents(problem, space)
         w = models(space, 2, 2)
         losses, pullback = components.losses(w, Batch(0, 4))
@@ -311,7 +311,7 @@ def test_a_stale_minibatch_never_gives_a_wrong_pullback():
 @pytest.mark.parametrize("only_them", [False, True], ids=["left out", "alone"])
 def test_held_out_rows_do_not_count(case, kind, only_them):
     problem = case.problem(targets=(4, 3), weighted=True)
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     components = LocalComponents(problem, space, kind)
     folds = Folds(3, torch.tensor([2, 0]), only=only_them)
     fold = deal_folds(components._all(space.dtype), 3)[:, None]  # (M, 1, k), −1 for padding
@@ -340,7 +340,7 @@ def only(domain: Domain, keep) -> Domain:
 
 def test_holding_nothing_out_changes_nothing():
     problem = make_problem(weighted=True)
-    space = Ridge().bind(problem)
+    space = Ridge().bind(problem.facts)
     rows = LocalComponents(problem, space)._all(space.dtype)
     close(hold_out(rows, torch.ones(2, 1, 3)).own_weight, rows.own_weight)
     assert hold_out(rows, torch.ones(2, 4, 3)).own_weight.shape == (2, 4, 3)
@@ -349,7 +349,7 @@ def test_holding_nothing_out_changes_nothing():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_holding_everything_out_leaves_0(dtype):
     problem = make_problem()
-    space = Network(mlp(3, 1).to(dtype), loss="squared").bind(problem)
+    space = Network(mlp(3, 1).to(dtype), loss="squared").bind(problem.facts)
     components = LocalComponents(problem, space)
     rows = hold_out(components._all(dtype), torch.zeros(2, 1, 3))
     assert (components._forward(models(space, 2, 1).to(dtype), rows)[..., -1] == 0).all()
@@ -357,8 +357,8 @@ def test_holding_everything_out_leaves_0(dtype):
 
 def test_a_float32_module_keeps_its_precision():
     problem = make_problem(classes=3, weighted=True)
-    space = Network(mlp(3, 3).float()).bind(problem)
-    exact = Network(mlp(3, 3)).bind(problem)
+    space = Network(mlp(3, 3).float()).bind(problem.facts)
+    exact = Network(mlp(3, 3)).bind(problem.facts)
     w = models(exact, 2, 2)
     small, big = LocalComponents(problem, space), LocalComponents(problem, exact)
     for rows, big_rows in ((ALL, ALL), (Batch(1, 4), Batch(1, 4))):
@@ -376,7 +376,7 @@ def test_float32_tables_are_used_in_full_precision_by_ridge():
         [Domain(d.name, d.X.astype(np.float32), d.y) for d in role] for role in (problem.sources, problem.targets)
     ]
     widened = [[Domain(d.name, d.X.astype(np.float64), d.y) for d in role] for role in rounded]
-    space = Ridge().bind(problem)
+    space = Ridge().bind(problem.facts)
     assert_same_losses(Problem(*rounded), Problem(*widened), space, "trained")
 
 
@@ -393,7 +393,7 @@ def test_float32_tables_are_used_in_full_precision_by_ridge():
 )
 def test_grams_say_what_the_rows_say(case, standardised, sources, targets, Q, weighted, block, seed):
     problem = case.problem(sources, targets, weighted=weighted, seed=seed)
-    space = case.hypothesis.bind(problem, standardised=standardised)
+    space = case.hypothesis.bind(problem.facts, standardised=standardised)
     fast, slow = QuadraticComponents(problem, space, seed=seed), LocalComponents(problem, space, seed=seed)
     w = models(space, len(targets), Q, seed=seed, scale=2.0)
     folds = Folds(3, torch.as_tensor(np.random.default_rng(seed).integers(0, 3, Q)))
@@ -410,7 +410,7 @@ def test_grams_say_what_the_rows_say(case, standardised, sources, targets, Q, we
 
 def test_grams_are_their_sums():
     problem = make_problem(weighted=True)
-    space = Ridge().bind(problem)
+    space = Ridge().bind(problem.facts)
     sources, own = QuadraticComponents(problem, space).grams
     for grams, domains in ((sources, problem.sources), (own, problem.targets)):
         for j, domain in enumerate(domains):
@@ -423,7 +423,7 @@ def test_grams_are_their_sums():
 
 def test_grams_do_without_targets():
     problem = Problem(make_problem().sources)
-    space = Ridge().bind(problem)
+    space = Ridge().bind(problem.facts)
     fast, slow = QuadraticComponents(problem, space), LocalComponents(problem, space)
     w = models(space, 2, 3)
     close(fast.values(w, ALL), slow.values(w, ALL))
@@ -431,7 +431,7 @@ def test_grams_do_without_targets():
 
 def test_grams_refuse_or_honour_the_bounded_loss():
     problem = make_problem()
-    space = Ridge().bind(problem)
+    space = Ridge().bind(problem.facts)
     slow = LocalComponents(problem, space, "bounded")
     w = models(space, 2, 2)
     try:

@@ -65,7 +65,7 @@ WRONG = {
 def test_alphas_off_the_simplex_are_named(wrong):
     alpha, message = WRONG[wrong]
     problem = make_problem((5, 7, 4), ())
-    P = Ridge().bind(problem).n_params
+    P = Ridge().bind(problem.facts).n_params
     w = np.zeros((len(alpha) if alpha is not None else 1, P))
     for call in (
         lambda: cuvee.solve(problem, Ridge(), alpha),
@@ -166,7 +166,7 @@ def test_options_out_of_range_are_named():
 def test_no_mixtures_give_no_models(family, method, targets):
     classes, hypothesis = family
     problem = make_problem((5, 7, 4), targets, classes=classes)
-    P = hypothesis.bind(problem).n_params
+    P = hypothesis.bind(problem.facts).n_params
     none = np.zeros((0, 3))
     sol = cuvee.solve(problem, hypothesis, none, method=method)
     assert sol.w.shape == (0, P) and sol.alpha.shape == (0, 3) and sol.status == () and sol.passes.shape == (0,)
@@ -183,7 +183,7 @@ def test_no_mixtures_give_no_models(family, method, targets):
 def test_no_mixtures_of_networks():
     problem = make_problem((5, 7, 4), (), classes=3)
     hypothesis = Network(mlp(3, 3))
-    P = hypothesis.bind(problem).n_params
+    P = hypothesis.bind(problem.facts).n_params
     for method in ("auto", "descent"):
         sol = cuvee.solve(problem, hypothesis, np.zeros((0, 3)), method=method)
         assert sol.w.shape == (0, P) and len(sol.certificate) == 0
@@ -215,7 +215,7 @@ def unspoiled(good, bad, hypothesis, *, tol=1e-8):
     assert not np.isnan(sol.certificate.distance).any() and not np.isnan(sol.certificate.excess_risk).any()
     for s, w in zip(sol.status, sol.w, strict=True):
         assert np.isfinite(w).all() or s is Status.DIVERGED
-    space = hypothesis.bind(Problem([good, bad]))
+    space = hypothesis.bind(Problem([good, bad]).facts)
     if not hasattr(space, "classes") or len(np.unique(good.y)) == len(space.classes):
         alone = cuvee.solve([good], hypothesis, [[1.0]], tol=tol)
         for i in (0, 3):

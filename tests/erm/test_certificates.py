@@ -307,7 +307,7 @@ def test_no_bound_on_networks():
     rng = np.random.default_rng(0)
     sources = make_sources("softmax", rng, 0.0)
     hypothesis = Network(mlp(2, 3), l2=1e-2) if "l2" in Network.__dataclass_fields__ else Network(mlp(2, 3))
-    space = hypothesis.bind(Problem(sources))
+    space = hypothesis.bind(Problem(sources).facts)
     bound = cuvee.certify(sources, hypothesis, [[0.2, 0.3, 0.5]], np.ones((1, space.n_params)))
     assert np.isposinf(bound.distance).all() and np.isposinf(bound.excess_risk).all()
     assert "not convex" in bound.rests_on
@@ -348,7 +348,7 @@ def test_spread_holds_every_row(own):
     sources = make_sources("binary", rng, 5.0)
     targets = [Domain(f"t{i}", rng.normal(size=(3 + i, 2)) * 4, np.arange(3 + i) % 2) for i in range(3)]
     problem = Problem(sources, targets if own else ())
-    components = LinearComponents(problem, Logistic().bind(problem))
+    components = LinearComponents(problem, Logistic().bind(problem.facts))
     alpha = rng.dirichlet(np.ones(3 + own), size=3)
     alpha[1, 0] = 0.0
     alpha[2] = np.eye(3 + own)[-1]

@@ -69,7 +69,7 @@ def true_curvature(problem, space, alpha, w):
 def test_smoothness_is_no_less_than_the_largest_eigenvalue(case):
     classes, hypothesis = case
     problem = make_problem((12, 20, 9), (), classes=classes)
-    space = hypothesis.bind(problem)
+    space = hypothesis.bind(problem.facts)
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3), size=20))
     zero = torch.zeros(20, space.n_params, dtype=torch.float64)
     L = smoothness(erm.components(problem, space), zero, alpha)
@@ -88,7 +88,7 @@ def test_classes_that_are_rare_do_not_make_it_oscillate():
     for steps in (100, 1000):
         sol = cuvee.solve(sources, Logistic(1e-2), [[1.0]], method="descent", steps=steps)
         errors.append(np.linalg.norm(sol.w - exact.w))
-    space = Logistic(1e-2).bind(cuvee.Problem(sources))
+    space = Logistic(1e-2).bind(cuvee.Problem(sources).facts)
     components = erm.components(cuvee.Problem(sources), space)
     alpha = torch.ones(1, 1, dtype=torch.float64)
     L = smoothness(components, torch.zeros(1, space.n_params, dtype=torch.float64), alpha)
@@ -99,7 +99,7 @@ def test_classes_that_are_rare_do_not_make_it_oscillate():
 def test_networks_descend_too():
     problem = make_problem((12, 20, 9), (), classes=3)
     hypothesis = Network(mlp(3, 3))
-    components = erm.components(problem, hypothesis.bind(problem))
+    components = erm.components(problem, hypothesis.bind(problem.facts))
     alpha = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
     risks = []
     for steps in (1, 200):

@@ -324,7 +324,7 @@ def test_on_the_ball_the_minimum_is_scipys(kind, intercept):
     sol = solved(problem, hypothesis, alpha, tol=1e-9)
     norms = np.linalg.norm(sol.w, axis=1)
     assert (norms <= radius * (1 + 1e-14)).all() and np.isclose(norms, radius, rtol=1e-9).any()
-    components = cuvee.erm.components(problem, hypothesis.bind(problem))
+    components = cuvee.erm.components(problem, hypothesis.bind(problem.facts))
     import torch
 
     penalised = components.space.penalised.numpy()

@@ -28,7 +28,7 @@ def checkerboard(sizes, targets=(), seed=0, flip=()):
 
 def test_learns_what_no_linear_model_can():
     problem, test = checkerboard([200, 300]), checkerboard([400], seed=1).sources[0]
-    space = cuvee.Network(mlp(2, 2, 24), l2=1e-4).bind(problem)
+    space = cuvee.Network(mlp(2, 2, 24), l2=1e-4).bind(problem.facts)
     trained = network.train(LocalComponents(problem, space), torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]]))
     accuracy = (space.predict(trained.w, test.X) == test.y).mean(-1)
     assert accuracy.min() > 0.9
@@ -39,7 +39,7 @@ def test_learns_what_no_linear_model_can():
 @pytest.mark.parametrize("own", [False, True])
 def test_a_copy_does_not_depend_on_its_company(own):
     problem = checkerboard([60, 40, 50], [20, 7, 3], flip=("s2",))
-    space = cuvee.Network(mlp(2, 2, 8)).bind(problem)
+    space = cuvee.Network(mlp(2, 2, 8)).bind(problem.facts)
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3 + own), 3))
     together = network.train(LocalComponents(problem, space), alpha, max_steps=400)
     for i in range(3):
@@ -52,7 +52,7 @@ def test_a_copy_does_not_depend_on_its_company(own):
 
 def test_blocks_of_copies_change_nothing():
     problem = checkerboard([60, 40], [20, 7, 9])
-    space = cuvee.Network(mlp(2, 2, 8)).bind(problem)
+    space = cuvee.Network(mlp(2, 2, 8)).bind(problem.facts)
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3), 3))
     whole = network.train(LocalComponents(problem, space), alpha, max_steps=50)
     for memory in (1, 2 * 7 * 8 * space.n_params + 100_000):
@@ -70,7 +70,7 @@ def test_stops_early_at_the_best_held_out_point():
     # Labels that mean nothing: training on them only makes held-out rows worse.
     sources = [cuvee.Domain(f"s{j}", rng.normal(size=(60, 10)), rng.integers(0, 2, 60)) for j in range(2)]
     problem = cuvee.Problem(sources)
-    space = cuvee.Network(mlp(10, 2, 32), l2=0.0).bind(problem)
+    space = cuvee.Network(mlp(10, 2, 32), l2=0.0).bind(problem.facts)
     alpha = torch.tensor([[0.5, 0.5], [0.9, 0.1]], dtype=torch.float64)
     trained = network.train(LocalComponents(problem, space), alpha, max_steps=1000)
     assert trained.stopped.all()
@@ -85,7 +85,7 @@ def test_stops_early_at_the_best_held_out_point():
 
 def test_own_rows_count():
     problem = checkerboard([150, 150], [120, 120], flip=("t1",))
-    space = cuvee.Network(mlp(2, 2, 24), l2=1e-4).bind(problem)
+    space = cuvee.Network(mlp(2, 2, 24), l2=1e-4).bind(problem.facts)
     alpha = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     trained = network.train(LocalComponents(problem, space), alpha)
     test = checkerboard([400], seed=1).sources[0]
@@ -96,7 +96,7 @@ def test_own_rows_count():
 
 def test_no_mixtures_give_no_models():
     problem = checkerboard([10, 10])
-    trained = network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem)), torch.zeros(0, 2))
+    trained = network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem.facts)), torch.zeros(0, 2))
     assert trained.w.shape == (0, 22)
     assert trained.gradient.shape == trained.stopped.shape == trained.steps.shape == (0,)
 
@@ -105,7 +105,7 @@ def test_no_mixtures_give_no_models():
 def test_mixtures_that_do_not_fit_are_refused(columns):
     problem = checkerboard([10, 10], [5])
     with pytest.raises(ValueError, match="does not fit"):
-        network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem)), torch.ones(2, columns))
+        network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem.facts)), torch.ones(2, columns))
 
 
 def test_a_diverging_copy_is_flagged_and_spoils_nobody():
@@ -115,7 +115,7 @@ def test_a_diverging_copy_is_flagged_and_spoils_nobody():
     sources = [cuvee.Domain("sane", X, y), cuvee.Domain("huge", X, y * 1e30)]
     module = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
     problem = cuvee.Problem(sources)
-    space = cuvee.Network(module, loss="squared").bind(problem)
+    space = cuvee.Network(module, loss="squared").bind(problem.facts)
     trained = network.train(LocalComponents(problem, space), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
     assert trained.diverged.tolist() == [False, True, True]
     assert trained.stopped.all()
@@ -127,7 +127,7 @@ def test_a_diverging_copy_is_flagged_and_spoils_nobody():
 
 def test_seed_decides_everything():
     problem = checkerboard([40, 30])
-    space = cuvee.Network(mlp(2, 2)).bind(problem)
+    space = cuvee.Network(mlp(2, 2)).bind(problem.facts)
     alpha = torch.tensor([[0.3, 0.7]])
     runs = [
         network.train(LocalComponents(problem, space, seed=seed), alpha, seed=seed, max_steps=40).w
@@ -139,7 +139,7 @@ def test_seed_decides_everything():
 
 def test_iterates_stay_in_the_ball():
     problem = checkerboard([40, 30])
-    space = cuvee.Network(mlp(2, 2), radius=1.0).bind(problem)
+    space = cuvee.Network(mlp(2, 2), radius=1.0).bind(problem.facts)
     trained = network.train(LocalComponents(problem, space), torch.tensor([[0.3, 0.7]]), max_steps=100)
     assert trained.w.norm(dim=-1) <= 1 + 1e-9
 
@@ -148,7 +148,7 @@ def test_iterates_stay_in_the_ball():
 def test_gradient_norm_is_autograds_on_all_rows(module):
     shape = (1, 4, 4) if isinstance(module[0] if isinstance(module, nn.Sequential) else None, nn.Conv2d) else (3,)
     problem = make_problem((9, 12), (7, 4), shape=shape, classes=3, weighted=True)
-    space = cuvee.Network(module, l2=0.1).bind(problem)
+    space = cuvee.Network(module, l2=0.1).bind(problem.facts)
     alpha = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.0, 0.4]], dtype=torch.float64)
     trained = network.train(LocalComponents(problem, space), alpha, max_steps=25)
     for i in range(2):
@@ -183,7 +183,7 @@ def test_held_out_rows_are_kept_from_training():
     assert [t.n_rows for t in training["target"]] == [4, 4, 16]
     both = np.concatenate([training["source"][3].X, problem.sources[3].X[held["source"][3]]])
     assert {tuple(r) for r in both} == {tuple(r) for r in problem.sources[3].X}
-    components = LocalComponents(problem, cuvee.Logistic().bind(problem))
+    components = LocalComponents(problem, cuvee.Logistic().bind(problem.facts))
     for part in ("training", "held out"):
         rows = components._rows(Batch(part=part), torch.float64)
         sums = torch.segment_reduce(rows.weight, "sum", lengths=rows.lengths)

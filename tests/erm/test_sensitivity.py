@@ -162,4 +162,6 @@ def test_networks_have_none():
     problem = make_problem(targets=(), classes=3)
     hypothesis = cuvee.Network(mlp(3, 3))
     with pytest.raises(OptionError, match="convex"):
-        cuvee.sensitivity(problem, hypothesis, [[0.2, 0.3, 0.5]], np.zeros((1, hypothesis.bind(problem).n_params)))
+        cuvee.sensitivity(
+            problem, hypothesis, [[0.2, 0.3, 0.5]], np.zeros((1, hypothesis.bind(problem.facts).n_params))
+        )

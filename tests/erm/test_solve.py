@@ -48,7 +48,7 @@ def test_solutions_are_scikit_learns(kind, seed, n_sources, n_targets, d):
     problem = make(kind, rng, n_sources, n_targets, d)
     l2 = 0.1
     hypothesis = cuvee.Ridge(l2) if kind == "ridge" else cuvee.Logistic(l2)
-    space = hypothesis.bind(problem)
+    space = hypothesis.bind(problem.facts)
     components = erm.components(problem, space)
     alpha = rng.dirichlet(np.ones(n_sources + 1), size=(n_targets, 2))
     alpha[0, 0] = np.eye(n_sources + 1)[0]  # a corner of the simplex
@@ -66,7 +66,7 @@ def test_singular_ridge_gives_a_finite_minimiser():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4, 6))  # fewer rows than columns, λ = 0
     problem = cuvee.Problem([cuvee.Domain("s", X, X @ np.ones(6))], [cuvee.Domain("t", X[:2] + 1, np.zeros(2))])
-    components = QuadraticComponents(problem, cuvee.Ridge(0.0).bind(problem))
+    components = QuadraticComponents(problem, cuvee.Ridge(0.0).bind(problem.facts))
     alpha = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
     w = erm.solve(components, ALL, alpha)
     losses, pullback = components.losses(w, ALL)
@@ -83,14 +83,14 @@ def test_networks_trained_together_learn_and_do_not_depend_on_company():
     problem = cuvee.Problem(sources, targets)
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(2, 24), torch.nn.ReLU(), torch.nn.Linear(24, 2))
-    space = cuvee.Network(module).bind(problem)
+    space = cuvee.Network(module).bind(problem.facts)
     components = LocalComponents(problem, space)
     alpha = torch.tensor([[[0.4, 0.4, 0.2], [0.0, 0.5, 0.5]]] * 2)
     w = erm.solve(components, ALL, alpha)
     accuracy = [(space.predict(w[i, 0], X[240:]) == y[240:]).mean() for i in range(2)]
     assert min(accuracy) > 0.85
     alone = cuvee.Problem(sources, targets[:1])
-    single = LocalComponents(alone, cuvee.Network(module).bind(alone))
+    single = LocalComponents(alone, cuvee.Network(module).bind(alone.facts))
     again = erm.solve(single, ALL, alpha[:1, :1])
     torch.testing.assert_close(again[0, 0], w[0, 0], rtol=1e-3, atol=1e-3)
 
@@ -98,5 +98,5 @@ def test_networks_trained_together_learn_and_do_not_depend_on_company():
 def test_no_mixtures_give_no_models():
     rng = np.random.default_rng(0)
     problem = make("ridge", rng, 2, 1, 3)
-    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem))
+    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem.facts))
     assert erm.solve(components, ALL, torch.zeros(0, 1, 3)).shape == (0, 1, 4)

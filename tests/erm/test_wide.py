@@ -52,7 +52,7 @@ def in_all_columns(problem, space, *, own):
 @pytest.mark.parametrize("kind", list(CLASSES))
 def test_a_wide_family_answers_like_one_in_all_columns(kind, radius, intercept):
     problem, N = problem_of(kind), 3
-    space = hypothesis_of(kind, intercept=intercept, radius=radius).bind(problem)
+    space = hypothesis_of(kind, intercept=intercept, radius=radius).bind(problem.facts)
     rng = np.random.default_rng(1)
     for own in (False, True):
         wide = erm.family(problem, space, own=own, device="cpu", memory=2**30)
@@ -79,7 +79,7 @@ def test_a_wide_family_answers_like_one_in_all_columns(kind, radius, intercept):
 
 def test_targets_are_taken_a_few_at_a_time_and_join_in_order():
     problem = problem_of("binary", targets=(5,) * 20)
-    space = Logistic(0.1).bind(problem)
+    space = Logistic(0.1).bind(problem.facts)
     wide = erm.family(problem, space, own=True, device="cpu", memory=2**30)
     assert isinstance(wide, WideFamily) and len(list(wide._parts())) > 1
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(4), size=20))
@@ -124,7 +124,7 @@ def test_an_unpenalised_or_narrow_or_nonlinear_space_stays_in_its_columns():
         (narrow, Ridge()),
         (problem, Network(module, loss="squared")),
     ):
-        space = hypothesis.bind(data)
+        space = hypothesis.bind(data.facts)
         assert not isinstance(erm.family(data, space, own=False, device="cpu", memory=2**30), WideFamily)
 
 
@@ -136,7 +136,7 @@ def test_coordinates_keep_products_norms_and_the_way_back(seed, repeated, standa
     X = problem.sources[0].X.copy()
     X[1 : 1 + repeated] = X[0]  # rows that span less than their number
     problem = Problem([Domain("s0", X, problem.sources[0].y), *problem.sources[1:]], problem.targets)
-    space = Logistic().bind(problem, standardised=standardised)
+    space = Logistic().bind(problem.facts, standardised=standardised)
     wide = rows_space.of(problem, space)
     w = torch.as_tensor(rng.normal(size=(2, space.n_params)))
     u, unseen = wide.split(w)
@@ -162,7 +162,7 @@ def test_weights_of_a_batch_are_those_of_its_targets_one_by_one(kind):
 
 def test_the_worst_adversary_is_as_strong_in_the_coordinates_of_the_rows():
     problem = problem_of("ridge")
-    space = Ridge().bind(problem, standardised=True)
+    space = Ridge().bind(problem.facts, standardised=True)
     games = [
         Quadratics.of(erm.components(*pair), C=5.0, discrepancy="mixture")
         for pair in ((problem, space), rows_space.narrowed(problem, space))
@@ -175,7 +175,7 @@ def test_the_worst_adversary_is_as_strong_in_the_coordinates_of_the_rows():
 
 def test_the_systems_of_candidates_and_folds_are_worked_on_a_few_at_a_time():
     problem = problem_of("ridge", d=900, sizes=(80, 80, 80), targets=(20,))
-    components = erm.components(*rows_space.narrowed(problem, Ridge().bind(problem)))
+    components = erm.components(*rows_space.narrowed(problem, Ridge().bind(problem.facts)))
     sources, _ = components.grams
     rng = np.random.default_rng(0)
     alpha = torch.as_tensor(rng.dirichlet(np.ones(4), size=(1, 30)))

@@ -34,7 +34,7 @@ X = np.arange(6.0).reshape(3, 2)
 @properties
 @given(M=st.integers(1, 3), Q=st.integers(1, 3), rows=st.integers(1, 6), seed=st.integers(0, 99))
 def test_scores_are_single_models_one_by_one(case, M, Q, rows, seed):
-    space = case.hypothesis.bind(case.problem())
+    space = case.hypothesis.bind(case.problem().facts)
     w = models(space, M, Q, seed=seed)
     raw = torch.as_tensor(np.random.default_rng(seed).normal(size=(rows, *case.shape)))
     slow = torch.stack([torch.stack([slow_scores(case.hypothesis, w[i, q], raw) for q in range(Q)]) for i in range(M)])
@@ -48,7 +48,7 @@ def test_scores_are_single_models_one_by_one(case, M, Q, rows, seed):
 @properties
 @given(M=st.integers(1, 3), Q=st.integers(1, 3), rows=st.integers(1, 6), seed=st.integers(0, 99))
 def test_own_scores_are_single_models_on_their_own_rows(case, M, Q, rows, seed):
-    space = case.hypothesis.bind(case.problem())
+    space = case.hypothesis.bind(case.problem().facts)
     w = models(space, M, Q, seed=seed)
     raw = torch.as_tensor(np.random.default_rng(seed).normal(size=(M, rows, *case.shape)))
     slow = torch.stack(
@@ -62,7 +62,7 @@ def test_own_scores_are_single_models_on_their_own_rows(case, M, Q, rows, seed):
 @pytest.mark.parametrize("case", [c for c in CASES if isinstance(c.hypothesis, Network)], ids=repr)
 def test_network_parameters_lie_as_torch_flattens_them(case):
     problem = case.problem()
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     (w,) = models(space, 1)
     module = deepcopy(case.hypothesis.module)
     nn.utils.vector_to_parameters(w, module.parameters())
@@ -101,7 +101,7 @@ def label_variance(problem):
 @given(spread=st.sampled_from([1e-3, 1.0, 5.0, 15.0]), rows=st.integers(1, 7), seed=st.integers(0, 99))
 def test_losses_are_their_formulas(case, spread, rows, seed):
     problem = case.problem()
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     y = labels_for(case, rows, seed)
     scores = np.random.default_rng(seed).uniform(-spread, spread, size=(2, 3, space.n_outputs, rows))
     trained = np.array([[numpy_trained(case, scores[i, q], y) for q in range(3)] for i in range(2)])
@@ -115,7 +115,7 @@ def test_losses_are_their_formulas(case, spread, rows, seed):
 @every_loss
 def test_losses_take_own_labels(case, kind):
     """y (M, 1, k) against scores (M, Q, outputs, k): each target is scored on its own labels."""
-    space = case.hypothesis.bind(case.problem())
+    space = case.hypothesis.bind(case.problem().facts)
     y = torch.as_tensor(np.stack([labels_for(case, 4, seed) for seed in range(3)]))
     scores = torch.as_tensor(np.random.default_rng(0).normal(size=(3, 2, space.n_outputs, 4)))
     together = space.loss(kind, scores, y[:, None])
@@ -126,7 +126,7 @@ def test_losses_take_own_labels(case, kind):
 
 @pytest.mark.parametrize("score", [-20.5, 20.5])
 def test_binary_cross_entropy_is_exact_for_sure_scores(score):
-    space = Logistic().bind(make_problem(classes=2))
+    space = Logistic().bind(make_problem(classes=2).facts)
     for label in (0, 1):
         loss = space.trained(torch.tensor([[score]], dtype=torch.float64), torch.tensor([label])).item()
         assert loss == pytest.approx(np.logaddexp(0.0, score if label == 0 else -score), rel=1e-12)
@@ -137,7 +137,7 @@ def test_binary_cross_entropy_is_exact_for_sure_scores(score):
 @given(spread=st.sampled_from([1e-6, 1.0, 30.0, 1e4, 1e9]), seed=st.integers(0, 99))
 def test_bounded_loss_keeps_its_bounds_and_follows_the_trained(case, spread, seed):
     problem = case.problem()
-    space = case.hypothesis.bind(problem)
+    space = case.hypothesis.bind(problem.facts)
     y = torch.as_tensor(labels_for(case, 60, seed))
     scores = torch.as_tensor(np.random.default_rng(seed).normal(size=(space.n_outputs, 60)) * spread)
     if case.name == "net-custom":
@@ -155,7 +155,7 @@ def test_bounded_loss_keeps_its_bounds_and_follows_the_trained(case, spread, see
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.name in ("ridge", "net-squared")], ids=repr)
 def test_bounded_loss_survives_overflow(case):
-    space = case.hypothesis.bind(case.problem())
+    space = case.hypothesis.bind(case.problem().facts)
     scores = torch.tensor([[1e160]], dtype=torch.float64)
     assert space.bounded(scores, torch.zeros(1, dtype=torch.float64)).isfinite().all()
 
@@ -168,7 +168,7 @@ def test_bounded_loss_survives_overflow(case):
     seed=st.integers(0, 99),
 )
 def test_project_is_the_nearest_point_of_the_ball(case, radius, scale, seed):
-    space = replace(case.hypothesis, radius=radius).bind(case.problem())
+    space = replace(case.hypothesis, radius=radius).bind(case.problem().facts)
     w = models(space, 2, 3, seed=seed, scale=scale)
     p = space.project(w)
     norm = torch.linalg.vector_norm(p, dim=-1)
@@ -183,7 +183,7 @@ def test_project_is_the_nearest_point_of_the_ball(case, radius, scale, seed):
 
 @every_case
 def test_without_a_radius_nothing_is_projected(case):
-    space = case.hypothesis.bind(case.problem())
+    space = case.hypothesis.bind(case.problem().facts)
     assert space.radius is None
     w = models(space, 2, 2, scale=1e6)
     assert torch.equal(space.project(w), w)
@@ -192,7 +192,7 @@ def test_without_a_radius_nothing_is_projected(case):
 @every_case
 @pytest.mark.parametrize("standardised", [False, True])
 def test_starts_lie_in_the_ball_apart_and_depend_on_seed_and_row_alone(case, standardised):
-    space = case.hypothesis.bind(case.problem(), standardised=standardised)
+    space = case.hypothesis.bind(case.problem().facts, standardised=standardised)
     w = space.start(4, seed=3)
     assert w.shape == (4, space.n_params)
     assert_rounded(space.start(6, seed=3)[:4], w)
@@ -205,7 +205,7 @@ def test_starts_lie_in_the_ball_apart_and_depend_on_seed_and_row_alone(case, sta
 
 def test_start_leaves_the_global_generator_alone():
     case = next(c for c in CASES if c.name == "net-squared")
-    space = case.hypothesis.bind(case.problem())
+    space = case.hypothesis.bind(case.problem().facts)
     before = torch.random.get_rng_state()
     space.start(3, seed=5)
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -232,7 +232,7 @@ def layers(draw) -> nn.Sequential:
 def test_stacked_layers_are_vmap(data):
     module = layers(data.draw)
     problem = make_problem()
-    stacked, mapped = (Network(m, loss=first_squared).bind(problem) for m in (module, Wrapped(module)))
+    stacked, mapped = (Network(m, loss=first_squared).bind(problem.facts) for m in (module, Wrapped(module)))
     assert stacked._stack is not None
     assert mapped._stack is None
     M, Q, rows = (data.draw(st.integers(1, 3)) for _ in range(3))
@@ -258,7 +258,7 @@ def test_more_than_a_stack_is_left_to_vmap():
     ):
         module = module.double()
         hypothesis = Network(module, loss=log_cosh if module is not hooked else "squared")
-        space = hypothesis.bind(make_problem())
+        space = hypothesis.bind(make_problem().facts)
         (w,), rows = models(space, 1), torch.as_tensor(np.random.default_rng(0).normal(size=(4, 3)))
         copied = deepcopy(module)
         nn.utils.vector_to_parameters(w, copied.parameters())
@@ -268,7 +268,7 @@ def test_more_than_a_stack_is_left_to_vmap():
 def test_tied_layers_share_their_parameters():
     module = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)).double()
     module[2].weight = module[0].weight
-    space = Network(module, loss=log_cosh).bind(make_problem())
+    space = Network(module, loss=log_cosh).bind(make_problem().facts)
     (w,), rows = models(space, 1), torch.as_tensor(np.random.default_rng(0).normal(size=(4, 3)))
     nn.utils.vector_to_parameters(w, module.parameters())
     torch.testing.assert_close(space.scores(w, rows), module(rows).detach().T)
@@ -284,7 +284,7 @@ class Bare(nn.Module):
 
 
 def test_starts_of_bare_parameters_are_apart():
-    w = Network(Bare(), loss="squared").bind(make_problem()).start(3, seed=0)
+    w = Network(Bare(), loss="squared").bind(make_problem().facts).start(3, seed=0)
     assert (torch.pdist(w) > 1e-3).all()
 
 
@@ -293,13 +293,13 @@ def test_a_zero_module_gets_a_usable_ball():
     nn.utils.vector_to_parameters(
         torch.zeros(sum(p.numel() for p in module.parameters())).double(), module.parameters()
     )
-    space = Network(module, loss="squared").bind(make_problem(), standardised=True)
+    space = Network(module, loss="squared").bind(make_problem().facts, standardised=True)
     assert space.radius > 0
     assert space.start(2, seed=0).isfinite().all()
 
 
 def test_a_module_may_return_one_number_per_row():
-    space = Network(Bare(), loss="squared").bind(make_problem())
+    space = Network(Bare(), loss="squared").bind(make_problem().facts)
     w, raw = models(space, 2, 2), torch.as_tensor(np.random.default_rng(0).normal(size=(5, 3)))
     torch.testing.assert_close(space.scores(w, raw), (w @ raw.T)[:, :, None])
     own = torch.as_tensor(np.random.default_rng(1).normal(size=(2, 5, 3)))
@@ -310,7 +310,7 @@ def test_binding_leaves_the_module_alone():
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1)).double().train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     problem = make_problem()
-    space = Network(module, loss="squared").bind(problem)
+    space = Network(module, loss="squared").bind(problem.facts)
     components = LocalComponents(problem, space)
     values = components.values(models(space, 2, 2), ALL)
     assert torch.equal(components.values(models(space, 2, 2), ALL), values)
@@ -322,7 +322,7 @@ def test_binding_leaves_the_module_alone():
 
 @every_linear
 def test_the_intercept_is_not_penalised(case):
-    space = case.hypothesis.bind(case.problem())
+    space = case.hypothesis.bind(case.problem().facts)
     per_output = [1.0, 1.0, 1.0] + [0.0] * case.hypothesis.intercept
     assert space.penalised.tolist() == per_output * space.n_outputs
 
@@ -337,8 +337,8 @@ def test_predictions_come_in_the_users_own_labels(labels, network):
     number = np.arange(30) % len(labels)
     source = Domain("s", rng.normal(size=(30, 3)), labels[number])
     hypothesis = Network(mlp(3, 1 if len(labels) == 2 else len(labels))) if network else Logistic()
-    space = hypothesis.bind(Problem([source]))
-    assert space.encode(source).tolist() == number.tolist()
+    space = hypothesis.bind(Problem([source]).facts)
+    assert space.encode(source.y, "s").tolist() == number.tolist()
     w, rows = models(space, 2, 6), torch.as_tensor(source.X)
     scores = np.array([[slow_scores(hypothesis, w[i, q], rows).numpy() for q in range(6)] for i in range(2)])
     winner = (scores[:, :, 0] > 0).astype(int) if len(labels) == 2 else scores.argmax(2)
@@ -350,7 +350,7 @@ def test_predictions_come_in_the_users_own_labels(labels, network):
 
 def test_a_module_may_have_more_outputs_than_classes():
     problem = make_problem(classes=2)
-    space = Network(mlp(3, 4)).bind(problem)
+    space = Network(mlp(3, 4)).bind(problem.facts)
     predictions = space.predict(models(space, 5, scale=3.0), problem.sources[0].X)
     assert set(predictions.ravel().tolist()) <= {0, 1}
 
@@ -368,7 +368,7 @@ def images() -> Problem:
 
 
 def bind(hypothesis, labels, target=None):
-    return lambda: hypothesis.bind(single(labels, target))
+    return lambda: hypothesis.bind(single(labels, target).facts)
 
 
 BAD_BINDINGS = {
@@ -447,12 +447,12 @@ BAD_BINDINGS = {
         r"rows of shape \(2,\) \(source 'north'\)",
     ),
     "a score per pixel": (
-        lambda: Network(nn.Linear(4, 2)).bind(images()),
+        lambda: Network(nn.Linear(4, 2)).bind(images().facts),
         OptionError,
         r"must return \(rows,\) or",
     ),
-    "images for ridge": (lambda: Ridge().bind(images()), DomainError, r"shape \(3, 4\).*flatten"),
-    "images for logistic": (lambda: Logistic().bind(images()), DomainError, r"shape \(3, 4\).*flatten"),
+    "images for ridge": (lambda: Ridge().bind(images().facts), DomainError, r"shape \(3, 4\).*flatten"),
+    "images for logistic": (lambda: Logistic().bind(images().facts), DomainError, r"shape \(3, 4\).*flatten"),
 }
 
 
@@ -472,7 +472,7 @@ class Twin(nn.Module):
 
 
 def text_beside_numbers():
-    Logistic().bind(Problem([Domain("north", X, TWO), Domain("south", X, ["0", "1", "1"])]))
+    Logistic().bind(Problem([Domain("north", X, TWO), Domain("south", X, ["0", "1", "1"])]).facts)
 
 
 MORE_BAD_BINDINGS = {
@@ -504,9 +504,9 @@ def test_bad_binding_should_be_named(make, error, message):
 
 
 def test_an_unknown_label_is_named_when_encoding():
-    space = Logistic().bind(single(TEXT))
+    space = Logistic().bind(single(TEXT).facts)
     with pytest.raises(DomainError, match=r"'later': label .*c.* at row 1 .*classes: a, b"):
-        space.encode(Domain("later", X, ["a", "c", "c"]))
+        space.encode(np.array(["a", "c", "c"]), "later")
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ def rescaled(problem: Problem, scale, shift, unit=1.0, zero=0.0) -> Problem:
 
 
 def standardised_losses(case: Case, problem: Problem, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
-    space = case.hypothesis.bind(problem, standardised=True)
+    space = case.hypothesis.bind(problem.facts, standardised=True)
     components = LocalComponents(problem, space, kind)
     w = models(space, problem.n_targets, 3)
     scores = space.scores(w, components._all(space.dtype).X)
@@ -574,7 +574,7 @@ def test_standardised_losses_do_not_depend_on_units(case, kind, scale, shift, un
 @every_linear
 def test_standardised_columns_have_mean_0_and_variance_1(case):
     problem = rescaled(case.problem(sources=(40, 40)), [1e-3, 1.0, 50.0], [5.0, 0.0, -3.0])
-    space = case.hypothesis.bind(problem, standardised=True)
+    space = case.hypothesis.bind(problem.facts, standardised=True)
     table = np.concatenate([s.X for s in problem.sources])
     prepared = space.prepare(torch.as_tensor(table)).numpy()
     centre = table.mean(0) if case.hypothesis.intercept else 0.0
@@ -586,9 +586,9 @@ def test_standardised_columns_have_mean_0_and_variance_1(case):
 def test_standardised_ridge_predicts_in_the_labels_own_units():
     problem = make_problem(sources=(9, 9))
     table, y = np.concatenate([s.X for s in problem.sources]), np.concatenate([s.y for s in problem.sources])
-    space = Ridge().bind(problem, standardised=True)
+    space = Ridge().bind(problem.facts, standardised=True)
     np.testing.assert_allclose(
-        np.concatenate([space.encode(s) for s in problem.sources]), (y - y.mean()) / y.std(), rtol=1e-12
+        np.concatenate([space.encode(s.y, s.name) for s in problem.sources]), (y - y.mean()) / y.std(), rtol=1e-12
     )
     (w,) = models(space, 1)
     z = (table - table.mean(0)) / table.std(0)
@@ -600,30 +600,30 @@ def test_standardised_ridge_predicts_in_the_labels_own_units():
 @pytest.mark.parametrize("case", [c for c in CASES if isinstance(c.hypothesis, Network)], ids=repr)
 def test_standardising_leaves_a_network_its_inputs(case):
     problem = case.problem()
-    plain, standard = case.hypothesis.bind(problem), case.hypothesis.bind(problem, standardised=True)
+    plain, standard = case.hypothesis.bind(problem.facts), case.hypothesis.bind(problem.facts, standardised=True)
     raw = torch.as_tensor(problem.sources[0].X)
     w = models(plain, 2, 2)
     assert torch.equal(standard.scores(w, standard.prepare(raw)), plain.scores(w, plain.prepare(raw)))
     assert standard.radius == pytest.approx(3 * torch.linalg.vector_norm(plain.start(1, 0)).item())
-    assert replace(case.hypothesis, radius=2.0).bind(problem, standardised=True).radius == 2.0
+    assert replace(case.hypothesis, radius=2.0).bind(problem.facts, standardised=True).radius == 2.0
 
 
 @every_linear
 def test_a_constant_column_stays_finite_when_standardised(case):
     problem = rescaled(case.problem(), [1.0, 0.0, 1.0], [0.0, 1e6 / 3, 0.0])
-    prepared = LocalComponents(problem, case.hypothesis.bind(problem, standardised=True))._all(torch.float64).X
+    prepared = LocalComponents(problem, case.hypothesis.bind(problem.facts, standardised=True))._all(torch.float64).X
     assert prepared.isfinite().all()
     assert prepared[:, 1].abs().max() <= (1e-6 if case.hypothesis.intercept else 1e6)
 
 
 @pytest.mark.parametrize("hypothesis", [Ridge(), Network(mlp(2, 1), loss="squared")], ids=["ridge", "network"])
 def test_equal_labels_have_no_scale(hypothesis):
-    assert hypothesis.bind(single([0.1, 0.1, 0.1], [0.4, 0.1, 0.2]), standardised=True).label_scale == 1.0
+    assert hypothesis.bind(single([0.1, 0.1, 0.1], [0.4, 0.1, 0.2]).facts, standardised=True).label_scale == 1.0
 
 
 def test_standardised_ridge_without_intercept_is_still_linear():
     problem = single([10.0, 11.0, 12.5])
-    space = Ridge(intercept=False).bind(problem, standardised=True)
+    space = Ridge(intercept=False).bind(problem.facts, standardised=True)
     assert space.predict(torch.zeros(2, dtype=torch.float64), X).tolist() == [0.0, 0.0, 0.0]
 
 

@@ -84,7 +84,7 @@ def test_labels_contract_at_the_rate_of_the_proposition(classes, hypothesis, K):
     """‖w_i^t − w*_i‖² ≤ (1 − μγ)^{Kt} D, and a fortiori with the paper's exponent t."""
     problem = make_problem((12, 20, 9), (), classes=classes)
     alpha = mixtures(20, 3)
-    components = erm.components(problem, hypothesis.bind(problem))
+    components = erm.components(problem, hypothesis.bind(problem.facts))
     w0 = torch.zeros(20, components.space.n_params, dtype=torch.float64)
     gamma = 1.0 / descent.smoothness(components, w0, alpha)
     best = torch.as_tensor(cuvee.solve(problem, hypothesis, alpha.numpy(), tol=1e-11).w)

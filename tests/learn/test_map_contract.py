@@ -101,7 +101,7 @@ convex = pytest.mark.parametrize(("name", "kind"), CONVEX)
 @every
 def test_shapes_types_and_finite_parameters(name, kind):
     atlas = atlas_of(name, kind)
-    P = HYPOTHESES[name][1].bind(cuvee.Problem(sources(name))).n_params
+    P = HYPOTHESES[name][1].bind(cuvee.Problem(sources(name)).facts).n_params
     for trust in (None, "predicted") if name == "net" else (None, "predicted", "certified", "corrected"):
         sol = atlas(UNSEEN, trust=trust)
         M = len(UNSEEN)
@@ -320,7 +320,7 @@ def test_meta_is_five_steps_of_descent_from_one_start(name, radius):
     hypothesis = type(HYPOTHESES[name][1])(0.1, radius=radius)
     atlas = cuvee.learn(sources(name), hypothesis, method="meta", n_labels=16, n_calibration=0)
     problem = cuvee.Problem(sources(name))
-    components = erm.components(problem, hypothesis.bind(problem))
+    components = erm.components(problem, hypothesis.bind(problem.facts))
     alpha = torch.as_tensor(UNSEEN)
     start = atlas.predictor.w
     L = erm.descent.smoothness(components, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))

@@ -37,7 +37,7 @@ def bound_to(name: str, n_sources: int = 3, **options):
     classes, hypothesis = RISKS[name]
     sources = make_sources(classes, n_sources, **options)
     problem = Problem(sources)
-    space = hypothesis.bind(problem)
+    space = hypothesis.bind(problem.facts)
     return sources, hypothesis, erm.family(problem, space, own=False, device="cpu", memory=2**28)
 
 
@@ -242,7 +242,7 @@ def fit_reduced(name: str, n: int = 40, degree: int = 3, n_sources: int = 3, **o
     sources, hypothesis, oracle = bound_to(name, n_sources, **options)
     alpha = mixtures(n, n_sources)
     known = Labels(alpha, solved(sources, hypothesis, alpha))
-    space = hypothesis.bind(Problem(sources))
+    space = hypothesis.bind(Problem(sources).facts)
     more = mixtures(300, n_sources, 50)
     penalty = space.l2 * space.penalised
     found = reduced.fit(oracle, known, more, penalty, oracle.flat, degree=degree, quadratic=space.quadratic)
@@ -275,7 +275,7 @@ def test_newton_steps_are_close_to_newtons(name):
     alpha = mixtures(30, seed=1)
     best = solved(sources, hypothesis, alpha)
     w = best + 0.01 * torch.as_tensor(np.random.default_rng(0).normal(size=best.shape))
-    w = hypothesis.bind(Problem(sources)).canonical(w) if name.startswith("softmax") else w
+    w = hypothesis.bind(Problem(sources).facts).canonical(w) if name.startswith("softmax") else w
     g = oracle.certify(alpha, w, tol=1.0).vector
     true_step = -oracle.hessian_solve(alpha, w, g[:, None])[:, 0]
     step = found.newton(alpha, w, g) - w

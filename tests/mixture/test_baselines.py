@@ -61,7 +61,7 @@ def test_konstantinov_lampert_weights_minimise_their_quadratic(n, seed, C):
 def test_konstantinov_lampert_discrepancies_are_the_oracles():
     """max_w |f_T − f_j| over a ball, source by source, by the trust-region oracle."""
     problem = squared_loss_instance(2)
-    components = QuadraticComponents(problem, cuvee.Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem))
+    components = QuadraticComponents(problem, cuvee.Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem.facts))
     got = konstantinov.discrepancies(components, Settings(steps=400))[0].numpy()
     oracle = Quadratics.of(components, 0.0, "mixture")
     wanted = [oracle.worst(np.eye(problem.n_sources)[j])[0] for j in range(problem.n_sources)]

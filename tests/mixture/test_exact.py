@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 def instance(seed, form, C=5.0):
     problem = squared_loss_instance(seed)
-    space = Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem)
+    space = Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem.facts)
     return Quadratics.of(QuadraticComponents(problem, space), C, form)
 
 

@@ -23,7 +23,7 @@ PANEL = Settings(adversaries=8, steps=100)
 
 def quadratic(seed):
     problem = squared_loss_instance(seed)
-    space = cuvee.Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem)
+    space = cuvee.Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem.facts)
     return problem, erm.components(problem, space, "trained")
 
 
@@ -83,7 +83,7 @@ def test_the_sum_is_above_the_mixture_and_below_its_own_oracle():
 
 def test_a_panel_finds_what_a_crowd_finds_and_minibatches_come_close(monkeypatch):
     problem = grouped_classes(3, n_targets=2, rows=200, target_rows=80)
-    space = cuvee.Logistic().bind(problem, standardised=True)
+    space = cuvee.Logistic().bind(problem.facts, standardised=True)
     components = erm.components(problem, space, "bounded")
     alpha = torch.as_tensor(sample(2, problem.n_sources, seed=1))
     maximum, exact = largest.largest_discrepancy(components, alpha, "mixture", PANEL)

@@ -105,7 +105,7 @@ def near_minimum(method, form, seeds):
     for seed in seeds:
         problem = squared_loss_instance(seed)
         mix = cuvee.estimate(problem, hypothesis, method=method, discrepancy=form, C=5.0, c=1e-4)
-        oracle = Quadratics.of(QuadraticComponents(problem, hypothesis.bind(problem)), 5.0, form)
+        oracle = Quadratics.of(QuadraticComponents(problem, hypothesis.bind(problem.facts)), 5.0, form)
         good += oracle.worst(mix.alpha[0])[0] <= 1.05 * oracle.minimum()[0]
     return good
 

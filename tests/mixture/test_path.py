@@ -36,7 +36,7 @@ def regression(seed, shifts, target_rows=20, rows=60, n_targets=1):
 
 def test_the_path_runs_from_pooled_to_the_own_sample():
     problem = regression(0, [0.0, 0.5, 2.0])
-    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem, standardised=True))
+    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem.facts, standardised=True))
     outcomes = path.follow(agp, components, "mixture", 1e-3, Settings(steps=300))
     own = [float(o.alpha[0, -1]) for o in outcomes]
     pooled = 20 / (3 * 60 + 20)
@@ -65,7 +65,7 @@ def test_folds_partition_the_rows_evenly_and_stratified(sizes, folds, seed):
     source = cuvee.Domain("s", rng.normal(size=(9, 2)), rng.normal(size=9))
     targets = [cuvee.Domain(f"t{i}", rng.normal(size=(k, 2)), rng.normal(size=k)) for i, k in enumerate(sizes)]
     problem = cuvee.Problem([source], targets)
-    components = LocalComponents(problem, cuvee.Ridge().bind(problem))
+    components = LocalComponents(problem, cuvee.Ridge().bind(problem.facts))
     fold = deal_folds(components._all(torch.float64), folds).numpy()
     np.testing.assert_allclose(components.fold_weights(folds).sum(1), 1.0)
     for row, k in zip(fold, sizes, strict=True):
@@ -79,7 +79,7 @@ def test_the_held_out_loss_is_that_of_models_that_never_saw_the_row():
     from sklearn.linear_model import Ridge as SklearnRidge
 
     problem = regression(1, [0.0, 1.0], target_rows=7, n_targets=2)
-    space = cuvee.Ridge(l2=0.1).bind(problem)
+    space = cuvee.Ridge(l2=0.1).bind(problem.facts)
     components = QuadraticComponents(problem, space)
     alpha = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4))  # (M, G, N+1)
     got = path.held_out_loss(components, erm.solve, alpha, folds=3)
@@ -157,7 +157,7 @@ def test_labels_in_other_units_give_the_same_alpha():
 
 def excess(problem, alpha, truth):
     """Risk of the weighted ridge model against the target's true linear model."""
-    space = cuvee.Ridge(l2=1e-3).bind(problem)
+    space = cuvee.Ridge(l2=1e-3).bind(problem.facts)
     components = QuadraticComponents(problem, space)
     w = erm.solve(components, ALL, torch.as_tensor(alpha)[:, None])
     X = np.random.default_rng(99).normal(size=(2000, 4))

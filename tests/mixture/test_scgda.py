@@ -34,7 +34,7 @@ def the_box(problem, radius, form, steps, seed=0):
     def g(x):
         return np.sqrt(x**2 + SMALL)
 
-    space = Ridge(l2=0.0, intercept=False, radius=radius).bind(problem)
+    space = Ridge(l2=0.0, intercept=False, radius=radius).bind(problem.facts)
     w = w_previous = space.start(1, seed)[0].numpy()
     everything = [slice(None)] * (len(sources) + 1)
     alpha = np.full(len(sources), 1 / len(sources))
@@ -67,7 +67,7 @@ def the_box(problem, radius, form, steps, seed=0):
 @pytest.mark.parametrize("form", ["sum", "mixture"])
 def test_step_is_the_papers_box(form):
     problem = squared_loss_instance(1)
-    space = Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem)
+    space = Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem.facts)
     components = LocalComponents(problem, space)
     objective = Objective(form, SMALL, C, inverse_counts(components)[:, :-1])
     settings = Settings(beta=BETA, batch_size=B, eta=ETA, gamma=GAMMA, adversaries=1, average=False)
@@ -105,7 +105,7 @@ class Counting:
 
 
 def components_for(problem, hypothesis, loss="bounded", seed=0):
-    return LocalComponents(problem, hypothesis.bind(problem, standardised=True), loss, seed=seed)
+    return LocalComponents(problem, hypothesis.bind(problem.facts, standardised=True), loss, seed=seed)
 
 
 @pytest.mark.parametrize("per_group", [1, 12])
@@ -146,7 +146,7 @@ def test_a_target_that_runs_away_is_stopped_and_spoils_no_other():
     hypothesis = Ridge(l2=0.0, radius=None)
 
     def run(p):
-        components = LocalComponents(p, hypothesis.bind(p), "trained")  # W is everything, the loss unbounded
+        components = LocalComponents(p, hypothesis.bind(p.facts), "trained")  # W is everything, the loss unbounded
         objective = Objective("sum", 1e-4, 10.0, inverse_counts(components)[:, :-1])
         settings = Settings(eta=0.01, gamma=0.02, adversaries=1, steps=40, average=False)
         return loop.run(scgda, components, objective, settings)
@@ -171,8 +171,8 @@ def test_network_step_equals_the_benchmarks_per_source_loop():
 def test_vmapped_modules_and_stacked_layers_agree():
     problem = grouped_classes(1)
     layers = [torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)]
-    plain = Network(torch.nn.Sequential(*layers)).bind(problem)
-    wrapped = Network(torch.nn.Sequential(torch.nn.Sequential(*layers))).bind(problem)  # nested: goes through vmap
+    plain = Network(torch.nn.Sequential(*layers)).bind(problem.facts)
+    wrapped = Network(torch.nn.Sequential(torch.nn.Sequential(*layers))).bind(problem.facts)
     assert plain._stack is not None and wrapped._stack is None
     w = plain.start(6, seed=3).view(3, 2, -1)
     one, other = (LocalComponents(problem, space, "trained") for space in (plain, wrapped))

@@ -119,7 +119,7 @@ def test_intervals_ranks_and_gains(ridge, logistic):
             else:
                 learn, _, test, _ = problem_by_hand(BASE, "cost", TARGETS)
                 w = cuvee.solve(learn, cuvee.Ridge(1e-2), run.alpha).w[i]
-                losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn), [w], test[i], False)[1][0]
+                losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn.facts), [w], test[i], False)[1][0]
                 half = 1.96 * stats.sem(losses)
                 wanted = np.sqrt([max(losses.mean() - half, 0), losses.mean() + half])
                 np.testing.assert_allclose(scores[i, 0, 1:], wanted, rtol=1e-6), target
@@ -177,7 +177,7 @@ def test_one_target_has_the_interval_of_its_rows(tmp_path):
     learn, _, (test,), _ = problem_by_hand(BASE, "cost", ("site 2",))
     simple = simple_mixtures(np.full(4, 16.0), np.array([12.0]))
     models = [cuvee.solve(learn, cuvee.Ridge(1e-2), a).w[0] for a in (run.alpha, *simple.transpose(1, 0, 2))]
-    score, losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn), models, test, False)
+    score, losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn.facts), models, test, False)
     for k in range(1, 5):
         gain, low, high = run.metrics["gain"][k]
         width = 1.96 * stats.sem(losses[k] - losses[0]) / (score[0] + score[k])
@@ -191,7 +191,7 @@ def test_one_target_has_the_interval_of_its_rows(tmp_path):
 def test_predictions_are_those_of_the_models(ridge, logistic):
     for run, classify in ((ridge, False), (logistic, True)):
         _, whole, _, X = problem_by_hand(BASE, "sick" if classify else "cost", TARGETS)
-        space = (cuvee.Logistic(1e-2) if classify else cuvee.Ridge(1e-2)).bind(whole)
+        space = (cuvee.Logistic(1e-2) if classify else cuvee.Ridge(1e-2)).bind(whole.facts)
         rows = BASE.site.isin(TARGETS).to_numpy()
         said = run.predict(BASE[rows].drop(columns=["cost", "sick"]))
         assert list(said.columns) == ["site", "prediction", *(["p(no)", "p(yes)"] if classify else [])]
@@ -340,7 +340,7 @@ def test_labelled_and_test(tmp_path):
     assert run.findings.learn_rows.tolist() == [7, 7] and run.findings.test_rows.tolist() == [9, 9]
     learn, _, test, _ = problem_by_hand(BASE, "cost", TARGETS, labelled=7)
     w = cuvee.solve(learn, cuvee.Ridge(1e-2), run.alpha).w
-    score = scores_by_hand(cuvee.Ridge(1e-2).bind(learn), [w[1]], test[1], False)[0][0]
+    score = scores_by_hand(cuvee.Ridge(1e-2).bind(learn.facts), [w[1]], test[1], False)[0][0]
     assert run.metrics["scores"][1][0][0] == pytest.approx(score, rel=1e-6)
     for asked in ({"test": 0.0}, {"labelled": 20}, {"labelled": 16}):
         run = adapt(BASE, tmp_path / str(asked), options=options(targets=TARGETS, **asked))
@@ -577,7 +577,9 @@ def test_streams(tmp_path, suffix, impute):
     np.testing.assert_allclose(streamed.w, cuvee.solve(problem, cuvee.Ridge(1e-2), streamed.alpha).w, atol=1e-6)
     rows = frame[frame.site == "site 0"]
     said = streamed.predict(rows).prediction
-    np.testing.assert_allclose(said, cuvee.Ridge(1e-2).bind(problem).predict(streamed.w[0], encoder(rows)), rtol=1e-9)
+    np.testing.assert_allclose(
+        said, cuvee.Ridge(1e-2).bind(problem.facts).predict(streamed.w[0], encoder(rows)), rtol=1e-9
+    )
 
 
 def test_streams_refuse_what_they_cannot(tmp_path):

@@ -40,8 +40,8 @@ def space_of(kind, network=False):
     problem = cuvee.Problem([cuvee.Domain("s", rng.normal(size=(30, 4)), y)])
     if network:
         module = torch.nn.Linear(4, 1 if kind == "quantity" else kind)
-        return cuvee.Network(module, loss="squared" if kind == "quantity" else "cross_entropy").bind(problem)
-    return (cuvee.Ridge() if kind == "quantity" else cuvee.Logistic()).bind(problem)
+        return cuvee.Network(module, loss="squared" if kind == "quantity" else "cross_entropy").bind(problem.facts)
+    return (cuvee.Ridge() if kind == "quantity" else cuvee.Logistic()).bind(problem.facts)
 
 
 @pytest.mark.parametrize("network", [False, True])

@@ -64,7 +64,7 @@ def test_the_held_out_loss_is_that_of_the_scored_models(run, tmp_path):
 def test_levels_are_added_before_a_held_out_loss_is_taken(tmp_path):
     run = adapt(BASE, tmp_path / "run", options=options("cost", targets=TARGETS, levels=True))
     prepared = prepare(BASE, run.options, tmp_path)
-    scale = prepared.hypothesis(0).bind(prepared.group(0).problem).label_scale
+    scale = prepared.hypothesis(0).bind(prepared.group(0).problem.facts).label_scale
     rmse = np.array(run.metrics["scores"])[:, 0, 0]
     held_out = run.metrics["theorem_1"]["held_out"]
     np.testing.assert_allclose(held_out, 0.5 * (rmse / scale) ** 2, rtol=1e-6)

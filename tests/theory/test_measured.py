@@ -49,11 +49,11 @@ def in_ball(n, P, radius, seed):
 
 def risks(sources, hypothesis, w):
     """f_j(w) of every source with its penalty, w (n, P) -> (N, n), by the space's own losses."""
-    space = hypothesis.bind(cuvee.Problem(sources))
+    space = hypothesis.bind(cuvee.Problem(sources).facts)
     penalty = 0.5 * space.l2 * (space.penalised * w.square()).sum(-1)
     each = []
     for d in sources:
-        y = torch.as_tensor(space.encode(d))
+        y = torch.as_tensor(space.encode(d.y, d.name))
         losses = space.trained(space.scores(w, space.prepare(torch.as_tensor(d.X))), y)
         each.append(losses.mean(-1) + penalty)
     return torch.stack(each)
@@ -75,7 +75,7 @@ def derivatives(of, w):
 def test_risk_constants_bound_gradients_and_curvatures_all_over_W(kind, intercept, seed, l2):
     sources, hypothesis = sources_of(kind, seed), hypothesis_of(kind, l2, intercept)
     k = theory.risk_constants(sources, hypothesis, radius=1.5)
-    P = hypothesis.bind(cuvee.Problem(sources)).n_params
+    P = hypothesis.bind(cuvee.Problem(sources).facts).n_params
     for w in in_ball(3, P, 1.5, seed):
         gradients, curvatures = derivatives(lambda v: risks(sources, hypothesis, v), w)
         assert float(torch.linalg.vector_norm(gradients, dim=-1).max()) <= k.G_f * (1 + 1e-6)
@@ -140,9 +140,9 @@ def test_row_constants_bound_every_row_all_over_W(kind, intercept, seed, l2, los
         hypothesis_of(kind, l2, intercept, radius),
     )
     k = theory.row_constants(problem, hypothesis, loss=loss)
-    space = hypothesis.bind(problem)
+    space = hypothesis.bind(problem.facts)
     X = space.prepare(torch.as_tensor(np.concatenate([d.X for d in domains])))
-    y = torch.as_tensor(np.concatenate([space.encode(d) for d in domains]))
+    y = torch.as_tensor(np.concatenate([space.encode(d.y, d.name) for d in domains]))
 
     def row_losses(w):  # (k, P) -> (rows, k)
         return space.loss(loss, space.scores(w, X), y).T
@@ -170,14 +170,14 @@ def test_rademacher_is_above_what_chance_finds(kind, loss, seed):
     )
     sources, own = theory.rademacher(problem, hypothesis, loss=loss)
     assert sources.shape == (2,) and own.shape == (1,)
-    space = hypothesis.bind(problem)
+    space = hypothesis.bind(problem.facts)
     w = in_ball(300, space.n_params, radius, seed)
     signs = torch.as_tensor(np.random.default_rng(seed).choice([-1.0, 1.0], size=(300, 12)))
     for d, bound in zip(domains, [*sources, *own], strict=True):
         losses = space.loss(
             loss,
             space.scores(w, space.prepare(torch.as_tensor(d.X))),
-            torch.as_tensor(space.encode(d)),
+            torch.as_tensor(space.encode(d.y, d.name)),
         )
         assert float((signs @ losses.T / 12).amax(1).mean()) <= bound
 
@@ -227,6 +227,6 @@ def test_minimax_constants_are_those_of_the_rows():
 def test_constants_of_bound_data_are_those_of_the_problem():
     domains = sources_of("softmax", 1)
     problem, hypothesis = cuvee.Problem(domains[:2], domains[2:]), cuvee.Logistic(radius=2.0)
-    bound = LocalComponents(problem, hypothesis.bind(problem), "bounded")
+    bound = LocalComponents(problem, hypothesis.bind(problem.facts), "bounded")
     assert bound.row_constants() == theory.row_constants(problem, hypothesis)
     np.testing.assert_allclose(rademacher_of(bound)[0], theory.rademacher(problem, hypothesis)[0])

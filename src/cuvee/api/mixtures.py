@@ -153,7 +153,7 @@ def estimate(
             f"with the one source {problem.sources[0].name!r} (N=1) its weight is 1 whatever the data: "
             "add sources, or let the own sample join with own=True"
         )
-    space = hypothesis.bind(problem, standardised=hypothesis.radius is None)  # every label is checked here
+    space = hypothesis.bind(problem.facts, standardised=hypothesis.radius is None)  # every label is checked here
     kind: LossKind = ("trained" if space.quadratic else "bounded") if loss == "auto" else loss
     if any(s.name == OWN for s in problem.sources):
         raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
@@ -186,7 +186,7 @@ def _default_steps(method: str, space: Space) -> int:
 def _estimate(job: _Job) -> Mixtures:
     """One batch of targets."""
     problem = job.problem
-    space = job.hypothesis.bind(problem, standardised=job.hypothesis.radius is None)
+    space = job.hypothesis.bind(problem.facts, standardised=job.hypothesis.radius is None)
     components = _components(problem, space, job.loss, job)
     result: dict[str, Any]
     if job.method in ("uniform", "proportional", "target_only"):
@@ -199,7 +199,7 @@ def _estimate(job: _Job) -> Mixtures:
             inverse = np.asarray(path.inverse_counts(components).double().cpu())
         result = _closed_form(konstantinov.weigh(disc, inverse, job.C))
     elif job.method == "path":
-        risk = _components(problem, job.hypothesis.bind(problem), "trained", job)
+        risk = _components(problem, job.hypothesis.bind(problem.facts), "trained", job)
         found = path.estimate(
             agp if _full_batch_is_cheap(components, job.settings) else scgda,
             components,

@@ -81,7 +81,7 @@ class Bound:
     def of(cls, problem: Problem, hypothesis: Hypothesis, device: str, memory: int, seed: int) -> Bound:
         """The sources of a problem, ready to be asked; `seed` is of a network's training."""
         sources = problem.without_targets()
-        space = hypothesis.bind(sources)
+        space = hypothesis.bind(sources.facts)
         training = {} if space.convex else {"seed": seed}
         oracle = erm.family(sources, space, own=False, device=device, memory=memory, **training)
         return cls(problem, hypothesis, space, oracle, device, memory, training)
@@ -89,7 +89,7 @@ class Bound:
     def with_targets(self, targets: Sequence[Domain]) -> Oracle:
         """The same with each target's own sample as a last component."""
         problem = Problem(self.problem.sources, targets)
-        space = self.hypothesis.bind(problem)
+        space = self.hypothesis.bind(problem.facts)
         return erm.family(problem, space, own=True, device=self.device, memory=self.memory, **self.training)
 
     @property

@@ -173,7 +173,7 @@ def _bound(
         )
     if not own:
         problem = problem.without_targets()
-    space = hypothesis.bind(problem)
+    space = hypothesis.bind(problem.facts)
     family = erm.family(problem, space, own=own, device=device, memory=memory, models=len(a), **training)
     return problem, space, family, a
 

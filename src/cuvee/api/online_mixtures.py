@@ -234,7 +234,7 @@ class OnlineMixtures:
 
     def _statistics(self, targets: Sequence[Domain]) -> Statistics:
         problem = Problem(self._bound.problem.sources, targets)
-        self._bound.hypothesis.bind(problem)  # every label is checked here
+        self._bound.hypothesis.bind(problem.facts)  # every label is checked here
         return statistics(problem.targets, self._bound.space, self._w, float(self._learner.sources.variance))
 
     # ---- files ------------------------------------------------------------------------------------------------------

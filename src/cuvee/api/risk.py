@@ -113,7 +113,7 @@ def risk_bound(
     if len(a) != problem.n_targets:
         M = problem.n_targets
         raise MixtureError(f"alpha has {len(a)} rows, but there are {M} targets: one row each")
-    space = known_space(hypothesis.bind(problem, standardised=hypothesis.radius is None))
+    space = known_space(hypothesis.bind(problem.facts, standardised=hypothesis.radius is None))
     kind: LossKind = ("trained" if space.quadratic else "bounded") if loss == "auto" else loss
     components = erm.components(problem, space, kind, seed=seed, device=device)
     settings = Settings(adversaries=adversaries, steps=steps, seed=seed)

@@ -153,7 +153,7 @@ class Data:
         classes = None if regression else np.unique(np.concatenate([np.unique(s.y) for s in sources]))
         outputs = 1 if classes is None else len(classes)
         found = hypothesis_of(self.options, self.inferred.task, len(self.encoder.names), outputs)
-        found.bind(as_problem(problem))
+        found.bind(as_problem(problem).facts)
         return found
 
 

@@ -70,7 +70,7 @@ class QuadraticComponents(LocalComponents):
         rows, labels = [], []
         for domain in self._sources:
             rows.append(self.space.prepare(_tensor(domain.X[:FIRST], self._device)).mean(0))
-            labels.append(torch.as_tensor(self.space.encode(domain)[:FIRST], device=self._device).mean())
+            labels.append(torch.as_tensor(self.space.encode(domain.y, domain.name)[:FIRST], device=self._device).mean())
         return Reference(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
     def source_grams(self, around: Reference | None = None) -> Grams:
@@ -211,7 +211,7 @@ def _gram(
     domain: Domain, space: Space, device: str | torch.device, around: Reference | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A, b, r of one source."""
-    labels, weights, even = space.encode(domain), row_weights(domain), domain.weight is None
+    labels, weights, even = space.encode(domain.y, domain.name), row_weights(domain), domain.weight is None
     P = space.n_params
     A, b, r = (torch.zeros(shape, dtype=space.dtype, device=device) for shape in ((P, P), (P,), ()))
     for low in range(0, domain.n_rows, BLOCK):

@@ -105,7 +105,7 @@ def _stack(tables: list[Domain], space: Space, device: str | torch.device) -> tu
         empty = torch.zeros(0, space.n_params, dtype=space.dtype, device=device)
         return empty, empty[:, 0], empty[:, 0]
     X = space.prepare(_tensor(np.concatenate([d.X for d in tables]), space).to(device))
-    y = _tensor(np.concatenate([space.encode(d) for d in tables]), space).to(device)
+    y = _tensor(np.concatenate([space.encode(d.y, d.name) for d in tables]), space).to(device)
     weight = _tensor(np.concatenate([row_weights(d) for d in tables]), space).to(device)
     _check_finite(tables, X)
     return X, y, weight

@@ -22,7 +22,7 @@ import numpy as np
 
 from cuvee.errors import check_number
 from cuvee.hypothesis.labels import check_numeric
-from cuvee.problem import BLOCK, Array, Domain, Problem
+from cuvee.problem import Domain, Problem
 from cuvee.results import Floats
 
 
@@ -42,14 +42,14 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     [15.0]
     """
     check_number("l2", l2, least=0.0)
-    check_numeric(problem)
-    N, domains = problem.n_sources, (*problem.sources, *problem.targets)
-    means = [_means(d) for d in domains]
-    x, y, rows = np.array([m.x for m in means]), np.array([m.y for m in means]), np.array([m.rows for m in means])
+    facts, N = problem.facts, problem.n_sources
+    check_numeric(facts)
+    x = np.array([f.columns.mean.reshape(-1) for f in facts.domains])  # (N+M, d)
+    y, rows = (np.array(part, float) for part in zip(*((f.quantity.mean, f.worth) for f in facts.domains), strict=True))
     own = np.array([s.name not in pooled for s in problem.sources])  # (N,) who has a level of their own
     own = own if own.any() else ~own
-    each = [_within(s, m) for s, m, whole in zip(problem.sources, means, own, strict=False) if whole]
-    gram, cross, square = (np.mean(part, 0) for part in zip(*each, strict=True))
+    each = [s.within for s, whole in zip(facts.sources, own, strict=True) if whole]
+    gram, cross, square = (np.mean([getattr(w, name) for w in each], 0) for name in ("gram", "cross", "square"))
     slope = np.linalg.pinv(gram + l2 * np.eye(len(gram)), hermitian=True) @ cross
     noise = max(0.0, square - 2.0 * cross @ slope + slope @ gram @ slope)
     seen, error = y - x @ slope, noise / rows  # (N+M,)
@@ -58,43 +58,9 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     varies = np.where([*~own, *[False] * problem.n_targets], spread / rows, spread)  # (N+M,)
     believed = varies / np.maximum(varies + error, 1e-300)
     level = believed * (seen - middle)
+    domains = (*problem.sources, *problem.targets)
     moved = [_lowered(d, u) for d, u in zip(domains, level, strict=True)]
     return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:])
-
-
-@dataclass(frozen=True, eq=False)
-class _Means:
-    """Of one domain."""
-
-    x: Floats  # (d,)
-    y: float
-    rows: float  # that its weights are worth
-
-
-def _means(domain: Domain) -> _Means:
-    p = _weights(domain)
-    return _Means(p @ _flat(domain), float(p @ domain.y), 1.0 / float(p @ p))
-
-
-def _within(source: Domain, mean: _Means) -> tuple[Floats, Floats, float]:
-    """Second moments around the source's means: of X (d, d), of X and y (d,), of y."""
-    p, X, y = _weights(source), _flat(source), source.y - mean.y
-    gram, cross = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
-    for low in range(0, len(X), BLOCK):  # X may be larger than memory
-        some = slice(low, low + BLOCK)
-        centred = X[some] - mean.x
-        gram += (centred.T * p[some]) @ centred
-        cross += centred.T @ (p[some] * y[some])
-    return gram, cross, float(p @ y**2)
-
-
-def _weights(domain: Domain) -> Floats:
-    weight: Array = np.ones(domain.n_rows) if domain.weight is None else domain.weight
-    return np.asarray(weight / weight.sum())
-
-
-def _flat(domain: Domain) -> Floats:
-    return np.asarray(domain.X.reshape(domain.n_rows, -1), dtype=np.float64)
 
 
 def _lowered(domain: Domain, level: float) -> Domain:

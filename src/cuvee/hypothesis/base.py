@@ -10,7 +10,6 @@ by all models, X (rows, …), or each target's own, X (M, rows, …) with w (M, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cuvee.errors import OptionError
-from cuvee.problem import Array, Domain, Problem
+from cuvee.facts import Array, Facts
 
 LossKind = Literal["trained", "bounded"]
 
@@ -49,8 +48,8 @@ class Space(ABC):
         """Rows as `scores` wants them (scaled, with a column for the intercept…), done once per table."""
 
     @abstractmethod
-    def encode(self, domain: Domain) -> Array:
-        """The labels of one domain as numbers; a `DomainError` naming the row when one does not fit."""
+    def encode(self, y: Array, name: str) -> Array:
+        """Return the labels of domain `name` as numbers, or raise `DomainError` naming the row that does not fit."""
 
     @abstractmethod
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
@@ -114,19 +113,4 @@ class Hypothesis(Protocol):
     @property
     def radius(self) -> float | None: ...
 
-    def bind(self, problem: Problem, *, standardised: bool = False) -> Space: ...
-
-
-def pooled(domains: Sequence[Domain], of: str) -> tuple[Array, Array]:
-    """Mean and standard deviation per column, every domain counting alike and its rows by their weights.
-
-    So that neither repeating all rows of a domain nor weights in place of repeated rows change anything.
-    """
-    columns = [np.asarray(getattr(d, of), dtype=np.float64) for d in domains]
-    weights = [None if d.weight is None else d.weight / d.weight.max() for d in domains]
-    with np.errstate(over="ignore"):  # an infinite spread is told from the losses it gives
-        mean = np.mean([np.average(c, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
-        square = np.mean([np.average((c - mean) ** 2, 0, w) for c, w in zip(columns, weights, strict=True)], 0)
-    # What rounding leaves of a column that never varies is no spread; such a column is left as it is.
-    scale = np.sqrt(square)
-    return mean, np.where(scale > 1e-12 * np.abs(mean), scale, 1.0)
+    def bind(self, facts: Facts, *, standardised: bool = False) -> Space: ...

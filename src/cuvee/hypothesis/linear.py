@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from cuvee.errors import DomainError, OptionError
-from cuvee.hypothesis.base import LossKind, Space, pooled
-from cuvee.problem import Problem
+from cuvee.facts import Facts
+from cuvee.hypothesis.base import LossKind, Space
 
 START = 2.5  # a loose W should not put adversaries where no trained model is
 
@@ -25,7 +25,7 @@ class LinearSpace(Space):
 
     def __init__(
         self,
-        problem: Problem,
+        facts: Facts,
         *,
         n_outputs: int,
         l2: float,
@@ -33,17 +33,17 @@ class LinearSpace(Space):
         radius: float | None,
         standardised: bool,
     ) -> None:
-        if len(problem.input_shape) != 1:
+        if len(facts.input_shape) != 1:
             raise DomainError(
-                f"rows of X have shape {problem.input_shape}; ridge and logistic need one row of numbers "
+                f"rows of X have shape {facts.input_shape}; ridge and logistic need one row of numbers "
                 "each: flatten X, or use Network"
             )
         self.l2, self.radius, self.intercept = l2, radius, intercept
         self.n_outputs = n_outputs
-        self._set_features(problem.input_shape[0])
+        self._set_features(facts.input_shape[0])
         self._standardised = standardised
         if standardised:
-            mean, scale = pooled(problem.sources, "X")
+            mean, scale = facts.columns()
             self._mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
             self._scale = torch.as_tensor(scale)
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from cuvee.errors import check_number
+from cuvee.facts import Array, Facts
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.labels import find_classes, number_labels
 from cuvee.hypothesis.linear import LinearSpace, finite_radius
-from cuvee.problem import Array, Domain, Problem
 
 STANDARD_RADIUS = 5.0
 """W when the user names none, on unit-variance columns: scores of ±5, so probabilities of 0.7 % to 99.3 %."""
@@ -39,8 +39,8 @@ class Logistic:
         if self.radius is not None:
             check_number("radius", self.radius, above=0.0)
 
-    def bind(self, problem: Problem, *, standardised: bool = False) -> LogisticSpace:
-        return LogisticSpace(problem, self, standardised)
+    def bind(self, facts: Facts, *, standardised: bool = False) -> LogisticSpace:
+        return LogisticSpace(facts, self, standardised)
 
 
 class LogisticSpace(LinearSpace):
@@ -52,10 +52,10 @@ class LogisticSpace(LinearSpace):
 
     likelihood = True
 
-    def __init__(self, problem: Problem, spec: Logistic, standardised: bool) -> None:
-        self.classes = find_classes(problem)
+    def __init__(self, facts: Facts, spec: Logistic, standardised: bool) -> None:
+        self.classes = find_classes(facts)
         super().__init__(
-            problem,
+            facts,
             n_outputs=1 if len(self.classes) == 2 else len(self.classes),
             l2=spec.l2,
             intercept=spec.intercept,
@@ -64,8 +64,8 @@ class LogisticSpace(LinearSpace):
         )
         self.steepening = max(1.0, self.n_outputs / 2)  # 1/K at even chances, ½ where two classes share them all
 
-    def encode(self, domain: Domain) -> Array:
-        return number_labels(domain, self.classes)
+    def encode(self, y: Array, name: str) -> Array:
+        return number_labels(y, self.classes, name)
 
     def trained(self, scores: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(scores, y)

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from cuvee.errors import DomainError, OptionError, check_number
-from cuvee.hypothesis.base import Space, pooled
+from cuvee.facts import Array, Facts
+from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.labels import check_numeric, find_classes, number_labels
 from cuvee.hypothesis.logistic import chance_of_error, class_probabilities, cross_entropy, winners
 from cuvee.hypothesis.ridge import saturated
 from cuvee.hypothesis.stacked import StackedLayers
-from cuvee.problem import Array, Domain, Problem
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 REACH = 3.0
@@ -51,9 +51,9 @@ class Network:
         if self.radius is not None:
             check_number("radius", self.radius, above=0.0)
 
-    def bind(self, problem: Problem, *, standardised: bool = False) -> NetworkSpace:
+    def bind(self, facts: Facts, *, standardised: bool = False) -> NetworkSpace:
         """The module's own inputs are left as they are; standardised only chooses a W when none is given."""
-        return NetworkSpace(problem, self, standardised)
+        return NetworkSpace(facts, self, standardised)
 
 
 class NetworkSpace(Space):
@@ -61,8 +61,8 @@ class NetworkSpace(Space):
 
     convex = False
 
-    def __init__(self, problem: Problem, spec: Network, standardised: bool) -> None:
-        self.input_shape = problem.input_shape
+    def __init__(self, facts: Facts, spec: Network, standardised: bool) -> None:
+        self.input_shape = facts.input_shape
         self._module = copy.deepcopy(spec.module).cpu().eval().requires_grad_(False)
         self._stack = StackedLayers.of(self._module)
         parameters = dict(self._module.named_parameters())
@@ -73,27 +73,26 @@ class NetworkSpace(Space):
         self.n_params, self.l2 = sum(self._sizes), spec.l2
         self._loss = spec.loss
         self.label_scale = 1.0
-        self.n_outputs = self._count_outputs(problem)
+        self.n_outputs = self._count_outputs(facts)
         self.classes: Array | None = None
         if spec.loss == "cross_entropy":
             self.likelihood = True
-            self.classes = find_classes(problem)
+            self.classes = find_classes(facts)
             self._check_outputs(len(self.classes))
         else:
-            check_numeric(problem)
-            self.label_scale = float(pooled(problem.sources, "y")[1])
+            check_numeric(facts)
+            self.label_scale = facts.quantity()[1]
             if spec.loss == "squared" and self.n_outputs != 1:
                 raise OptionError(f"Network: squared loss needs a module with one output, not {self.n_outputs}")
         self.radius = spec.radius
-        self._rehearse(problem)
+        self._rehearse(facts)
         if standardised and spec.radius is None:
             self.radius = REACH * (float(torch.linalg.vector_norm(self.start(1, seed=0))) or 1.0)
 
-    def _rehearse(self, problem: Problem) -> None:
+    def _rehearse(self, facts: Facts) -> None:
         """Two models on two rows: what `vmap` or the loss cannot do is said before any work starts."""
-        source = problem.sources[0]
-        rows, labels = torch.as_tensor(source.X[:2], dtype=self.dtype), torch.as_tensor(self.encode(source)[:2])
-        labels = labels.to(self.dtype) if labels.is_floating_point() else labels
+        rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
+        labels = torch.zeros(2, dtype=self.dtype if self.classes is None else torch.int64)
         w = nn.utils.parameters_to_vector(self._module.parameters()).detach().expand(2, -1)
         try:
             losses = self.trained(self.scores(w, rows), labels)
@@ -102,14 +101,14 @@ class NetworkSpace(Space):
         if losses.shape != (2, 2):
             raise OptionError(f"Network: the loss must give one number per row, (rows,); got {tuple(losses.shape[1:])}")
 
-    def _count_outputs(self, problem: Problem) -> int:
-        rows = torch.as_tensor(problem.sources[0].X[:2], dtype=self.dtype)
+    def _count_outputs(self, facts: Facts) -> int:
+        rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
         try:
             out = self._module(rows)
         except (RuntimeError, ValueError, TypeError) as error:
             raise DomainError(
-                f"the module does not take rows of shape {problem.input_shape} (source "
-                f"{problem.sources[0].name!r}): {str(error).splitlines()[0]}"
+                f"the module does not take rows of shape {facts.input_shape} (source "
+                f"{facts.sources[0].name!r}): {str(error).splitlines()[0]}"
             ) from None
         shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         if not isinstance(out, Tensor) or out.ndim not in (1, 2) or len(out) != len(rows):
@@ -124,8 +123,8 @@ class NetworkSpace(Space):
     def prepare(self, X: Tensor) -> Tensor:
         return X.to(self.dtype)
 
-    def encode(self, domain: Domain) -> Array:
-        return domain.y.astype(np.float64) if self.classes is None else number_labels(domain, self.classes)
+    def encode(self, y: Array, name: str) -> Array:
+        return y.astype(np.float64) if self.classes is None else number_labels(y, self.classes, name)
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
         if self._stack is not None:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from cuvee.errors import check_number
-from cuvee.hypothesis.base import LossKind, pooled
+from cuvee.facts import Array, Facts
+from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.labels import check_numeric
 from cuvee.hypothesis.linear import LinearSpace, finite_radius
-from cuvee.problem import Array, Domain, Problem
 
 STANDARD_RADIUS = 2.0
 """W when the user names none: ‖w‖ ≤ 2 on unit-variance columns and labels; R² = 1 needs no more than 1 on
@@ -39,8 +39,8 @@ class Ridge:
         if self.radius is not None:
             check_number("radius", self.radius, above=0.0)
 
-    def bind(self, problem: Problem, *, standardised: bool = False) -> RidgeSpace:
-        return RidgeSpace(problem, self, standardised)
+    def bind(self, facts: Facts, *, standardised: bool = False) -> RidgeSpace:
+        return RidgeSpace(facts, self, standardised)
 
 
 def saturated(loss: Tensor, most: float) -> Tensor:
@@ -54,22 +54,22 @@ class RidgeSpace(LinearSpace):
 
     quadratic = True
 
-    def __init__(self, problem: Problem, spec: Ridge, standardised: bool) -> None:
+    def __init__(self, facts: Facts, spec: Ridge, standardised: bool) -> None:
         super().__init__(
-            problem,
+            facts,
             n_outputs=1,
             l2=spec.l2,
             intercept=spec.intercept,
             radius=STANDARD_RADIUS if standardised and spec.radius is None else spec.radius,
             standardised=standardised,
         )
-        check_numeric(problem)
-        mean, self.label_scale = (float(v) for v in pooled(problem.sources, "y"))
+        check_numeric(facts)
+        mean, self.label_scale = facts.quantity()
         self._unit = self.label_scale if standardised else 1.0
         self._shift = mean if standardised and spec.intercept else 0.0  # without intercept none could restore it
 
-    def encode(self, domain: Domain) -> Array:
-        return (domain.y.astype(np.float64) - self._shift) / self._unit
+    def encode(self, y: Array, name: str) -> Array:
+        return (y.astype(np.float64) - self._shift) / self._unit
 
     def trained(self, scores: Tensor, y: Tensor) -> Tensor:
         return 0.5 * (scores.squeeze(-2) - y).square()

@@ -124,7 +124,7 @@ class Prepared:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always", CuveeWarning)
             group = self.group(i)
-            space = self.hypothesis(i).bind(group.whole)
+            space = self.hypothesis(i).bind(group.whole.facts)
             check_precision((*group.whole.sources, *group.whole.targets), space)
         said = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
         if i == 0 and self.levels and self._at_one_level(group.plain).believed.max(initial=0.0) >= BELIEVED:

@@ -72,7 +72,7 @@ class Rows:
         step = np.arange(n.max())
         at = (np.cumsum(n) - n)[:, None] + step % n[:, None]  # (m, k)
         X, y, code = (
-            np.concatenate(part) for part in zip(*((d.X, d.y, space.encode(d)) for d in domains), strict=True)
+            np.concatenate(part) for part in zip(*((d.X, d.y, space.encode(d.y, d.name)) for d in domains), strict=True)
         )
         prepared = space.prepare(torch.as_tensor(X, dtype=space.dtype))
         return cls(prepared[torch.as_tensor(at)], y[at], code[at], step < n[:, None], n[:, None].astype(np.float64))
@@ -113,7 +113,7 @@ def _quantity(space: Space, w: torch.Tensor, rows: Rows, mean: Floats, offset: F
 
 def _shares(space: Space, own: Sequence[Domain]) -> Floats:
     """Return the class shares of the targets' own labels (M, K), with one more row of each class."""
-    codes = [space.encode(d) for d in own]
+    codes = [space.encode(d.y, d.name) for d in own]
     K, n = len(space.classes), [len(c) for c in codes]  # type: ignore[attr-defined]  # it is a classification
     place = np.repeat(np.arange(len(own)), n) * K + np.concatenate(codes)
     counts = np.bincount(place, minlength=len(own) * K).reshape(len(own), K) + 1.0

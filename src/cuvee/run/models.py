@@ -145,4 +145,4 @@ def space_of(options: Options, task: str, n_inputs: int, classes: Array | None) 
     y = np.array([0.0, 1.0]) if classes is None else classes
     X = np.zeros((len(y), n_inputs))
     hypothesis = hypothesis_of(options, Task(task), n_inputs, 1 if classes is None else len(classes))
-    return hypothesis.bind(Problem([Domain("sizes", X, y)]))
+    return hypothesis.bind(Problem([Domain("sizes", X, y)]).facts)

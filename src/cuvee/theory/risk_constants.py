@@ -92,7 +92,7 @@ def risk_constants(
         True
     """
     problem = as_problem(sources).without_targets()
-    space = known_space(hypothesis.bind(problem))
+    space = known_space(hypothesis.bind(problem.facts))
     components = LocalComponents(problem, space)
     met = None if w is None else _minimisers(w, space)
     D = _reach(components, met, radius)

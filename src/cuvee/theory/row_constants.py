@@ -117,7 +117,7 @@ def _components(
     """Return the rows bound to the W and the loss that were asked for."""
     check_choice("loss", loss, ("auto", "trained", "bounded"))
     scaled = hypothesis.radius is None if standardised is None else standardised
-    space = known_space(hypothesis.bind(problem, standardised=scaled))
+    space = known_space(hypothesis.bind(problem.facts, standardised=scaled))
     kind: LossKind = ("trained" if space.quadratic else "bounded") if loss == "auto" else loss
     return LocalComponents(problem, space, kind)
 
