@@ -32,7 +32,7 @@ from cuvee.errors import (
     OptionError,
     StatusError,
 )
-from cuvee.hypothesis import Logistic, Network, Ridge
+from cuvee.hypothesis import Logistic, Network, Poisson, Ridge
 from cuvee.learn.planner import Plan
 from cuvee.online.ledger import Ledger
 from cuvee.problem import Domain, Problem
@@ -78,6 +78,7 @@ __all__ = [
     "OptionError",
     "Options",
     "Plan",
+    "Poisson",
     "Problem",
     "Ridge",
     "RiskBound",

@@ -11,7 +11,7 @@ import torch
 from builders import make_problem, models
 from cuvee.components import ALL, Batch, Folds, LinearComponents, LocalComponents, linear
 from cuvee.errors import OptionError
-from cuvee.hypothesis import Logistic, Ridge
+from cuvee.hypothesis import Logistic, Poisson, Ridge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounding import assert_rounded
@@ -173,3 +173,18 @@ def test_tiles_cover_every_row_once(lengths, on_gpu):
         having = [j for j in range(len(lengths)) if ends[j] < tile.high and ends[j + 1] > tile.low]
         assert having == list(range(tile.first, tile.last))
         assert tile.last - tile.first == 1 or max(lengths[tile.first : tile.last]) < linear.SMALL
+
+
+@pytest.mark.parametrize("hypothesis", [Logistic(), Poisson()], ids=["softmax", "poisson"])
+@pytest.mark.parametrize("own", [True, False])
+def test_closed_forms_are_what_the_graph_gives(hypothesis, own):
+    problem = make_problem(classes=3, targets=(4, 6) if own else ())
+    space = hypothesis.bind(problem.facts)
+    fast, plain = LinearComponents(problem, space), LocalComponents(problem, space)
+    M, Q, columns = 2, 2, problem.n_sources + own
+    w, u = (0.3 * models(space, M, Q, seed=seed) for seed in (1, 2))
+    v = coefficients(np.random.default_rng(3), M, Q, columns)
+    torch.testing.assert_close(fast.pull(w, v, ALL), plain.pull(w, v, ALL), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(fast.hessians(w, v, ALL), plain.hessians(w, v, ALL), rtol=1e-10, atol=1e-12)
+    times = fast.hessian_times(w, u, v, ALL), plain.hessian_times(w, u, v, ALL)
+    torch.testing.assert_close(*times, rtol=1e-10, atol=1e-12)

@@ -11,7 +11,7 @@ import cuvee
 from cuvee import Domain, Logistic, Problem, Ridge, Status
 from cuvee.components import ALL, linear
 from cuvee.components.rows import row_weights
-from cuvee.erm import logistic
+from cuvee.erm import generalised
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -240,7 +240,7 @@ def test_float32_on_the_way_changes_nothing(classes, own, monkeypatch):
     problem = problem_of(kind, rng, (200, 30, 150), (8,) * 20 if own else (), d=4, mean=3.0)
     alpha = mixtures(rng, 20, 3 + own)
     w = solved(problem, Logistic(1e-2), alpha).w
-    monkeypatch.setattr(logistic, "FLOAT32_PAYS", 0)
+    monkeypatch.setattr(generalised, "FLOAT32_PAYS", 0)
     np.testing.assert_allclose(solved(problem, Logistic(1e-2), alpha).w, w, atol=1e-7)
 
 

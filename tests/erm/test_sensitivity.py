@@ -7,7 +7,7 @@ import pytest
 
 import cuvee
 from cuvee import Domain, Logistic, OptionError, Problem, Ridge
-from cuvee.erm.logistic_family import LogisticFamily
+from cuvee.erm.generalised_family import GeneralisedFamily
 
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3}
 STEP = 1e-4
@@ -102,7 +102,7 @@ def test_by_conjugate_gradients(kind, ball, own, monkeypatch):
     hypothesis = hypothesis_of(kind, radius=radius)
     w = tight(problem, hypothesis, alpha)
     dense = cuvee.sensitivity(problem, hypothesis, alpha, w)
-    monkeypatch.setattr(LogisticFamily, "_dense", False)
+    monkeypatch.setattr(GeneralisedFamily, "_dense", False)
     cg = cuvee.sensitivity(problem, hypothesis, alpha, w)
     np.testing.assert_allclose(cg, dense, rtol=1e-6, atol=1e-7 * np.abs(dense).max())
     check(problem, hypothesis, alpha, rng)
@@ -115,7 +115,7 @@ def test_columns_of_other_units_by_conjugate_gradients(monkeypatch):
     alpha = rng.dirichlet(np.ones(3), size=2)
     w = cuvee.solve(scaled, Logistic(1e-3), alpha, tol=1e-9).w
     dense = cuvee.sensitivity(scaled, Logistic(1e-3), alpha, w)
-    monkeypatch.setattr(LogisticFamily, "_dense", False)
+    monkeypatch.setattr(GeneralisedFamily, "_dense", False)
     cg = cuvee.sensitivity(scaled, Logistic(1e-3), alpha, w)
     np.testing.assert_allclose(cg, dense, rtol=1e-5, atol=1e-9 * np.abs(dense).max())
 

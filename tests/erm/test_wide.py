@@ -12,7 +12,7 @@ from builders import mlp
 from cuvee import Domain, Logistic, Network, Problem, Ridge, erm
 from cuvee.components import Batch, Folds
 from cuvee.erm import compensated, ridge, rows_space
-from cuvee.erm.logistic_family import LogisticFamily
+from cuvee.erm.generalised_family import GeneralisedFamily
 from cuvee.erm.ridge_family import RidgeFamily
 from cuvee.erm.wide_family import WideFamily
 from cuvee.mixture.exact import Quadratics
@@ -43,7 +43,7 @@ def problem_of(kind, seed=0, d=120, sizes=(12, 9, 15), targets=(5, 4, 6), mean=0
 
 
 def in_all_columns(problem, space, *, own):
-    family = RidgeFamily if isinstance(space, cuvee.hypothesis.ridge.RidgeSpace) else LogisticFamily
+    family = RidgeFamily if isinstance(space, cuvee.hypothesis.ridge.RidgeSpace) else GeneralisedFamily
     return family(problem if own else problem.without_targets(), space, own=own, device="cpu", memory=2**30)
 
 

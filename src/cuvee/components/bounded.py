@@ -19,7 +19,7 @@ from cuvee.components.protocol import Batch, Pullback
 from cuvee.components.rows import Rows
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
-from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Problem
 
 TILE = {"cpu": 2**18, "cuda": 2**26}  # probabilities in a tile: what the cache holds, what keeps a GPU busy
@@ -35,10 +35,10 @@ Kept = tuple[Tensor, ...]  # of a tile: chances of error; of more than two class
 class BoundedComponents(LocalComponents):
     """`LocalComponents` of a logistic space with the bounded loss; in float32 where there are many rows."""
 
-    space: LogisticSpace
+    space: LinearSpace
 
-    def __init__(self, problem: Problem, space: LogisticSpace, loss: LossKind = "bounded", **options: Any) -> None:
-        if not isinstance(space, LogisticSpace) or loss != "bounded":
+    def __init__(self, problem: Problem, space: LinearSpace, loss: LossKind = "bounded", **options: Any) -> None:
+        if not space.chances or loss != "bounded":
             raise OptionError("only logistic models have this bounded loss; use LocalComponents for others")
         super().__init__(problem, space, loss, **options)
         self._precision: torch.dtype | None = None

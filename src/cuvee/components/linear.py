@@ -20,10 +20,10 @@ from torch import Tensor
 
 from cuvee.components.local import LocalComponents
 from cuvee.components.protocol import Batch
-from cuvee.components.rows import Rows
+from cuvee.components.rows import Rows, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
-from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.hypothesis.generalised import GeneralisedSpace
 from cuvee.problem import Problem
 
 TILE_ROWS = 1024  # rows of a tile
@@ -44,21 +44,21 @@ class Tile:
 
 
 class LinearComponents(LocalComponents):
-    """`LocalComponents` of a logistic space with the loss it is trained on."""
+    """`LocalComponents` of a generalised linear space with the loss it is trained on."""
 
-    space: LogisticSpace
+    space: GeneralisedSpace
 
     def __init__(
         self,
         problem: Problem,
-        space: LogisticSpace,
+        space: GeneralisedSpace,
         loss: LossKind = "trained",
         *,
         memory: int | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(space, LogisticSpace) or loss != "trained":
-            raise OptionError("only logistic models as trained have these gradients; use LocalComponents for others")
+        if not space.generalised or loss != "trained":
+            raise OptionError("only generalised linear models as trained have these gradients; use LocalComponents")
         super().__init__(problem, space, loss, **options)
         room = TILE["cuda" if self.counts.is_cuda else "cpu"]
         self._room = room if memory is None else max(1, min(room, memory // 64))  # a few tiles of float64 at a time
@@ -101,18 +101,33 @@ class LinearComponents(LocalComponents):
         return torch.einsum("rp,rp->p", X, X) / len(X)
 
     @cached_property
-    def rows_of_class(self) -> Tensor:
-        """(N, classes): how many rows that count each source has of each class."""
-        N, C, rows = len(self.counts), len(self.space.classes), self._all(self.space.dtype)
+    def rows_of_kind(self) -> Tensor:
+        """(N, kinds): how many rows that count each source has of each kind of label."""
+        N, kinds, rows = len(self.counts), self.space.n_kinds, self._all(self.space.dtype)
         weighed = (rows.weight > 0).to(rows.X)
-        return rows.X.new_zeros(N * C).index_add_(0, self._source_of * C + rows.y, weighed).view(N, C)
+        place = self._source_of * kinds + self.space.kinds(rows.y)
+        return rows.X.new_zeros(N * kinds).index_add_(0, place, weighed).view(N, kinds)
 
     @property
-    def own_rows_of_class(self) -> Tensor:
-        """(M, classes): the same of each target's own sample."""
+    def own_rows_of_kind(self) -> Tensor:
+        """(M, kinds): the same of each target's own sample."""
         rows = self._all(self.space.dtype)
-        counted = rows.own_X.new_zeros(len(self.own_counts), len(self.space.classes))
-        return counted.scatter_add_(1, rows.own_y[:, 0], (rows.own_weight[:, 0] > 0).to(counted))
+        counted = rows.own_X.new_zeros(len(self.own_counts), self.space.n_kinds)
+        kinds = self.space.kinds(rows.own_y[:, 0])
+        return counted.scatter_add_(1, kinds, (rows.own_weight[:, 0] > 0).to(counted))
+
+    @cached_property
+    def label_sizes(self) -> Tensor:
+        """(N,) the average size of each source's statistics."""
+        rows = self._all(self.space.dtype)
+        return source_sums(self.space.statistic(rows.y).abs().sum(-2) * rows.weight, rows)
+
+    @property
+    def own_label_sizes(self) -> Tensor:
+        """(M,) the same of each target's own sample."""
+        rows = self._all(self.space.dtype)
+        sizes = self.space.statistic(rows.own_y).abs().sum(-2)  # (M, 1, k)
+        return (sizes * rows.own_weight).sum((-2, -1))
 
     def means(self) -> Tensor:
         """Return the mean row of every source without its intercept, (N, features)."""
@@ -204,11 +219,7 @@ class LinearComponents(LocalComponents):
             gradient.index_add_(0, index, g)
         if bends is None:
             return
-        if space.n_outputs == 1 and weighted is mean:
-            squares = torch.linalg.vector_norm(mean, dim=-1, keepdim=True).square()
-        else:
-            squares = weighted @ mean.transpose(-1, -2)
-        bend = (torch.diag_embed(weighted.sum(-1)) - squares) * factor[..., None]
+        bend = space.summed_curvature(weighted, mean) * factor[..., None]
         if index is None:
             bends += bend
         else:
@@ -222,8 +233,7 @@ class LinearComponents(LocalComponents):
         M, Q, K, k = residual.shape
         gradient += (residual.view(M, Q * K, k) @ rows.own_X).view(M, Q, -1)
         if bends is not None:
-            weighted = mean * weight
-            bends += torch.diag_embed(weighted.sum(-1)) - weighted @ mean.transpose(-1, -2)
+            bends += space.summed_curvature(mean * weight, mean)
 
     def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
         """Σ_j v_j ∇²f_j(w) u without any Hessian: w, u (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P)."""
@@ -231,12 +241,6 @@ class LinearComponents(LocalComponents):
         N, space = len(self.counts), self.space
         flat, moved, shares = w.reshape(-1, P), u.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N]
         result = torch.zeros_like(flat)
-
-        def change(mean: Tensor, scores: Tensor) -> Tensor:
-            """Of the mean, when the scores change."""
-            if space.n_outputs == 1:
-                return mean * (1 - mean) * scores
-            return mean * (scores - (mean * scores).sum(-2, keepdim=True))
 
         size = max(1, self._room // (space.n_outputs * self._longest))
         for low in range(0, len(flat), size):
@@ -246,12 +250,12 @@ class LinearComponents(LocalComponents):
                 if not any(busy[tile.first : tile.last]):
                     continue
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
-                bent = change(space.mean_(space.scores(flat[some], X)), space.scores(moved[some], X))
+                bent = space.change(space.mean_(space.scores(flat[some], X)), space.scores(moved[some], X))
                 bent *= (shares[some][:, self._source_of[part]] * rows.weight[part])[:, None]
                 result[some] += (bent.view(-1, len(X)) @ X).view(-1, P)
         result = result.view(M, Q, P)
         if v.shape[-1] > N and M > 0:
-            bent = change(space.mean_(space.own_scores(w, rows.own_X)), space.own_scores(u, rows.own_X))
+            bent = space.change(space.mean_(space.own_scores(w, rows.own_X)), space.own_scores(u, rows.own_X))
             bent = bent * (rows.own_weight * v[..., N:])[:, :, None]
             result = result + (bent.flatten(1, 2) @ rows.own_X).view(M, Q, P)
         return result

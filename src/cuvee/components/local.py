@@ -107,6 +107,30 @@ class LocalComponents:
         with torch.no_grad():
             return self._forward(w, self._rows(batch, w.dtype))
 
+    def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1)."""
+        return self.losses(w, batch)[1](v)
+
+    def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇²f_j(w) u for w, u (M, Q, P), v (M, Q, N or N+1), by a walk back through the gradient."""
+        leaf, rows, v = w.detach().requires_grad_(), self._rows(batch, w.dtype), v.to(w.dtype)
+        share = v[..., : len(rows.lengths)].repeat_interleave(rows.lengths, -1) * rows.weight  # (M, Q, rows)
+        with torch.enable_grad():  # no sums by source: torch cannot differentiate those twice
+            total = (self.space.loss(self.loss, self.space.scores(leaf, rows.X), rows.y) * share).sum()
+            if len(rows.own_X):
+                total = total + (self._own_forward(leaf, rows) * v[..., -1]).sum()
+            (gradient,) = torch.autograd.grad(total, leaf, create_graph=True)
+        if not gradient.requires_grad:  # losses that are linear in w
+            return torch.zeros_like(w)
+        (product,) = torch.autograd.grad(gradient, leaf, u, materialize_grads=True)
+        return product
+
+    def hessians(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇²f_j(w), (M, Q, P, P), column by column."""
+        units = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
+        columns = [self.hessian_times(w, unit.expand_as(w), v, batch) for unit in units]
+        return torch.stack(columns, -1)
+
     def own_values(self, w: Tensor, batch: Batch) -> Tensor:
         """Return f_T alone, (M, Q), without a look at the sources."""
         with torch.no_grad():

@@ -10,16 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from cuvee.erm import descent, rows_space
+from cuvee.erm.convex_family import ConvexFamily
 from cuvee.erm.family import Family
-from cuvee.erm.logistic_family import LogisticFamily
+from cuvee.erm.generalised_family import GeneralisedFamily
 from cuvee.erm.network_family import NetworkFamily
 from cuvee.erm.ridge_family import RidgeFamily
 from cuvee.erm.solver import components, solve
 from cuvee.erm.wide_family import WideFamily
 from cuvee.hypothesis.base import Space
-from cuvee.hypothesis.linear import LinearSpace
-from cuvee.hypothesis.logistic import LogisticSpace
-from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.problem import Problem
 
 __all__ = ["Family", "components", "descent", "family", "solve"]
@@ -39,17 +37,15 @@ def family(
 
     `models` says how many will be asked for, if that is known; `training` (seed, steps) matters to networks alone.
     """
-    if not isinstance(space, LinearSpace):
+    if not space.convex:
         return NetworkFamily(problem, space, own=own, device=device, memory=memory, **training)
+    kind: Any = RidgeFamily if space.quadratic else GeneralisedFamily if space.generalised else ConvexFamily
 
-    def linear(problem: Problem, space: LinearSpace, roundings: int = 0) -> Family:
-        options: dict[str, Any] = {"own": own, "device": device, "memory": memory, "roundings": roundings}
-        if isinstance(space, RidgeSpace):
-            return RidgeFamily(problem, space, **options)
-        assert isinstance(space, LogisticSpace)
-        return LogisticFamily(problem, space, **options)
+    def made(problem: Problem, space: Space, roundings: int = 0) -> Family:
+        bound: Family = kind(problem, space, own=own, device=device, memory=memory, roundings=roundings)
+        return bound
 
     wide = space.l2 > 0 and rows_space.targets_at_a_time(problem, space) >= 1
     if wide and rows_space.basis_pays(problem, space, models):
-        return WideFamily(problem, space, linear, own=own, device=device)
-    return linear(problem, space)
+        return WideFamily(problem, space, made, own=own, device=device)
+    return made(problem, space)

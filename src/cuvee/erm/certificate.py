@@ -5,9 +5,10 @@ Without an unpenalised intercept the risk is λ-strongly convex: ‖w − w*‖ 
 With one, it is not, and what stands in for λ along the intercepts is the curvature S of the data there, at w:
 
 - squared loss: S = 1 everywhere, and around the mixture's mean row the two parts do not touch each other;
-- logistic and softmax: S is the smallest eigenvalue of the mixture's Hessian in the intercepts, measured at w. It may
-  fade on the way to w*, but not fast: the third derivative along v is at most ρ times the second, where ρ bounds the
-  change of any row's scores along v (self-concordance), so what remains of it is at least φ(ρ) ≥ 1/(1 + ρ).
+- generalised linear models (logistic, softmax, Poisson): S is the smallest eigenvalue of the mixture's Hessian in the
+  intercepts, measured at w. It may fade on the way to w*, but not fast: the third derivative along v is at most ρ
+  times the second, where ρ bounds the change of any row's scores along v (self-concordance), so what remains of it is
+  at least φ(ρ) ≥ 1/(1 + ρ).
 
 docs/models.md derives the inequalities below. λ = 0 gives no bound: infinite.
 """
@@ -15,7 +16,6 @@ docs/models.md derives the inequalities below. λ = 0 gives no bound: infinite.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ def strongly_convex(gradient: Tensor, mu: float | Tensor) -> Bounds:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far a mixture's rows lie around a reference row x0: what the logistic bounds know of the data."""
+    """How far a mixture's rows lie around a reference row x0: what bounds by self-concordance know of the data."""
 
     reference: Tensor  # (features,) x0
     reach: Tensor  # (...,) ≥ ‖x − x0‖ over all rows with positive weight
@@ -94,19 +94,45 @@ def squared_loss(
     return _known(distance, g.square() / (2 * l2) + h.square() / (2 * mass))
 
 
-def logistic(features: Tensor, intercepts: Tensor, second: Tensor, spread: Spread, l2: float, slack: Tensor) -> Bounds:
-    """Gradients (..., K, features), (..., K), each known up to `slack`, the Hessian in the intercepts (..., K, K)."""
+@dataclass(frozen=True)
+class Concordance:
+    """What a generalised linear model declares of its loss."""
+
+    sharpness: float | None  # the largest curvature in a score; None where there is no largest
+    k: float  # times the largest change of a row's scores bounds the third derivative by the second
+
+
+@dataclass(frozen=True)
+class Known:
+    """How well numbers that were summed over rows are known."""
+
+    slack: Tensor  # (...,) gradients, absolutely
+    relative: Tensor  # (...,) curvature, as a share of its trace
+
+
+def self_concordant(
+    features: Tensor,
+    intercepts: Tensor,
+    second: Tensor,
+    spread: Spread,
+    l2: float,
+    known: Known,
+    loss: Concordance,
+) -> Bounds:
+    """Return bounds from gradients (..., K, features), (..., K) and the Hessian in the intercepts (..., K, K)."""
+    slack = known.slack
     K = intercepts.shape[-1]
     several = K > 1
     # Softmax does not see what all scores share, so that direction is left out and scores change by max − min.
     S = torch.linalg.eigvalsh(second.nan_to_num())[..., 1] if several else second[..., 0, 0]
     # Sums and eigenvalues are known up to rounding of the trace; slack counts the same sums.
-    S = (S - (64 * EPS * K + slack) * second.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp(min=0.0)
-    sharpness, k = (0.5, sqrt(2.0)) if several else (0.25, 1.0)
+    S = (S - (64 * EPS * K + known.relative) * second.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp(min=0.0)
+    k = loss.k
     g_u = _norm((features - intercepts[..., None] * spread.reference).flatten(-2))
     g_u = g_u + slack * (1.0 + _norm(spread.reference))
     g_b = _norm(intercepts) + slack
-    a = (sharpness * spread.second_moment / S).sqrt()  # how far features can make up for intercepts
+    # How far features can make up for intercepts: rows weighed by their curvature lie no farther than the farthest.
+    a = spread.reach if loss.sharpness is None else (loss.sharpness * spread.second_moment / S).sqrt()
     G = g_u + a * g_b
     q = k * g_b / S
     s = S / k**2
@@ -120,8 +146,8 @@ def logistic(features: Tensor, intercepts: Tensor, second: Tensor, spread: Sprea
     beta = a * tau + kappa / k  # ≥ ‖intercepts‖, around x0
     distance = torch.hypot(tau, beta + _norm(spread.reference) * tau)
     excess = g_u.square() / (2 * l2) + g_b * beta
-    known = (q < 1.0) & (S > 0.0)
-    return _known(torch.where(known, distance, torch.inf), torch.where(known, excess, torch.inf))
+    proven = (q < 1.0) & (S > 0.0)
+    return _known(torch.where(proven, distance, torch.inf), torch.where(proven, excess, torch.inf))
 
 
 def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cuvee.components import Batch, LinearComponents
-from cuvee.erm.precondition import rough_diagonal
+from cuvee.components import Batch, LocalComponents
 
 RTOL = 1e-9
 MAX_PASSES = 2000
 
 
-def solve(components: LinearComponents, batch: Batch, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor) -> Tensor:
-    """b (M, R, P) -> x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b; w (M, P), ridge (M, P)."""
+def solve(
+    components: LocalComponents, batch: Batch, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor, curvature: Tensor
+) -> Tensor:
+    """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P); w (M, P), ridge (M, P).
+
+    `curvature` (P,) is roughly the diagonal of ∇²f, to scale by.
+    """
     M, R, P = b.shape
     at, shares = w[:, None].expand(M, R, P), alpha[:, None].expand(M, R, -1)
-    curvature = rough_diagonal(components)
     scale = 1.0 / (curvature + ridge)[:, None].clamp(min=1e-12)
     x, r = torch.zeros_like(b), b.clone()
     z = scale * r

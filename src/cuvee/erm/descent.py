@@ -22,11 +22,20 @@ CHECK = 50
 def gd(
     components: LocalComponents, v: Tensor, alpha: Tensor, K: int, gamma: Tensor, tol: float = 0.0
 ) -> tuple[Tensor, int]:
-    """K steps from v (M, P) for α (M, N or N+1), γ (M,); fewer when no step is longer than γ·tol any more."""
+    """Return where K steps from v (M, P) lead for α (M, N or N+1), γ (M,), and how many were taken.
+
+    There are fewer where no step is longer than γ·tol any more. A curvature without limit makes no γ safe: then one
+    that raises the risk is halved, and the step is taken again.
+    """
     space, rate = components.space, gamma[:, None].to(v)
     for k in range(1, K + 1):
         new = space.project(v - rate * gradient(components, v, alpha))
-        moved = (new - v).abs() / rate
+        if space.steepening is None:
+            worse = ~(risk(components, new, alpha) <= risk(components, v, alpha))[:, None]
+            new, rate = torch.where(worse, v, new), torch.where(worse, 0.5 * rate, rate)
+            moved = torch.where(worse, torch.inf, (new - v).abs() / rate)
+        else:
+            moved = (new - v).abs() / rate
         v = new
         if k % CHECK == 0 and bool((moved <= tol).all()):
             return v, k
@@ -38,6 +47,13 @@ def gradient(components: LocalComponents, v: Tensor, alpha: Tensor) -> Tensor:
     space = components.space
     _, pullback = components.losses(v[:, None], ALL)
     return pullback(alpha[:, None].to(v))[:, 0] + space.l2 * space.penalised.to(v) * v
+
+
+def risk(components: LocalComponents, v: Tensor, alpha: Tensor) -> Tensor:
+    """Return Σ_j α_j f_j(v) + λ/2‖v‖², (M,)."""
+    space = components.space
+    losses = components.values(v[:, None], ALL)[:, 0]
+    return (alpha.to(v) * losses).sum(-1) + 0.5 * space.l2 * (space.penalised.to(v) * v.square()).sum(-1)
 
 
 def smoothness(components: LocalComponents, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
@@ -54,7 +70,7 @@ def smoothness(components: LocalComponents, v: Tensor, alpha: Tensor, seed: int 
         u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True).clamp(min=1e-30)
         u = (gradient(components, v + step * u, alpha) - at_v) / step
         L = torch.maximum(L, torch.linalg.vector_norm(u, dim=-1))
-    return (SAFETY * components.space.steepening * L).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
+    return (SAFETY * (components.space.steepening or 1.0) * L).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
 
 
 def solve(

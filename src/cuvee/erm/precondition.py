@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, LinearComponents
+from cuvee.components import ALL, Batch, LinearComponents, LocalComponents
 from cuvee.erm import lbfgs
 
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-13}
@@ -86,7 +86,7 @@ class Diagonal:
 class Task:
     """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that are free."""
 
-    components: LinearComponents
+    components: LocalComponents
     batch: Batch
     alpha: Tensor  # (M, Q, N or N+1)
     penalty: Tensor  # (M or 1, 1, P)
@@ -142,7 +142,7 @@ class Anchor:
         """Solve the mixture α (N,) of the sources to a tolerance that is good enough for an anchor."""
         N, P = len(components.counts), components.space.n_params
         components = components.without_targets()
-        w = torch.zeros(1, 1, P, dtype=dtype, device=alpha.device)
+        w = components.space.first_guess(alpha @ components.statistics.to(alpha)).to(dtype).view(1, 1, P)
         alpha = alpha.to(w).view(1, 1, N)
         preconditioner: Preconditioner
         if dense:
@@ -198,7 +198,8 @@ def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
 
 def rough_diagonal(components: LinearComponents) -> Tensor:
     """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the columns."""
-    return 0.25 * components.mean_squares.repeat(components.space.n_outputs)
+    space = components.space
+    return space.typical_curvature * components.mean_squares.repeat(space.n_outputs)
 
 
 def _shared(components: LinearComponents, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Preconditioner:

@@ -10,6 +10,7 @@ For a w from anywhere, w = Q u + v with v orthogonal to all rows: f(w) = f(Qu) +
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ def targets_at_a_time(problem: Problem, space: Space) -> int:
 
     They may double it, no more: each target pays for the coordinates of the others beside it.
     """
-    if not isinstance(space, LinearSpace) or space.input_shape[0] < LEAST_COLUMNS:
+    if not space.linear or space.input_shape[0] < LEAST_COLUMNS:
         return 0
     rows = sum(s.n_rows for s in problem.sources)
     longest = max((t.n_rows for t in problem.targets), default=1)
@@ -77,7 +78,7 @@ def basis_pays(problem: Problem, space: Space, models: int | None) -> bool:
     return space.quadratic or models is None or rows <= max(ALWAYS, ROWS_PER_MODEL * models)
 
 
-def of(problem: Problem, space: LinearSpace) -> RowsSpace:
+def of(problem: Problem, space: Any) -> RowsSpace:
     """Express all rows of the problem in a basis of their span, the sources' first.
 
     So what the sources look like in it, and where adversaries start, does not depend on the targets.
@@ -102,7 +103,7 @@ def narrowed(problem: Problem, space: Space) -> tuple[Problem, Space]:
 
     For losses, which are the same in both; a model found there would have to be expanded.
     """
-    if isinstance(space, LinearSpace) and targets_at_a_time(problem, space) >= problem.n_targets > 0:
+    if targets_at_a_time(problem, space) >= problem.n_targets > 0:
         wide = of(problem, space)
         return wide.problem, wide.space
     return problem, space

@@ -14,10 +14,8 @@ from cuvee.components import (
     QuadraticComponents,
 )
 from cuvee.components.quadratic import Grams
-from cuvee.erm import adam, logistic, ridge
+from cuvee.erm import adam, convex, generalised, ridge
 from cuvee.hypothesis.base import LossKind, Space
-from cuvee.hypothesis.logistic import LogisticSpace
-from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.problem import Problem
 
 MEMORY = 2**28
@@ -29,10 +27,8 @@ def components(problem: Problem, space: Space, loss: LossKind = "trained", **opt
     """Local components with all the structure that the space and the loss allow."""
     kind: type[LocalComponents] = LocalComponents
     if loss == "trained":
-        kind = (
-            QuadraticComponents if space.quadratic else LinearComponents if isinstance(space, LogisticSpace) else kind
-        )
-    elif isinstance(space, LogisticSpace):
+        kind = QuadraticComponents if space.quadratic else LinearComponents if space.generalised else kind
+    elif space.chances:
         kind = BoundedComponents
     return kind(problem, space, loss, **options)
 
@@ -46,7 +42,7 @@ def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int
     space = components.space
     if alpha.numel() == 0:
         return alpha.new_zeros(*alpha.shape[:-1], space.n_params)
-    if isinstance(components, QuadraticComponents) and isinstance(space, RidgeSpace):
+    if isinstance(components, QuadraticComponents):
         sources, _ = components.grams
 
         def own(targets: slice, models: slice) -> Grams:
@@ -58,7 +54,7 @@ def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int
         # Targets have no say in it: what one gets must not depend on how many others there are.
         rough = components.n_rows * components.space.width >= ROUGH_PAYS
         tol = ROUGH if rough else tol
-        return logistic.solve(components, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
+        return generalised.solve(components, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
     if space.convex:
-        raise TypeError("build the components with erm.components: plain LocalComponents lack what this solver needs")
+        return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY).w
     return adam.solve(components, batch, alpha, seed=seed)

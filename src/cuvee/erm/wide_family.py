@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +17,10 @@ from cuvee.erm import rows_space
 from cuvee.erm.certificate import EPS, Bounds
 from cuvee.erm.family import Family, Outcome, Progress, sphere
 from cuvee.erm.rows_space import RowsSpace
-from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Problem
 from cuvee.results import Status
 
-Make = Callable[[Problem, LinearSpace, int], Family]
+Make = Callable[[Problem, Any, int], Family]
 """(problem, space, roundings that each number of its rows carries) -> the family that does the work."""
 
 
@@ -36,7 +36,7 @@ class Part:
 class WideFamily:
     """Answers like the family it is made of, for w in all columns."""
 
-    def __init__(self, problem: Problem, space: LinearSpace, make: Make, *, own: bool, device: str) -> None:
+    def __init__(self, problem: Problem, space: Any, make: Make, *, own: bool, device: str) -> None:
         self._space, self._make, self._device = space, make, device
         self._problems = [(slice(None), problem.without_targets())]
         if own:

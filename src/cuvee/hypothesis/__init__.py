@@ -1,8 +1,9 @@
-"""Hypotheses: what the user writes (`Ridge`, `Logistic`, `Network`) and the `Space` it becomes on a problem."""
+"""Hypotheses: what the user writes (`Ridge`, `Logistic`, `Poisson`, `Network`) and the `Space` it becomes on a problem."""
 
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.hypothesis.logistic import Logistic
 from cuvee.hypothesis.network import Network
+from cuvee.hypothesis.poisson import Poisson
 from cuvee.hypothesis.ridge import Ridge
 
-__all__ = ["Hypothesis", "Logistic", "Network", "Ridge", "Space"]
+__all__ = ["Hypothesis", "Logistic", "Network", "Poisson", "Ridge", "Space"]

@@ -30,16 +30,27 @@ class Space(ABC):
     """Of one raw row."""
     dtype: torch.dtype
     l2: float
+    n_outputs: int
+    intercept = False
+    """Whether the last parameter of every output is an intercept, which no penalty holds."""
     radius: float | None
     """W is the ball of this radius around 0; None means all of R^P."""
     quadratic = False
     """Whether the trained loss is quadratic in w, so that Gram matrices say everything."""
     likelihood = False
     """Whether the trained loss is a negative log-likelihood, in which case it has no unit."""
-    steepening = 1.0
-    """How many times its curvature at w = 0 the trained loss can reach elsewhere."""
+    steepening: float | None = 1.0
+    """How many times its curvature at w = 0 the trained loss can reach elsewhere; None where there is no limit."""
     convex = True
     """Whether the mixture risk is convex in w, so that a minimiser can be certified."""
+    linear = False
+    """Whether scores are linear in w, so that only the span of the rows matters."""
+    generalised = False
+    """Whether it is a generalised linear model, with a mean function: see `cuvee.hypothesis.generalised`."""
+    chances = False
+    """Whether the bounded loss is 1 − p_y of class probabilities whose scores are linear in w."""
+    classes: Array | None = None
+    """The classes that a classifier tells apart, sorted; None for quantities and counts."""
     bounds_known = False
     """Whether the losses of a row can be bounded from its length, which the theorems' constants need."""
 
@@ -82,6 +93,13 @@ class Space(ABC):
 
     def loss(self, kind: LossKind, scores: Tensor, y: Tensor) -> Tensor:
         return self.trained(scores, y) if kind == "trained" else self.bounded(scores, y)
+
+    def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
+        """Return the w of least norm among those that predict the same; here there is only one.
+
+        Without `features`, only what no penalty holds moves.
+        """
+        return w
 
     def project(self, w: Tensor) -> Tensor:
         """P_W, exactly: the nearest point of the ball."""

@@ -21,7 +21,7 @@ class LinearSpace(Space):
     """Scores X w, all models and rows in one matrix product."""
 
     dtype = torch.float64
-    bounds_known = True
+    bounds_known = linear = True
 
     def __init__(
         self,
@@ -102,10 +102,6 @@ class LinearSpace(Space):
 
         Shapes (…,), as `reach` has; scores lie between −reach and reach.
         """
-
-    def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
-        """Return the w of least norm among those that predict the same; here there is only one."""
-        return w
 
     @property
     def penalised(self) -> Tensor:

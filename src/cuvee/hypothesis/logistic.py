@@ -13,8 +13,9 @@ from torch.nn import functional
 from cuvee.errors import check_number
 from cuvee.facts import Array, Facts
 from cuvee.hypothesis.base import LossKind
+from cuvee.hypothesis.generalised import GeneralisedSpace
 from cuvee.hypothesis.labels import find_classes, number_labels
-from cuvee.hypothesis.linear import LinearSpace, finite_radius
+from cuvee.hypothesis.linear import finite_radius
 
 STANDARD_RADIUS = 5.0
 """W when the user names none, on unit-variance columns: scores of ±5, so probabilities of 0.7 % to 99.3 %."""
@@ -43,14 +44,12 @@ class Logistic:
         return LogisticSpace(facts, self, standardised)
 
 
-class LogisticSpace(LinearSpace):
-    """`Logistic` on a problem: the classes are those of the sources.
+class LogisticSpace(GeneralisedSpace):
+    """`Logistic` on a problem: the classes are those of the sources, and means are their probabilities."""
 
-    The gradient of a row's loss is (mean(scores) − statistic(y)) ⊗ x and its Hessian curvature ⊗ x xᵀ; the exact
-    solvers ask for these three instead of walking a graph.
-    """
-
-    likelihood = True
+    classes: Array
+    likelihood = chances = True
+    typical_curvature = 0.25
 
     def __init__(self, facts: Facts, spec: Logistic, standardised: bool) -> None:
         self.classes = find_classes(facts)
@@ -63,6 +62,10 @@ class LogisticSpace(LinearSpace):
             standardised=standardised,
         )
         self.steepening = max(1.0, self.n_outputs / 2)  # 1/K at even chances, ½ where two classes share them all
+        several = self.n_outputs > 1
+        self.sharpness = 0.5 if several else 0.25
+        self.concordance = sqrt(2.0) if several else 1.0  # scores of a softmax change by their largest difference
+        self.n_kinds = len(self.classes)
 
     def encode(self, y: Array, name: str) -> Array:
         return number_labels(y, self.classes, name)
@@ -84,10 +87,31 @@ class LogisticSpace(LinearSpace):
         return functional.one_hot(y, self.n_outputs).transpose(-1, -2).to(self.dtype)
 
     def curvature(self, mean: Tensor, output: int) -> Tensor:
-        """∂mean_a/∂scores_b = p_a(δ_ab − p_b) for a = output: (..., outputs, rows)."""
+        """Return p_a(δ_ab − p_b) for a = output: (..., outputs, rows)."""
         weight = mean * -mean[..., output : output + 1, :]
         weight[..., output, :] += mean[..., output, :]
         return weight
+
+    def change(self, mean: Tensor, scores: Tensor) -> Tensor:
+        if self.n_outputs == 1:
+            return mean * (1 - mean) * scores
+        return mean * (scores - (mean * scores).sum(-2, keepdim=True))
+
+    def summed_curvature(self, weighted: Tensor, mean: Tensor) -> Tensor:
+        if self.n_outputs == 1 and weighted is mean:
+            squares = torch.linalg.vector_norm(mean, dim=-1, keepdim=True).square()
+        else:
+            squares = weighted @ mean.transpose(-1, -2)
+        return torch.diag_embed(weighted.sum(-1)) - squares
+
+    def residual_bound(self, curvature: Tensor, labels: Tensor) -> Tensor:
+        return torch.ones_like(labels)
+
+    def kinds(self, y: Tensor) -> Tensor:
+        return y
+
+    def absent(self, seen: Tensor) -> Tensor:
+        return seen == 0
 
     def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
         """The same predictions by the w of least norm: softmax ignores what all classes' scores share.

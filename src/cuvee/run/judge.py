@@ -114,7 +114,8 @@ def _quantity(space: Space, w: torch.Tensor, rows: Rows, mean: Floats, offset: F
 def _shares(space: Space, own: Sequence[Domain]) -> Floats:
     """Return the class shares of the targets' own labels (M, K), with one more row of each class."""
     codes = [space.encode(d.y, d.name) for d in own]
-    K, n = len(space.classes), [len(c) for c in codes]  # type: ignore[attr-defined]  # it is a classification
+    assert space.classes is not None  # it is a classification
+    K, n = len(space.classes), [len(c) for c in codes]
     place = np.repeat(np.arange(len(own)), n) * K + np.concatenate(codes)
     counts = np.bincount(place, minlength=len(own) * K).reshape(len(own), K) + 1.0
     return np.asarray(counts / counts.sum(1, keepdims=True))
@@ -122,7 +123,8 @@ def _shares(space: Space, own: Sequence[Domain]) -> Floats:
 
 def _classes(space: Space, w: torch.Tensor, rows: Rows, shares: Floats) -> tuple[Floats, Floats]:
     """Return 1 where an answer is wrong (m, Q + 1, k), and the scores of ALSO (m, Q + 1, 3)."""
-    classes: Array = space.classes  # type: ignore[attr-defined]
+    assert space.classes is not None
+    classes: Array = space.classes
     with torch.no_grad():
         scores = space.own_scores(w, rows.X)  # (m, Q, outputs, k)
         surprise = space.trained(scores, torch.as_tensor(rows.code)[:, None]).double().numpy()

@@ -1,4 +1,4 @@
-"""Logistic and softmax regression for many mixtures: an anchor, float32 on the way, float64 at the end.
+"""Generalised linear models for many mixtures: an anchor, float32 on the way, float64 at the end.
 
 What costs is passes over the scores of all models on all rows. The anchor's quadratic model starts close, quasi-Newton
 steps preconditioned by it finish in a few passes, most of them in float32; the last one, in float64, is the one that
@@ -8,14 +8,14 @@ certifies. Models that are done leave the batch; those that are still not done t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from cuvee.components import Batch, LinearComponents
 from cuvee.erm import lbfgs, newton
-from cuvee.erm.precondition import Anchor, Task, rough_diagonal
+from cuvee.erm.convex import Solved
+from cuvee.erm.precondition import Anchor, Task
 
 FLOAT32_PAYS = 2e8  # multiplications in a pass
 FLOAT32_PASSES = 40  # at most; three are usual
@@ -25,17 +25,6 @@ NEWTON_P = 1024  # with more parameters, no model has a Hessian of its own
 LARGE_P_PASSES = 600  # in float64, where no Newton step fits
 CREDIT = 0.06  # of its gradient: a model that can expect so little after a step takes it unseen, to be certified
 ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
-
-
-@dataclass(frozen=True)
-class Solved:
-    """Every field has a row per model."""
-
-    w: Tensor  # (M, Q, P) float64
-    gradient: Tensor  # (M, Q, P) float64, penalty included
-    second: Tensor | None  # (M, Q, K, K) the Hessian of the data in the intercepts
-    passes: Tensor  # (M, Q)
-    stuck: Tensor  # (M, Q)
 
 
 def solve(
@@ -66,7 +55,7 @@ def solve(
     dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
     pays = M * Q * n * P > FLOAT32_PAYS and components.largest < FLOAT32_HOLDS
     first_dtype = torch.float32 if pays else space.dtype  # of the first passes
-    rms = 2.0 * rough_diagonal(components).sqrt()  # (P,) root mean square of each column
+    rms = components.mean_squares.sqrt().repeat(space.n_outputs)  # (P,) root mean square of each column
     centre = alpha[..., :N].mean((0, 1))
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
@@ -103,7 +92,7 @@ def solve(
             w if start is None else start[some].to(w),
             gradient if start is None else None,
             tol=tol,
-            rms=rms,
+            rms=rms * max(1.0, space.typical_curvature),
             at_a_time=at_a_time,
             second=second,
             certified=certified,
@@ -185,5 +174,6 @@ def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tenso
     """The gradient in float64, and the intercepts' Hessian when asked for."""
     if not second:
         return task.gradient(w), w[..., :0]
+    assert isinstance(task.components, LinearComponents)
     g, bends = task.components.pull_with_second(w, task.alpha, task.batch)
     return task.add_penalty(g, w), bends
