@@ -39,6 +39,7 @@ class Domain:
     y: Array
     weight: Array | None = None
     features: tuple[str, ...] = field(default=(), repr=False)
+    is_here = True  # whether the rows are in this process
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -54,13 +55,18 @@ class Domain:
     def n_rows(self) -> int:
         return len(self.X)
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Return the shape of one row of X."""
+        return tuple(self.X.shape[1:])
+
     @cached_property
     def facts(self) -> LocalFacts:
         """Return what may be known of these rows without seeing them."""
         return LocalFacts(self.name, self.X, self.y, self.weight)
 
     def __repr__(self) -> str:
-        return f"Domain({self.name!r}, {self.n_rows} rows × {' × '.join(map(str, self.X.shape[1:]))})"
+        return f"Domain({self.name!r}, {self.n_rows} rows × {' × '.join(map(str, self.input_shape))})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +144,8 @@ class Problem:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one row of X."""
-        return tuple(self.sources[0].X.shape[1:])
+        """Return the shape of one row of X."""
+        return self.sources[0].input_shape
 
     def _check_names(self) -> None:
         for role, domains in (("sources", self.sources), ("targets", self.targets)):
@@ -152,7 +158,7 @@ class Problem:
     def _check_shapes(self) -> None:
         first = self.sources[0]
         for domain in (*self.sources, *self.targets):
-            if domain.X.shape[1:] != first.X.shape[1:]:
+            if domain.input_shape != first.input_shape:
                 raise DomainError(
                     f"domain {domain.name!r} has {_shape(domain)} per row, "
                     f"but {first.name!r} has {_shape(first)}; all domains need the same features"
@@ -169,8 +175,9 @@ class Problem:
 
     def _shared_data(self) -> tuple[str, ...]:
         """Say where a source and a target hold the very same rows. Hashes, so 10⁵ targets stay cheap."""
-        shapes = {target.X.shape for target in self.targets}
-        by_content = {_content(source): source.name for source in self.sources if source.X.shape in shapes}
+        shapes = {(target.n_rows, *target.input_shape) for target in self.targets}
+        alike = [s for s in self.sources if (s.n_rows, *s.input_shape) in shapes and s.is_here]
+        by_content = {_content(source): source.name for source in alike}
         pairs = [(by_content[key], t.name) for t in self.targets if (key := _content(t)) in by_content]
         return tuple(
             f"source {source!r} and target {target!r} hold the very same data: "
@@ -195,7 +202,7 @@ def as_problem(data: Problem | Sequence[Domain]) -> Problem:
 
 
 def _shape(domain: Domain) -> str:
-    shape = domain.X.shape[1:]
+    shape = domain.input_shape
     return f"{shape[0]} features" if len(shape) == 1 else f"shape {shape}"
 
 

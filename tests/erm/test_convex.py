@@ -1,4 +1,4 @@
-"""A convex hypothesis that declares nothing but its losses: solved, certified, differentiated and learnt all the same."""
+"""A convex hypothesis that declares nothing but its losses is solved, certified, differentiated and learnt."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from test_certificates import CLASSES, oracle_of
 import cuvee
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Problem, Ridge, erm
-from cuvee.components import Batch, Folds
-from cuvee.erm import compensated, ridge, rows_space
+from cuvee.components import Batch, Folds, rows_space
+from cuvee.erm import compensated, ridge
 from cuvee.erm.generalised_family import GeneralisedFamily
 from cuvee.erm.ridge_family import RidgeFamily
 from cuvee.erm.wide_family import WideFamily

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cuvee.api.model_map import Bound
-from cuvee.components import ALL, LocalComponents
+from cuvee.components import ALL, LocalComponents, bind
 from cuvee.errors import DomainError, InputError
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.online.mixtures import Sources, Statistics, summarise
@@ -30,7 +30,7 @@ def solve_panel(bound: Bound) -> tuple[Tensor, Sources]:
     m = np.array([s.n_rows for s in problem.sources], float)
     mixtures = np.concatenate([np.eye(len(m)), [m / m.sum()], [np.full(len(m), 1.0 / len(m))]])
     w = bound.oracle.solve(torch.as_tensor(mixtures, device=bound.device), tol=TOL).w.to("cpu", space.dtype)
-    components = LocalComponents(problem, space, _kind(space))
+    components = bind(problem, space, _kind(space))
     size = max(1, int(CHUNK // (10 * m.sum())))
     parts = [components.values(w[None, i : i + size], ALL)[0] for i in range(0, len(w), size)]
     loss = torch.cat(parts).double()  # (Q, N)

@@ -47,6 +47,7 @@ class LinearComponents(LocalComponents):
     """`LocalComponents` of a generalised linear space with the loss it is trained on."""
 
     space: GeneralisedSpace
+    _room: int  # scores that a tile may hold
 
     def __init__(
         self,
@@ -60,9 +61,12 @@ class LinearComponents(LocalComponents):
         if not space.generalised or loss != "trained":
             raise OptionError("only generalised linear models as trained have these gradients; use LocalComponents")
         super().__init__(problem, space, loss, **options)
-        room = TILE["cuda" if self.counts.is_cuda else "cpu"]
-        self._room = room if memory is None else max(1, min(room, memory // 64))  # a few tiles of float64 at a time
-        rows, lengths = self._all(space.dtype), self.counts.tolist()
+        if memory is not None:
+            self._room = max(1, min(self._room, memory // 64))  # a few tiles of float64 at a time
+
+    def _gather(self) -> None:
+        self._room = TILE["cuda" if self.counts.is_cuda else "cpu"]
+        rows, lengths = self._all(self.space.dtype), self.counts.tolist()
         self._tiles = list(_tiles(lengths, on_gpu=self.counts.is_cuda))
         self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(self.counts)
         # Rows of a source mostly weigh alike; then one number replaces a pass over the tile.
@@ -302,7 +306,7 @@ class LinearComponents(LocalComponents):
 
     @property
     def _longest(self) -> int:
-        return max(tile.high - tile.low for tile in self._tiles)
+        return max((tile.high - tile.low for tile in self._tiles), default=1)
 
 
 def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:

@@ -50,17 +50,20 @@ class LocalComponents:
         self.space, self.loss = space, loss
         self._seed, self._device = seed, torch.device(device)
         self._bind(problem.sources, problem.targets)
+        self._gather()
 
     @classmethod
-    def of_samples(
-        cls, samples: Sequence[Domain], space: Space, loss: LossKind = "trained", **options: Any
-    ) -> LocalComponents:
+    def of_samples(cls, samples: Sequence[Domain], space: Space, loss: LossKind = "trained", **options: Any) -> Self:
         """Return components of own samples alone, with no sources beside them."""
-        other = LocalComponents.__new__(LocalComponents)
+        other = cls.__new__(cls)
         other.space, other.loss = space, loss
         other._seed, other._device = options.get("seed", 0), torch.device(options.get("device", "cpu"))
         other._bind((), samples)
+        other._gather()
         return other
+
+    def _gather(self) -> None:
+        """Work out what a subclass wants to know of the rows beforehand."""
 
     def _bind(self, sources: Sequence[Domain], targets: Sequence[Domain]) -> None:
         device = self._device
@@ -116,7 +119,9 @@ class LocalComponents:
         leaf, rows, v = w.detach().requires_grad_(), self._rows(batch, w.dtype), v.to(w.dtype)
         share = v[..., : len(rows.lengths)].repeat_interleave(rows.lengths, -1) * rows.weight  # (M, Q, rows)
         with torch.enable_grad():  # no sums by source: torch cannot differentiate those twice
-            total = (self.space.loss(self.loss, self.space.scores(leaf, rows.X), rows.y) * share).sum()
+            total = leaf.new_zeros(())
+            if len(rows.X):
+                total = (self.space.loss(self.loss, self.space.scores(leaf, rows.X), rows.y) * share).sum()
             if len(rows.own_X):
                 total = total + (self._own_forward(leaf, rows) * v[..., -1]).sum()
             (gradient,) = torch.autograd.grad(total, leaf, create_graph=True)
@@ -138,6 +143,8 @@ class LocalComponents:
 
     def _forward(self, w: Tensor, rows: Rows) -> Tensor:
         space = self.space
+        if len(rows.lengths) == 0:
+            return self._own_forward(w, rows)[..., None]
         by_row = space.loss(self.loss, space.scores(w, rows.X), rows.y) * rows.weight  # (M, Q, rows)
         shared = source_sums(by_row, rows)  # (M, Q, N)
         if len(rows.own_X) == 0:

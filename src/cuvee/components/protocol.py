@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from torch import Tensor
 
-from cuvee.hypothesis.base import Space
+from cuvee.hypothesis.base import LossKind, Space
+from cuvee.hypothesis.generalised import GeneralisedSpace
 
 Pullback = Callable[[Tensor], Tensor]
 Part = Literal["all", "training", "held out"]
@@ -61,6 +62,8 @@ class Components(Protocol):
     @property
     def space(self) -> Space: ...
     @property
+    def loss(self) -> LossKind: ...
+    @property
     def counts(self) -> Tensor:
         """(N,) rows per source."""
         ...
@@ -68,6 +71,16 @@ class Components(Protocol):
     @property
     def own_counts(self) -> Tensor:
         """(M,) labelled rows per target."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all sources together."""
+        ...
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of the longest own sample."""
         ...
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
@@ -82,10 +95,106 @@ class Components(Protocol):
         """Return f_T alone, (M, Q), without a look at the sources."""
         ...
 
+    def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇f_j(w), (M, Q, P)."""
+        ...
+
+    def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇²f_j(w) u, (M, Q, P)."""
+        ...
+
+    def hessians(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇²f_j(w), (M, Q, P, P)."""
+        ...
+
     def narrow(self, targets: Tensor) -> Self:
         """Return the same sources with some of the targets, which see and draw what they did before."""
+        ...
+
+    def without_targets(self) -> Self:
+        """Return the sources alone."""
         ...
 
     def fold_weights(self, count: int) -> Tensor:
         """Return how much of each target's own sample lies in each of `count` folds: (M, count), rows sum to 1."""
         ...
+
+    def bytes_per_row(self) -> int:
+        """Return what a forward keeps for every model and row."""
+        ...
+
+    def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean and variance (N, Q) of row losses on each source's first rows, and Σ weight² (N,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Grams:
+    """Quadratic forms, one per leading index: A (..., P, P), b (..., P), r (...)."""
+
+    A: Tensor
+    b: Tensor
+    r: Tensor
+
+    def __getitem__(self, index: Any) -> Grams:
+        return Grams(self.A[index], self.b[index], self.r[index])
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A row and a label near the data: around them, squares of large means do not drown what varies."""
+
+    row: Tensor  # (P,)
+    label: Tensor  # ()
+
+
+class QuadraticSums(Components, Protocol):
+    """What components of squared losses offer besides: sums of squares that say everything."""
+
+    @property
+    def grams(self) -> tuple[Grams, Grams]:
+        """Of sources (N, …) and of own samples (M, …)."""
+        ...
+
+    @property
+    def roundings(self) -> float: ...
+    def reference(self) -> Reference: ...
+    def source_grams(self, around: Reference | None = None) -> Grams: ...
+    def own_grams(
+        self,
+        around: Reference | None = None,
+        *,
+        targets: slice = slice(None),
+        folds: Folds | None = None,
+        models: slice = slice(None),
+    ) -> Grams: ...
+
+
+class LinearSums(Components, Protocol):
+    """What components of generalised linear models offer besides: closed forms, and what certificates need."""
+
+    @property
+    def space(self) -> GeneralisedSpace: ...
+    @property
+    def roundings(self) -> float: ...
+    @property
+    def statistics(self) -> Tensor: ...
+    @property
+    def largest(self) -> float: ...
+    @property
+    def longest_row(self) -> Tensor: ...
+    @property
+    def mean_squares(self) -> Tensor: ...
+    @property
+    def rows_of_kind(self) -> Tensor: ...
+    @property
+    def own_rows_of_kind(self) -> Tensor: ...
+    @property
+    def label_sizes(self) -> Tensor: ...
+    @property
+    def own_label_sizes(self) -> Tensor: ...
+    def pull_with_second(self, w: Tensor, v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]: ...
+    def hessian_blocks(self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False) -> Tensor: ...
+    def means(self) -> Tensor: ...
+    def spread(self, reference: Tensor) -> tuple[Tensor, Tensor]: ...
+    def own_spread(self, reference: Tensor) -> tuple[Tensor, Tensor]: ...

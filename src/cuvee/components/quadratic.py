@@ -7,7 +7,6 @@ fewer rows than numbers in the matrices' rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components.local import LocalComponents
-from cuvee.components.protocol import ALL, Batch, Folds, Pullback
+from cuvee.components.protocol import ALL, Batch, Folds, Grams, Pullback, Reference
 from cuvee.components.rows import Rows, Table, pick, row_weights, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
@@ -25,26 +24,6 @@ from cuvee.problem import Array, Domain, Problem
 BLOCK = 1_024  # rows per block: the cache holds it, and no second copy of X is ever made
 PRODUCTS = 2**22  # numbers held at a time in matrices that are one per model
 FIRST = 256  # rows of a source that tell where it lies
-
-
-@dataclass(frozen=True)
-class Grams:
-    """Quadratic forms, one per leading index: A (..., P, P), b (..., P), r (...)."""
-
-    A: Tensor
-    b: Tensor
-    r: Tensor
-
-    def __getitem__(self, index: Any) -> Grams:
-        return Grams(self.A[index], self.b[index], self.r[index])
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A row and a label near the data: around them, squares of large means do not drown what varies."""
-
-    row: Tensor  # (P,)
-    label: Tensor  # ()
 
 
 class QuadraticComponents(LocalComponents):
@@ -57,12 +36,14 @@ class QuadraticComponents(LocalComponents):
         if not space.quadratic or loss != "trained":
             raise OptionError("Gram matrices describe the squared loss as trained; use LocalComponents for others")
         super().__init__(problem, space, loss, **options)
+
+    def _gather(self) -> None:
         self._sums: dict[str, Any] = {}  # what the sources' rows add up to: the same for all that are narrowed
 
     @property
     def roundings(self) -> float:
         """How many roundings, at most, go into a number of the Gram matrices."""
-        longest = max(s.n_rows for s in self._sources)
+        longest = max((s.n_rows for s in self._sources), default=0)
         return BLOCK + longest / BLOCK + self.own_rows
 
     def reference(self) -> Reference:
@@ -121,47 +102,55 @@ class QuadraticComponents(LocalComponents):
     def _packed(self) -> Tensor:
         """(P(P+1)/2, N): ½A_j as it multiplies w_a w_b, a ≤ b."""
         if "packed" not in self._sums:
-            A = self.grams[0].A
-            N, P, _ = A.shape
-            upper = A.triu(1) + 0.5 * torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
-            a, b = torch.triu_indices(P, P, device=A.device)
-            self._sums["packed"] = upper.view(N, P, P)[:, a, b].T.contiguous()
-        packed: Tensor = self._sums["packed"]
-        return packed
+            self._sums["packed"] = packed(self.grams[0].A)
+        upper: Tensor = self._sums["packed"]
+        return upper
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         if batch != ALL:
             return super().losses(w, batch)
         if self.n_rows <= len(self.counts) * self.space.n_params:
             return _losses_by_rows(w, self._all(w.dtype))
-        sources, own = self.grams
-        M, Q, P = w.shape
-        N = len(sources.r)
-        flat = w.reshape(-1, P)
-        size = max(1, PRODUCTS // P**2)
-        squares = torch.cat([_squares(part) @ self._packed for part in flat.split(size)]).view(M, Q, N)
-        shared = squares - w @ sources.b.T + sources.r
-
-        def of_sources(v: Tensor) -> Tensor:
-            mixed = [_mixed(part, sources.A) for part in v[..., :N].flatten(0, 1).split(size)]
-            if v.shape[1] == 1:  # every model of a target mixes alike
-                Aw = torch.cat([of @ A for of, A in zip(w.split(size), mixed, strict=True)])
-            else:
-                Aw = torch.cat([_times(A, of) for of, A in zip(flat.split(size), mixed, strict=True)]).view(M, Q, P)
-            return Aw - v[..., :N] @ sources.b
-
-        if len(own.r) == 0:
-            return shared, of_sources
-        own_Aw = w @ own.A  # (M, Q, P)
-        mine = ((0.5 * own_Aw - own.b[:, None]) * w).sum(-1, keepdim=True) + own.r[:, None, None]
-
-        def pullback(v: Tensor) -> Tensor:
-            return of_sources(v) + v[..., N:] * (own_Aw - own.b[:, None])
-
-        return torch.cat([shared, mine], -1), pullback
+        return losses_by_grams(w, *self.grams, self._packed)
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
         return self.losses(w, batch)[0] if batch == ALL else super().values(w, batch)
+
+
+def packed(A: Tensor) -> Tensor:
+    """Return ½A_j (N, P, P) as it multiplies w_a w_b, a ≤ b: (P(P+1)/2, N)."""
+    N, P, _ = A.shape
+    upper = A.triu(1) + 0.5 * torch.diag_embed(A.diagonal(dim1=-2, dim2=-1))
+    a, b = torch.triu_indices(P, P, device=A.device)
+    return upper.view(N, P, P)[:, a, b].T.contiguous()
+
+
+def losses_by_grams(w: Tensor, sources: Grams, own: Grams, upper: Tensor) -> tuple[Tensor, Pullback]:
+    """Return squared losses (M, Q, N or N+1) and their pullback; `upper` is `packed` of the sources."""
+    M, Q, P = w.shape
+    N = len(sources.r)
+    flat = w.reshape(-1, P)
+    size = max(1, PRODUCTS // P**2)
+    squares = torch.cat([_squares(part) @ upper for part in flat.split(size)]).view(M, Q, N)
+    shared = squares - w @ sources.b.T + sources.r
+
+    def of_sources(v: Tensor) -> Tensor:
+        mixed = [_mixed(part, sources.A) for part in v[..., :N].flatten(0, 1).split(size)]
+        if v.shape[1] == 1:  # every model of a target mixes alike
+            Aw = torch.cat([of @ A for of, A in zip(w.split(size), mixed, strict=True)])
+        else:
+            Aw = torch.cat([_times(A, of) for of, A in zip(flat.split(size), mixed, strict=True)]).view(M, Q, P)
+        return Aw - v[..., :N] @ sources.b
+
+    if len(own.r) == 0:
+        return shared, of_sources
+    own_Aw = w @ own.A  # (M, Q, P)
+    mine = ((0.5 * own_Aw - own.b[:, None]) * w).sum(-1, keepdim=True) + own.r[:, None, None]
+
+    def pullback(v: Tensor) -> Tensor:
+        return of_sources(v) + v[..., N:] * (own_Aw - own.b[:, None])
+
+    return torch.cat([shared, mine], -1), pullback
 
 
 def _losses_by_rows(w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:

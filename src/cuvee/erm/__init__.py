@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuvee.erm import descent, rows_space
+from cuvee.components import bind as components
+from cuvee.components import rows_space
+from cuvee.erm import descent
 from cuvee.erm.convex_family import ConvexFamily
 from cuvee.erm.family import Family
 from cuvee.erm.generalised_family import GeneralisedFamily
 from cuvee.erm.network_family import NetworkFamily
 from cuvee.erm.ridge_family import RidgeFamily
-from cuvee.erm.solver import components, solve
+from cuvee.erm.solver import solve
 from cuvee.erm.wide_family import WideFamily
 from cuvee.hypothesis.base import Space
 from cuvee.problem import Problem
 
-__all__ = ["Family", "components", "descent", "family", "solve"]
+__all__ = ["Family", "components", "descent", "family", "rows_space", "solve"]
 
 
 def family(

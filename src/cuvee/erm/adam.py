@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cuvee.components import Batch, LocalComponents
+from cuvee.components import Batch, Components
 
 STEPS = 300
 BATCH = 16
@@ -15,7 +15,7 @@ RATE = 3e-3
 BETA_1, BETA_2 = 0.9, 0.999
 
 
-def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = STEPS) -> Tensor:
+def solve(components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = STEPS) -> Tensor:
     """α (M, Q, N+1) -> w (M, Q, P) after `steps` minibatches of BATCH rows per source and all own rows.
 
     Every copy starts from the same initialisation and sees the same minibatches, so that copies differ by their

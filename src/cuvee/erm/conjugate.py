@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cuvee.components import Batch, LocalComponents
+from cuvee.components import Batch, Components
 
 RTOL = 1e-9
 MAX_PASSES = 2000
 
 
 def solve(
-    components: LocalComponents, batch: Batch, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor, curvature: Tensor
+    components: Components, batch: Batch, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor, curvature: Tensor
 ) -> Tensor:
     """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P); w (M, P), ridge (M, P).
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, LocalComponents
+from cuvee.components import ALL, Batch, Components
 from cuvee.erm import lbfgs, newton
 from cuvee.erm.precondition import Diagonal, Factors, Preconditioner, Task, add_diagonal
 
@@ -32,7 +32,7 @@ class Solved:
 
 
 def solve(
-    components: LocalComponents,
+    components: Components,
     batch: Batch,
     alpha: Tensor,
     *,
@@ -71,7 +71,7 @@ def solve(
     return Solved(w, gradient, None, passes, stuck)
 
 
-def chunks(components: LocalComponents, M: int, Q: int, memory: int) -> tuple[Tensor, ...]:
+def chunks(components: Components, M: int, Q: int, memory: int) -> tuple[Tensor, ...]:
     """Return the numbers of M targets in chunks whose graphs, for Q models each, fit into `memory` bytes."""
     P = components.space.n_params
     rows = components.n_rows + components.own_rows
@@ -79,9 +79,7 @@ def chunks(components: LocalComponents, M: int, Q: int, memory: int) -> tuple[Te
     return torch.arange(M, device=components.counts.device).split(max(1, memory // per_target))
 
 
-def _preconditioner(
-    components: LocalComponents, batch: Batch, w: Tensor, alpha: Tensor, penalty: Tensor
-) -> Preconditioner:
+def _preconditioner(components: Components, batch: Batch, w: Tensor, alpha: Tensor, penalty: Tensor) -> Preconditioner:
     """Return every model's own Hessian where it starts, or one over the largest curvature there."""
     if components.space.n_params <= DENSE_P:
         return Factors.of(add_diagonal(components.hessians(w, alpha, batch), penalty))
@@ -93,7 +91,7 @@ def _preconditioner(
     return Diagonal((1.0 / largest.clamp(min=1e-12)).expand(w.shape[-1]))
 
 
-def gradients(components: LocalComponents, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Tensor:
+def gradients(components: Components, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Tensor:
     """Return ∇f_α(w) (M, 1, P), penalty included, for w (M, 1, P) and α (M, 1, N or N+1)."""
     g = torch.zeros_like(w)
     for some in chunks(components, len(w), 1, memory):

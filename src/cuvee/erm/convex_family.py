@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, LocalComponents
+from cuvee.components import ALL, Components, bind
 from cuvee.erm import certificate, conjugate, convex, linear_system
 from cuvee.erm.ball import multiplier
 from cuvee.erm.certificate import Bounds
@@ -35,8 +35,9 @@ class ConvexFamily:
         self.components = self._bound(data, device)
         self._penalty = (space.l2 * space.penalised).to(device)
 
-    def _bound(self, problem: Problem, device: str) -> LocalComponents:
-        return LocalComponents(problem, self.space, device=device)
+    def _bound(self, problem: Problem, device: str) -> Components:
+        bound: Components = bind(problem, self.space, device=device)
+        return bound
 
     @property
     def rests_on(self) -> str:

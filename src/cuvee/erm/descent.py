@@ -12,16 +12,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, LocalComponents
+from cuvee.components import ALL, Components
 
 POWER_STEPS = 30
 SAFETY = 1.1  # power iteration approaches L_f from below
 CHECK = 50
 
 
-def gd(
-    components: LocalComponents, v: Tensor, alpha: Tensor, K: int, gamma: Tensor, tol: float = 0.0
-) -> tuple[Tensor, int]:
+def gd(components: Components, v: Tensor, alpha: Tensor, K: int, gamma: Tensor, tol: float = 0.0) -> tuple[Tensor, int]:
     """Return where K steps from v (M, P) lead for α (M, N or N+1), γ (M,), and how many were taken.
 
     There are fewer where no step is longer than γ·tol any more. A curvature without limit makes no γ safe: then one
@@ -42,21 +40,21 @@ def gd(
     return v, K
 
 
-def gradient(components: LocalComponents, v: Tensor, alpha: Tensor) -> Tensor:
+def gradient(components: Components, v: Tensor, alpha: Tensor) -> Tensor:
     """Σ_j α_j ∇f_j(v) + λv, (M, P)."""
     space = components.space
     _, pullback = components.losses(v[:, None], ALL)
     return pullback(alpha[:, None].to(v))[:, 0] + space.l2 * space.penalised.to(v) * v
 
 
-def risk(components: LocalComponents, v: Tensor, alpha: Tensor) -> Tensor:
+def risk(components: Components, v: Tensor, alpha: Tensor) -> Tensor:
     """Return Σ_j α_j f_j(v) + λ/2‖v‖², (M,)."""
     space = components.space
     losses = components.values(v[:, None], ALL)[:, 0]
     return (alpha.to(v) * losses).sum(-1) + 0.5 * space.l2 * (space.penalised.to(v) * v.square()).sum(-1)
 
 
-def smoothness(components: LocalComponents, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
+def smoothness(components: Components, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
     """L_f (M,): the largest curvature of each mixture at v, by power iteration on differences of gradients.
 
     For ridge it is the same everywhere, for logistic v = 0 tells the largest; for a network it is the one at v.
@@ -74,7 +72,7 @@ def smoothness(components: LocalComponents, v: Tensor, alpha: Tensor, seed: int 
 
 
 def solve(
-    components: LocalComponents,
+    components: Components,
     alpha: Tensor,
     *,
     steps: int,

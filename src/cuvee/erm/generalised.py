@@ -8,11 +8,12 @@ certifies. Models that are done leave the batch; those that are still not done t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from cuvee.components import Batch, LinearComponents
+from cuvee.components import Batch, LinearSums
 from cuvee.erm import lbfgs, newton
 from cuvee.erm.convex import Solved
 from cuvee.erm.precondition import Anchor, Task
@@ -28,7 +29,7 @@ ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known 
 
 
 def solve(
-    components: LinearComponents,
+    components: LinearSums,
     batch: Batch,
     alpha: Tensor,
     *,
@@ -104,7 +105,7 @@ def solve(
     return found
 
 
-def _room(components: LinearComponents, alpha: Tensor, second: bool) -> Solved:
+def _room(components: LinearSums, alpha: Tensor, second: bool) -> Solved:
     """Room for all results at once: small pieces kept between large ones that come and go would scatter the memory."""
     (M, Q, _), K = alpha.shape, components.space.n_outputs
     w, gradient = (alpha.new_zeros(M, Q, components.space.n_params) for _ in range(2))
@@ -174,6 +175,5 @@ def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tenso
     """The gradient in float64, and the intercepts' Hessian when asked for."""
     if not second:
         return task.gradient(w), w[..., :0]
-    assert isinstance(task.components, LinearComponents)
-    g, bends = task.components.pull_with_second(w, task.alpha, task.batch)
+    g, bends = cast(LinearSums, task.components).pull_with_second(w, task.alpha, task.batch)
     return task.add_penalty(g, w), bends

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, LinearComponents
+from cuvee.components import ALL, LinearSums, bind
 from cuvee.erm import certificate, generalised
 from cuvee.erm.certificate import Bounds
 from cuvee.erm.convex import Solved
@@ -27,7 +27,7 @@ class GeneralisedFamily(ConvexFamily):
     """Answers from passes over tiles of rows; certificates count every rounding."""
 
     space: GeneralisedSpace
-    components: LinearComponents
+    components: LinearSums
 
     def __init__(self, problem: Problem, space: GeneralisedSpace, *, roundings: int = 0, **options: Any) -> None:
         super().__init__(problem, space, roundings=roundings, **options)
@@ -35,8 +35,9 @@ class GeneralisedFamily(ConvexFamily):
         self._spreads = Spreads.of(components) if space.intercept else None
         self._summed = components.roundings + components.own_rows + space.n_params + roundings + 32
 
-    def _bound(self, problem: Problem, device: str) -> LinearComponents:
-        return LinearComponents(problem, self.space, device=device, memory=self._memory)
+    def _bound(self, problem: Problem, device: str) -> LinearSums:
+        bound: LinearSums = bind(problem, self.space, device=device, memory=self._memory)
+        return bound
 
     @property
     def rests_on(self) -> str:
@@ -60,11 +61,11 @@ class GeneralisedFamily(ConvexFamily):
             self._solve_without(absent[part], alpha[part], self._of(part), tol),
         )
 
-    def _minimise(self, components: LinearComponents, alpha: Tensor, tol: float, **options: Any) -> Solved:
+    def _minimise(self, components: LinearSums, alpha: Tensor, tol: float, **options: Any) -> Solved:
         second = self.space.intercept or self.space.sharpness is None
         return generalised.solve(components, ALL, alpha, tol=tol, memory=self._memory, second=second, **options)
 
-    def _solve_without(self, absent: Tensor, alpha: Tensor, components: LinearComponents, tol: float) -> Outcome:
+    def _solve_without(self, absent: Tensor, alpha: Tensor, components: LinearSums, tol: float) -> Outcome:
         """Solve mixtures that lack a kind of label: its intercept stands where it is never predicted."""
         space = self.space
         M, K, width = len(alpha), space.n_outputs, space.width
@@ -104,11 +105,11 @@ class GeneralisedFamily(ConvexFamily):
     def without_minimiser(self, alpha: Tensor) -> Tensor:
         return self._absent(alpha).any(1)
 
-    def _look(self, w: Tensor, alpha: Tensor, components: LinearComponents) -> tuple[Tensor, Tensor | None]:
+    def _look(self, w: Tensor, alpha: Tensor, components: LinearSums) -> tuple[Tensor, Tensor | None]:
         g, second = components.pull_with_second(w, alpha, ALL)
         return g + self._penalty * w, second
 
-    def _bounds(self, solved: Solved, alpha: Tensor, components: LinearComponents) -> tuple[Bounds, Tensor]:
+    def _bounds(self, solved: Solved, alpha: Tensor, components: LinearSums) -> tuple[Bounds, Tensor]:
         space, w, g = self.space, solved.w[:, 0], solved.gradient[:, 0]
         residuals = self._residuals(alpha, solved.second, components)
         if self._spreads is None:
@@ -131,7 +132,7 @@ class GeneralisedFamily(ConvexFamily):
         )
         return bounds, slack
 
-    def _residuals(self, alpha: Tensor, second: Tensor | None, components: LinearComponents) -> Tensor:
+    def _residuals(self, alpha: Tensor, second: Tensor | None, components: LinearSums) -> Tensor:
         """Return how large a row's mean and statistic are together, (M,) on average over each mixture, at most."""
         if second is None:
             return alpha.new_ones(len(alpha))

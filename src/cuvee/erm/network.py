@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, LocalComponents
+from cuvee.components import ALL, Batch, Components
 from cuvee.hypothesis.base import Space
 
 MAX_STEPS = 5000
@@ -46,7 +46,7 @@ class Trained:
 
 
 def train(
-    components: LocalComponents,
+    components: Components,
     alpha: Tensor,
     *,
     seed: int = 0,
@@ -85,9 +85,7 @@ def train(
 class _Training:
     """One block of copies."""
 
-    def __init__(
-        self, components: LocalComponents, alpha: Tensor, seed: int, batch: int, per_row: int, memory: int
-    ) -> None:
+    def __init__(self, components: Components, alpha: Tensor, seed: int, batch: int, per_row: int, memory: int) -> None:
         self.components, self.space = components, components.space
         self.alpha, self.batch, self.per_row, self.memory = alpha[:, None], batch, per_row, memory
         self.penalty = (self.space.l2 * self.space.penalised).to(alpha)
@@ -128,7 +126,7 @@ class _Training:
         told(M)
         return Trained(best[:, 0], self._gradient(best), lowest, stopped, steps, ~lowest.isfinite())
 
-    def _held_out_loss(self, components: LocalComponents, w: Tensor, alpha: Tensor) -> Tensor:
+    def _held_out_loss(self, components: Components, w: Tensor, alpha: Tensor) -> Tensor:
         """Return the α-weighted loss on held-out rows, (copies,)."""
         by_block = []
         for some, part in self._row_blocks(components, len(w)):
@@ -145,7 +143,7 @@ class _Training:
             by_block.append((pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0])
         return torch.cat(by_block)
 
-    def _row_blocks(self, components: LocalComponents, copies: int) -> Iterator[tuple[slice, LocalComponents]]:
+    def _row_blocks(self, components: Components, copies: int) -> Iterator[tuple[slice, Components]]:
         """Yield copies whose rows fit into memory, with the components as they see them."""
         rows = components.n_rows + components.own_rows
         for some in _blocks(copies, 2 * self.per_row * rows, self.memory):
@@ -163,7 +161,7 @@ class _Moving:
         # One flat tensor for all copies, so that a step is a single fused pass over memory.
         self.optimiser = torch.optim.Adam([self.w], lr=RATE, weight_decay=space.l2, fused=True)
 
-    def step(self, components: LocalComponents, batch: Batch, alpha: Tensor) -> None:
+    def step(self, components: Components, batch: Batch, alpha: Tensor) -> None:
         self.t += 1
         _, pullback = components.losses(self.w, batch)
         self.w.grad = pullback(alpha)

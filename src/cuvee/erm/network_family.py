@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, LocalComponents
+from cuvee.components import ALL, Components, bind
 from cuvee.erm import certificate, network
 from cuvee.erm.family import Outcome, Progress, statuses
 from cuvee.errors import OptionError
@@ -31,7 +31,8 @@ class NetworkFamily:
         steps: int | None = None,
     ) -> None:
         data = problem if own else problem.without_targets()
-        self.space, self._components = space, LocalComponents(data, space, seed=seed, device=device)
+        self.space = space
+        self._components: Components = bind(data, space, seed=seed, device=device)
         self._memory, self._seed, self._steps = memory, seed, steps
 
     def solve(

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, LinearComponents, LocalComponents
+from cuvee.components import ALL, Batch, Components, LinearSums
 from cuvee.erm import lbfgs
 
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-13}
@@ -86,7 +86,7 @@ class Diagonal:
 class Task:
     """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that are free."""
 
-    components: LocalComponents
+    components: Components
     batch: Batch
     alpha: Tensor  # (M, Q, N or N+1)
     penalty: Tensor  # (M or 1, 1, P)
@@ -130,7 +130,7 @@ class Anchor:
     @classmethod
     def solve(
         cls,
-        components: LinearComponents,
+        components: LinearSums,
         alpha: Tensor,
         penalty: Tensor,
         *,
@@ -161,7 +161,7 @@ class Anchor:
         )
 
     def start(
-        self, components: LinearComponents, batch: Batch, alpha: Tensor, penalty: Tensor
+        self, components: LinearSums, batch: Batch, alpha: Tensor, penalty: Tensor
     ) -> tuple[Tensor, Tensor, Preconditioner]:
         """For every α (M, Q, N or N+1): the anchor's w, the gradient there, both (M, Q, P), and a preconditioner.
 
@@ -196,13 +196,13 @@ def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
     return H
 
 
-def rough_diagonal(components: LinearComponents) -> Tensor:
+def rough_diagonal(components: LinearSums) -> Tensor:
     """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the columns."""
     space = components.space
     return space.typical_curvature * components.mean_squares.repeat(space.n_outputs)
 
 
-def _shared(components: LinearComponents, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Preconditioner:
+def _shared(components: LinearSums, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Preconditioner:
     K, width = components.space.n_outputs, components.space.width
     if width > MOST_COLUMNS or 48 * K * width**2 > memory:
         curvature = rough_diagonal(components) + penalty.view(-1, K * width)[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cuvee.components.quadratic import Grams
+from cuvee.components.protocol import Grams
 from cuvee.erm import linear_system
 from cuvee.erm.ball import multiplier
 from cuvee.parallel import each

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cuvee.components import QuadraticComponents
-from cuvee.components.quadratic import Grams, Reference
+from cuvee.components import QuadraticSums, bind
+from cuvee.components.protocol import Grams, Reference
 from cuvee.erm import certificate, compensated, linear_system, ridge
 from cuvee.erm.certificate import EPS, Mean
 from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
@@ -28,7 +28,7 @@ class RidgeFamily:
     ) -> None:
         self.space, self._memory = space, memory
         data = problem if own else problem.without_targets()
-        self._components = QuadraticComponents(data, space, device=device)
+        self._components: QuadraticSums = bind(data, space, device=device)
         self._around: Reference | None = None
         if space.intercept and space.radius is None:
             self._around = self._components.reference()

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from torch import Tensor
 
 from cuvee.components import (
     Batch,
-    BoundedComponents,
-    LinearComponents,
-    LocalComponents,
-    QuadraticComponents,
+    Components,
+    LinearSums,
+    QuadraticSums,
 )
-from cuvee.components.quadratic import Grams
+from cuvee.components.protocol import Grams
 from cuvee.erm import adam, convex, generalised, ridge
-from cuvee.hypothesis.base import LossKind, Space
-from cuvee.problem import Problem
 
 MEMORY = 2**28
 ROUGH_PAYS = 2**20  # numbers in the table of the sources' rows
 ROUGH = 1e-5  # ‖∇‖∞ that is enough for a held-out loss, when every digit more costs seconds
 
 
-def components(problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> LocalComponents:
-    """Local components with all the structure that the space and the loss allow."""
-    kind: type[LocalComponents] = LocalComponents
-    if loss == "trained":
-        kind = QuadraticComponents if space.quadratic else LinearComponents if space.generalised else kind
-    elif space.chances:
-        kind = BoundedComponents
-    return kind(problem, space, loss, **options)
-
-
-def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8) -> Tensor:
+def solve(components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8) -> Tensor:
     """w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
     Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol (on many rows ROUGH), networks
@@ -42,19 +29,21 @@ def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int
     space = components.space
     if alpha.numel() == 0:
         return alpha.new_zeros(*alpha.shape[:-1], space.n_params)
-    if isinstance(components, QuadraticComponents):
-        sources, _ = components.grams
+    if space.quadratic and components.loss == "trained":
+        quadratic = cast(QuadraticSums, components)
+        sources, _ = quadratic.grams
 
         def own(targets: slice, models: slice) -> Grams:
-            return components.own_grams(targets=targets, folds=batch.folds, models=models)
+            return quadratic.own_grams(targets=targets, folds=batch.folds, models=models)
 
         penalty = (space.l2 * space.penalised).to(alpha)
         return ridge.solve(sources, own, alpha, penalty, intercept=space.intercept).w
-    if isinstance(components, LinearComponents):
+    if space.generalised and components.loss == "trained":
         # Targets have no say in it: what one gets must not depend on how many others there are.
-        rough = components.n_rows * components.space.width >= ROUGH_PAYS
+        linear = cast(LinearSums, components)
+        rough = components.n_rows * linear.space.width >= ROUGH_PAYS
         tol = ROUGH if rough else tol
-        return generalised.solve(components, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
+        return generalised.solve(linear, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
     if space.convex:
         return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY).w
     return adam.solve(components, batch, alpha, seed=seed)

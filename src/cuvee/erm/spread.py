@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cuvee.components import LinearComponents
+from cuvee.components import LinearSums
 from cuvee.components.quadratic import nearest_to_zero
 from cuvee.erm.certificate import Spread
 
@@ -21,11 +21,11 @@ class Spreads:
     second_moment: Tensor  # (N,)
 
     @classmethod
-    def of(cls, components: LinearComponents) -> Spreads:
+    def of(cls, components: LinearSums) -> Spreads:
         reference = nearest_to_zero(components.means())
         return cls(reference, *components.spread(reference))
 
-    def of_mixtures(self, alpha: Tensor, components: LinearComponents) -> Spread:
+    def of_mixtures(self, alpha: Tensor, components: LinearSums) -> Spread:
         """Return those of α (M, N or N+1): reach is a maximum over what is mixed, second moments add up."""
         N = len(self.reach)
         shares = alpha[:, :N]

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.erm import rows_space
+from cuvee.components import rows_space
+from cuvee.components.rows_space import RowsSpace
 from cuvee.erm.certificate import EPS, Bounds
 from cuvee.erm.family import Family, Outcome, Progress, sphere
-from cuvee.erm.rows_space import RowsSpace
 from cuvee.problem import Problem
 from cuvee.results import Status
 

@@ -1,4 +1,4 @@
-"""Hypotheses: what the user writes (`Ridge`, `Logistic`, `Poisson`, `Network`) and the `Space` it becomes on a problem."""
+"""Hypotheses: what users write (`Ridge`, `Logistic`, `Poisson`, `Network`) and the `Space` each becomes."""
 
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.hypothesis.logistic import Logistic

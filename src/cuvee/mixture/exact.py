@@ -15,8 +15,8 @@ from itertools import product
 import numpy as np
 from torch import Tensor
 
-from cuvee.components import QuadraticComponents
-from cuvee.components.quadratic import Grams
+from cuvee.components import QuadraticSums
+from cuvee.components.protocol import Grams
 from cuvee.errors import OptionError
 from cuvee.mixture.objective import Discrepancy
 from cuvee.problem import Array
@@ -39,7 +39,7 @@ class Quadratics:
             raise OptionError(f"the exact 'sum' oracle enumerates 2^N sign patterns; N must be ≤ 8, got {len(self.A)}")
 
     @classmethod
-    def of(cls, components: QuadraticComponents, C: float, discrepancy: Discrepancy, target: int = 0) -> Quadratics:
+    def of(cls, components: QuadraticSums, C: float, discrepancy: Discrepancy, target: int = 0) -> Quadratics:
         """The quadratics behind one target of a problem whose space has a radius."""
         sources, own = components.grams
         radius = components.space.radius

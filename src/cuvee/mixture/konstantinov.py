@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, LocalComponents
+from cuvee.components import ALL, Components
 from cuvee.mixture import play
 from cuvee.mixture.objective import differences
 from cuvee.mixture.play import Settings
 from cuvee.results import Floats
 
 
-def discrepancies(components: LocalComponents, settings: Settings) -> Tensor:
+def discrepancies(components: Components, settings: Settings) -> Tensor:
     """max_w |f_T − f_j| by projected ascent on full data, both signs for every source at once: (M, N).
 
     The panel axis holds 2·N·S adversaries: for each source, S starts that climb f_T − f_j and S that descend it.

@@ -8,10 +8,12 @@ with α held fixed, and what it finds is a lower bound.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, LocalComponents, QuadraticComponents
+from cuvee.components import ALL, Batch, Components, QuadraticSums
 from cuvee.components.quadratic import PRODUCTS
 from cuvee.mixture import play
 from cuvee.mixture.objective import Discrepancy, Objective, differences
@@ -23,21 +25,22 @@ KINK = 1e-24  # of g(x) = √(x² + c): |x| to twelve digits
 
 
 def largest_discrepancy(
-    components: LocalComponents, alpha: Tensor, discrepancy: Discrepancy, settings: Settings
+    components: Components, alpha: Tensor, discrepancy: Discrepancy, settings: Settings
 ) -> tuple[Tensor, bool]:
     """Return the largest discrepancy (M,) of mixtures (M, N or N+1), and whether it is exact.
 
     Where a pass over all rows is costly, a panel climbs on minibatches, and only where it ends is
     looked at on all rows.
     """
-    space, gram = components.space, isinstance(components, QuadraticComponents)
-    if isinstance(components, QuadraticComponents) and discrepancy == "mixture" and space.radius:
-        return _exact(components, alpha, space.radius), True
+    space = components.space
+    gram = space.quadratic and components.loss == "trained"
+    if gram and discrepancy == "mixture" and space.radius:
+        return _exact(cast(QuadraticSums, components), alpha, space.radius), True
     work = int(components.counts.sum()) * space.n_params * settings.adversaries
     return _climbed(components, alpha, discrepancy, settings, full=gram or work <= CHEAP), False
 
 
-def _exact(components: QuadraticComponents, alpha: Tensor, radius: float) -> Tensor:
+def _exact(components: QuadraticSums, alpha: Tensor, radius: float) -> Tensor:
     """Return the maxima (M,) of the quadratics that mixtures and targets differ by."""
     sources, own = components.grams
     N, P = len(sources.r), components.space.n_params
@@ -81,7 +84,7 @@ def largest_quadratic(eigenvalues: Tensor, beta: Tensor, r: Tensor, radius: floa
 
 
 def _climbed(
-    components: LocalComponents,
+    components: Components,
     alpha: Tensor,
     discrepancy: Discrepancy,
     settings: Settings,

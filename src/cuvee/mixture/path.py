@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import Batch, Folds, LocalComponents
+from cuvee.components import Batch, Components, Folds
 from cuvee.mixture import loop, play
 from cuvee.mixture.baselines import pooled_sources, proportional, target_only, uniform
 from cuvee.mixture.objective import Discrepancy, Objective
@@ -25,7 +25,7 @@ from cuvee.mixture.play import Settings
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status, Trace
 
-Solver = Callable[[LocalComponents, Batch, Tensor], Tensor]
+Solver = Callable[[Components, Batch, Tensor], Tensor]
 """(components, rows with folds left out, α (M, Q, N+1)) -> w (M, Q, P)."""
 
 POINTS = 8  # values of C between the two ends
@@ -48,8 +48,8 @@ class Path:
 
 def estimate(
     method: loop.Method,
-    discrepancy_components: LocalComponents,
-    risk_components: LocalComponents,
+    discrepancy_components: Components,
+    risk_components: Components,
     solver: Solver,
     *,
     discrepancy: Discrepancy,
@@ -84,7 +84,7 @@ def estimate(
 
 def follow(
     method: loop.Method,
-    components: LocalComponents,
+    components: Components,
     discrepancy: Discrepancy,
     c: float,
     settings: Settings,
@@ -117,13 +117,13 @@ def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
     return [high * (low / high) ** (i / (POINTS - 1)) for i in range(POINTS)]
 
 
-def inverse_counts(components: LocalComponents) -> Tensor:
+def inverse_counts(components: Components) -> Tensor:
     """1/m_j and, in the last column, 1/m_T: (M, N+1)."""
     counts = components.counts.expand(len(components.own_counts), -1)
     return 1.0 / torch.cat([counts, components.own_counts[:, None]], -1).double()
 
 
-def candidates(components: LocalComponents, points: list[loop.Outcome]) -> list[tuple[str, Floats]]:
+def candidates(components: Components, points: list[loop.Outcome]) -> list[tuple[str, Floats]]:
     """The simple mixtures, then the path's points, so that averaging can always fall back on any of them."""
     simple = [
         ("pooled + own", proportional(components, own=True)),
@@ -137,7 +137,7 @@ def candidates(components: LocalComponents, points: list[loop.Outcome]) -> list[
     return simple + [(f"path {i + 1}/{len(points)}", p.alpha) for i, p in enumerate(points)]
 
 
-def held_out_loss(components: LocalComponents, solver: Solver, alpha: Floats, folds: int) -> Floats:
+def held_out_loss(components: Components, solver: Solver, alpha: Floats, folds: int) -> Floats:
     """Return each candidate's mean loss on its target's labelled rows, by models that did not see the row: (M, G)."""
     M, G, _ = alpha.shape
     if M == 0:

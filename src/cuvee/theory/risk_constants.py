@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, LocalComponents
+from cuvee.components import ALL, LocalComponents, bind
 from cuvee.errors import OptionError, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.problem import Domain, Problem, as_problem
@@ -93,7 +93,7 @@ def risk_constants(
     """
     problem = as_problem(sources).without_targets()
     space = known_space(hypothesis.bind(problem.facts))
-    components = LocalComponents(problem, space)
+    components = bind(problem, space)
     met = None if w is None else _minimisers(w, space)
     D = _reach(components, met, radius)
     bounds = components.risk_bounds(D)

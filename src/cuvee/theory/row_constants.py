@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any, Literal
 
-from cuvee.components import LocalComponents, RowConstants
+from cuvee.components import LocalComponents, RowConstants, bind
 from cuvee.errors import OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.problem import Problem
@@ -119,7 +119,8 @@ def _components(
     scaled = hypothesis.radius is None if standardised is None else standardised
     space = known_space(hypothesis.bind(problem.facts, standardised=scaled))
     kind: LossKind = ("trained" if space.quadratic else "bounded") if loss == "auto" else loss
-    return LocalComponents(problem, space, kind)
+    bound: LocalComponents = bind(problem, space, kind)
+    return bound
 
 
 def known_space(space: Space) -> Any:

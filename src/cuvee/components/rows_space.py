@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cuvee.components.sites import lives_elsewhere
 from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Array, Domain, Problem
@@ -61,7 +62,7 @@ def targets_at_a_time(problem: Problem, space: Space) -> int:
 
     They may double it, no more: each target pays for the coordinates of the others beside it.
     """
-    if not space.linear or space.input_shape[0] < LEAST_COLUMNS:
+    if not space.linear or lives_elsewhere(problem) or space.input_shape[0] < LEAST_COLUMNS:
         return 0
     rows = sum(s.n_rows for s in problem.sources)
     longest = max((t.n_rows for t in problem.targets), default=1)

@@ -1,0 +1,18 @@
+"""A problem bound to a hypothesis and a loss, wherever its rows live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuvee.components.kinds import local_kind
+from cuvee.components.sites import SiteComponents, SiteQuadratic, lives_elsewhere
+from cuvee.hypothesis.base import LossKind, Space
+from cuvee.problem import Problem
+
+
+def bind(problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> Any:
+    """Return the components of a problem with all the sums that the space and the loss allow, wherever rows live."""
+    if lives_elsewhere(problem):
+        kind = SiteQuadratic if space.quadratic and loss == "trained" else SiteComponents
+        return kind(problem, space, loss, **options)
+    return local_kind(space, loss)(problem, space, loss, **options)
