@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from test_certificates import CLASSES, oracle_of
+from test_certificates import CLASSES, HYPOTHESES, oracle_of
 
 import cuvee
 from builders import mlp
@@ -23,13 +23,13 @@ AGREE = 1e-7  # two solvers, each to ‖∇‖∞ ≤ 1e-10
 
 
 def hypothesis_of(kind, l2=0.1, **options):
-    return Ridge(l2, **options) if kind == "ridge" else Logistic(l2, **options)
+    return HYPOTHESES[kind](l2, **options)
 
 
 def domain(rng, name, rows, d, kind, mean=0.0):
     X = rng.normal(size=(rows, d)) + mean
     score = X[:, :5].sum(1) + rng.normal(size=rows) - 5 * mean
-    y = score
+    y = rng.poisson(np.exp(np.clip(0.3 * score, -3.0, 3.0))) if kind == "poisson" else score
     if CLASSES[kind]:
         y = np.digitize(score, [0.0] if kind == "binary" else [-1.0, 1.0])
         y[: CLASSES[kind]] = np.arange(CLASSES[kind])

@@ -165,6 +165,8 @@ class LinearComponents(LocalComponents):
 
     def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
         """Return Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1), in the precision of w."""
+        if batch.step is not None or batch.part != "all":  # tiles and statistics are of all rows
+            return super().pull(w, v, batch)
         return self._pass(w, v, self._rows(batch, w.dtype), second=False)[0]
 
     def pull_with_second(self, w: Tensor, v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
