@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 from math import isfinite
-from numbers import Real
+from numbers import Integral, Real
+from typing import Any
 
 
 class CuveeError(Exception):
@@ -71,6 +72,13 @@ def check_number(
     limits += [f"at least {least:g}"] if least is not None else []
     limits += [f"at most {most:g}"] if most is not None else []
     raise OptionError(f"{name} must be a finite number {' and '.join(limits)}; got {value!r}")
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise `OptionError` unless `value` is a whole number, `least` or more, that 64 bits hold."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
+        most = " and below 2⁶³" if isinstance(value, Integral) and int(value) > 0 else ""
+        raise OptionError(f"{name} must be a whole number of at least {least}{most}; got {value!r}")
 
 
 def _finite(value: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -84,20 +85,21 @@ def test_labels_contract_at_the_rate_of_the_proposition(classes, hypothesis, K):
     """‖w_i^t − w*_i‖² ≤ (1 − μγ)^{Kt} D, and a fortiori with the paper's exponent t."""
     problem = make_problem((12, 20, 9), (), classes=classes)
     alpha = mixtures(20, 3)
-    components = erm.components(problem, hypothesis.bind(problem.facts))
-    w0 = torch.zeros(20, components.space.n_params, dtype=torch.float64)
-    gamma = 1.0 / descent.smoothness(components, w0, alpha)
+    space = hypothesis.bind(problem.facts)
+    plain = partial(descent.gradient, erm.components(problem, space))
+    w0 = torch.zeros(20, space.n_params, dtype=torch.float64)
+    gamma = 1.0 / descent.smoothness(plain, space, w0, alpha)
     best = torch.as_tensor(cuvee.solve(problem, hypothesis, alpha.numpy(), tol=1e-11).w)
     history = [w0]
 
     def refine(w: torch.Tensor) -> torch.Tensor:
-        history.append(descent.gd(components, w, alpha, K, gamma)[0])
+        history.append(descent.gd(plain, space, w, alpha, K, gamma)[0])
         return history[-1]
 
     found = train(alpha, w0, refine=refine, width=32, steps=400, patience=400)
     distance = torch.stack([(w - best).square().sum(-1) for w in history])  # (t, n)
     power = K * torch.arange(len(history))[:, None]
-    mu = components.space.l2
+    mu = space.l2
     assert 0.02 < float((mu * gamma).max()) < 1
     assert (distance <= (1 - mu * gamma) ** power * distance[0] * (1 + 1e-9) + 1e-18).all()
     assert torch.equal(found.w, history[-1]) and not found.diverged

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from cuvee.erm import descent, rows_space
-from cuvee.erm.family import Family
 from cuvee.erm.logistic_family import LogisticFamily
 from cuvee.erm.network_family import NetworkFamily
 from cuvee.erm.ridge_family import RidgeFamily
@@ -20,9 +19,10 @@ from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.hypothesis.logistic import LogisticSpace
 from cuvee.hypothesis.ridge import RidgeSpace
+from cuvee.oracle import Oracle
 from cuvee.problem import Problem
 
-__all__ = ["Family", "components", "descent", "family", "solve"]
+__all__ = ["components", "descent", "family", "solve"]
 
 
 def family(
@@ -34,7 +34,7 @@ def family(
     memory: int,
     models: int | None = None,
     **training: Any,
-) -> Family:
+) -> Oracle:
     """Return the family of a space, with the data bound.
 
     `models` says how many will be asked for, if that is known; `training` (seed, steps) matters to networks alone.
@@ -42,7 +42,7 @@ def family(
     if not isinstance(space, LinearSpace):
         return NetworkFamily(problem, space, own=own, device=device, memory=memory, **training)
 
-    def linear(problem: Problem, space: LinearSpace, roundings: int = 0) -> Family:
+    def linear(problem: Problem, space: LinearSpace, roundings: int = 0) -> Oracle:
         options: dict[str, Any] = {"own": own, "device": device, "memory": memory, "roundings": roundings}
         if isinstance(space, RidgeSpace):
             return RidgeFamily(problem, space, **options)

@@ -2,30 +2,46 @@
 
     GD(v, α, K):  v ← P_W(v − γ Σ_j α_j ∇f_j(v)),  γ = 1/L_f,  K times
 
-All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradient belongs to the step.
+All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradient belongs to the step. Whoever descends
+does it here: Algorithm 3 itself with the gradients of plain components, the labels of Algorithms 2 and 4 with those of
+an oracle, which take less time and room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from cuvee.components import ALL, LocalComponents
+from cuvee.hypothesis.base import Space
 
 POWER_STEPS = 30
 SAFETY = 1.1  # power iteration approaches L_f from below
 CHECK = 50
 
+Gradient = Callable[[Tensor, Tensor], Tensor]
+"""α (M, N or N+1), v (M, P) -> Σ_j α_j ∇f_j(v) + λv, (M, P): `Oracle.gradient`, or `gradient` of components."""
+
 
 def gd(
-    components: LocalComponents, v: Tensor, alpha: Tensor, K: int, gamma: Tensor, tol: float = 0.0
+    gradient: Gradient,
+    space: Space,
+    v: Tensor,
+    alpha: Tensor,
+    K: int,
+    gamma: Tensor,
+    tol: float = 0.0,
 ) -> tuple[Tensor, int]:
-    """K steps from v (M, P) for α (M, N or N+1), γ (M,); fewer when no step is longer than γ·tol any more."""
-    space, rate = components.space, gamma[:, None].to(v)
+    """Return v (M, P) after K steps for α (M, N or N+1) with rates γ (M,), and how many steps were taken.
+
+    They are fewer than K when no step is longer than γ·tol any more.
+    """
+    rate = gamma[:, None].to(v)
     for k in range(1, K + 1):
-        new = space.project(v - rate * gradient(components, v, alpha))
+        new = space.project(v - rate * gradient(alpha, v))
         moved = (new - v).abs() / rate
         v = new
         if k % CHECK == 0 and bool((moved <= tol).all()):
@@ -33,28 +49,28 @@ def gd(
     return v, K
 
 
-def gradient(components: LocalComponents, v: Tensor, alpha: Tensor) -> Tensor:
-    """Σ_j α_j ∇f_j(v) + λv, (M, P)."""
+def gradient(components: LocalComponents, alpha: Tensor, v: Tensor) -> Tensor:
+    """Return Σ_j α_j ∇f_j(v) + λv, (M, P), from the components of any hypothesis: the slow, plain way."""
     space = components.space
     _, pullback = components.losses(v[:, None], ALL)
     return pullback(alpha[:, None].to(v))[:, 0] + space.l2 * space.penalised.to(v) * v
 
 
-def smoothness(components: LocalComponents, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
-    """L_f (M,): the largest curvature of each mixture at v, by power iteration on differences of gradients.
+def smoothness(gradient: Gradient, space: Space, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
+    """Return L_f (M,), the largest curvature of each mixture at v, by power iteration on differences of gradients.
 
     For ridge it is the same everywhere, for logistic v = 0 tells the largest; for a network it is the one at v.
     """
     generator = torch.Generator().manual_seed(seed)
     u = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
-    at_v = gradient(components, v, alpha)
+    at_v = gradient(alpha, v)
     step = torch.finfo(v.dtype).eps ** (1 / 3)
     L = v.new_zeros(len(v))
     for _ in range(POWER_STEPS):
         u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True).clamp(min=1e-30)
-        u = (gradient(components, v + step * u, alpha) - at_v) / step
+        u = (gradient(alpha, v + step * u) - at_v) / step
         L = torch.maximum(L, torch.linalg.vector_norm(u, dim=-1))
-    return (SAFETY * components.space.steepening * L).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
+    return (SAFETY * space.steepening * L).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
 
 
 def solve(
@@ -67,7 +83,10 @@ def solve(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Tensor, Tensor]:
-    """w (M, P) after at most `steps` steps from 0, or for a network from its initialisation; and the steps (M,)."""
+    """Return w (M, P) after at most `steps` steps, and how many each took (M,).
+
+    They start from 0, or for a network from its initialisation.
+    """
     space, M = components.space, len(alpha)
     start = torch.zeros(1, space.n_params, dtype=space.dtype) if space.convex else space.start(1, seed)
     w = start.to(alpha.device).expand(M, -1).clone()
@@ -77,7 +96,8 @@ def solve(
     for low in range(0, M, size):
         some = slice(low, low + size)
         part = components if size >= M else components.narrow(torch.arange(M, device=w.device)[some])
-        gamma = 1.0 / smoothness(part, w[some], alpha[some])
-        w[some], taken[some] = gd(part, w[some], alpha[some], steps, gamma, tol)
+        plain = partial(gradient, part)
+        gamma = 1.0 / smoothness(plain, space, w[some], alpha[some])
+        w[some], taken[some] = gd(plain, space, w[some], alpha[some], steps, gamma, tol)
         progress(min(low + size, M), M)
     return w, taken

@@ -1,4 +1,4 @@
-"""`Family` of logistic and softmax regression."""
+"""The oracle of logistic and softmax regression."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 from cuvee.components import ALL, LinearComponents
 from cuvee.erm import certificate, conjugate, linear_system, logistic
 from cuvee.erm.ball import multiplier
-from cuvee.erm.certificate import Bounds
-from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
+from cuvee.erm.family import implicit_derivative, nothing_penalised, statuses
 from cuvee.erm.precondition import add_diagonal
 from cuvee.erm.spread import Spreads
 from cuvee.hypothesis.logistic import LogisticSpace
+from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
 from cuvee.results import Status
 
@@ -154,6 +154,9 @@ class LogisticFamily:
         """∇f_α (M, 1, P), penalty included, and the intercepts' Hessian, chunk by chunk inside."""
         g, second = components.pull_with_second(w, alpha, ALL)
         return g + self._penalty * w, second
+
+    def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
+        return self.components.pull(w[:, None], alpha[:, None], ALL)[:, 0] + self._penalty * w
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         if len(w) == 0:

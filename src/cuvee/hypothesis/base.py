@@ -90,6 +90,10 @@ class Space(ABC):
         norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True, dtype=torch.float64)  # float32 would overflow
         return w * (self.radius / norm.clamp(min=self.radius)).to(w.dtype)
 
+    def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
+        """Return the w of least norm among those that predict the same; here there is only one."""
+        return w
+
     def predict(self, w: Array | Tensor, X: Array) -> Array:
         """Predictions (..., rows) of models w (..., P) on raw rows X."""
         with torch.no_grad():

@@ -10,21 +10,27 @@ hidden layers with Q outputs each, T·Q = P: (T, Q) is (P, 1) or (1, P), and not
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from cuvee.errors import check_choice
+from cuvee.errors import OptionError, check_choice
 from cuvee.learn.base import Labels, Predictor
+from cuvee.learn.choose import Chosen, untried
+from cuvee.learn.material import Material
+from cuvee.learn.options import Options, Trunk
+from cuvee.learn.registry import Map
+from cuvee.learn.subspace import Subspace
 
 Refine = Callable[[Tensor], Tensor]
 """w (n, P) -> w (n, P): K steps of GD(w_i, α_i, K) from where each label stood."""
-Trunk = Literal["own", "shared"]
-
+STEPS = 2_000
+WIDTH, SHARED_WIDTH = 256, 4_096  # hidden units of a layer per output, or of one for all
+OWN_OUTPUTS = 2_048  # hidden layers, one per output, that are practical
 BLOCK = 2**18  # hidden units of all rows taken at once: what a cache holds, and far below 256 MB
 CHECK = 25  # steps from one look at the errors to the next
 EARLY = 4  # steps looked at one by one: a far too large η makes h explode at once, then all units die and h is 0 again
@@ -221,3 +227,47 @@ def _signs(a: Tensor, layers: int) -> Tensor:
 def _at_rest(before: Tensor, after: Tensor, tol: float) -> bool:
     norm = torch.linalg.vector_norm
     return bool((norm(after - before, dim=-1) <= tol * norm(after, dim=-1)).all())
+
+
+def fit(material: Material, options: Options) -> Chosen:
+    """Return Algorithm 2's network; with a hidden layer per output labels are refined from 0 as the network learns."""
+    check_layers(material, options)
+    own = options.trunk == "own" and material.space.convex
+    subspace = Subspace.none(material.labels.w) if own else material.subspace
+    labels = subspace.encode(material.labels)
+    began = time.perf_counter()
+    trained = train(
+        labels.alpha,
+        torch.zeros_like(labels.w) if own else labels.w,
+        refine=(lambda w: material.descend(w, labels.alpha, options.K)) if own else None,
+        width=width_of(options),
+        steps=options.steps or STEPS,
+        eta=options.eta,
+        trunk=options.trunk,
+        seed=options.seed,
+        dtype=torch.float32,
+    )
+    name = f"network of width {width_of(options)}, {options.trunk} layers, {trained.steps} steps"
+    trial = untried(name, time.perf_counter() - began)
+    return Chosen(trained.predictor, subspace, name, (trial,), trained.diverged)
+
+
+def width_of(options: Options) -> int:
+    """Return m, hidden units per layer."""
+    return options.width or (SHARED_WIDTH if options.trunk == "shared" else WIDTH)
+
+
+def check_layers(material: Material, options: Options) -> None:
+    """Raise `OptionError` if a hidden layer per output would be too many."""
+    P = material.space.n_params
+    if options.trunk == "own" and P > OWN_OUTPUTS:
+        raise OptionError(f"a hidden layer for each of {P} parameters is not practical: take trunk='shared'")
+
+
+MAP = Map(
+    name="network",
+    description="Algorithm 2 of the paper, a two-layer network that learns while its labels are refined",
+    fit=fit,
+    predictors=(NetworkPredictor,),
+    options=("width", "steps", "eta", "K", "trunk"),
+)
