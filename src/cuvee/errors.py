@@ -74,13 +74,6 @@ def check_number(
     raise OptionError(f"{name} must be a finite number {' and '.join(limits)}; got {value!r}")
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise `OptionError` unless `value` is a whole number, `least` or more, that 64 bits hold."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
-        most = " and below 2⁶³" if isinstance(value, Integral) and int(value) > 0 else ""
-        raise OptionError(f"{name} must be a whole number of at least {least}{most}; got {value!r}")
-
-
 def _finite(value: float) -> bool:
     try:
         return isfinite(value)
@@ -92,3 +85,10 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise `OptionError` unless `value` is one of `choices`."""
     if value not in choices:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise `OptionError` unless `value` is a whole number of at least `least` that 64 bits hold."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
+        most = " and below 2⁶³" if isinstance(value, Integral) and int(value) > 0 else ""
+        raise OptionError(f"{name} must be a whole number of at least {least}{most}; got {value!r}")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from cuvee.errors import OptionError
-from cuvee.errors import check_whole as check_whole  # asked for here by those who check more
+from cuvee.errors import check_whole as check_whole
 
 MEMORY = 2**30
 

@@ -64,7 +64,7 @@ class Learnt:
     """How the fit ended: "diverged" is kept with the best finite parameters."""
 
     @property
-    def passes(self) -> int:
+    def _passes(self) -> int:
         """Return how many passes over the data a prediction takes: none, unless the map descends."""
         return self.predictor.passes if isinstance(self.predictor, Descending) else 0
 

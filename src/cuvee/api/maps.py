@@ -12,11 +12,12 @@ from cuvee import files
 from cuvee.api.checks import check_device, check_hypothesis, check_memory
 from cuvee.api.learning import Progress, bind, check_sources, learn_map, mixes_of, silent
 from cuvee.api.learnt import Selection
-from cuvee.api.model_map import ModelMap
+from cuvee.api.model_map import ModelMap, as_map
 from cuvee.errors import InputError, check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import registry, store
 from cuvee.learn.options import Options, Solver, Trunk
+from cuvee.learn.registry import Method
 from cuvee.learn.settings import LEAST_LABELS, Settings
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Status
@@ -26,7 +27,7 @@ def learn(
     data: Problem | Sequence[Domain],
     hypothesis: Hypothesis,
     *,
-    method: str = "auto",
+    method: Method = "auto",
     n_labels: int = 256,
     tol: float = 1e-3,
     mixtures: Any = None,
@@ -53,9 +54,8 @@ def learn(
     Args:
         data: sources, or a problem.
         hypothesis: `Ridge`, `Logistic` or `Network`.
-        method: "auto" takes the cheapest map within `tol`, or else the most accurate; "network" is Algorithm 2 of the
-            paper, "ntf" the same linearised where it starts, "kernel" its limit for infinite width; "surface" is the
-            best of polynomials and Taylor pieces; "meta" is one start, `steps` gradient steps from every mixture.
+        method: the name of a map; docs/maps.md has all of them with the options that each takes. "auto" is the
+            cheapest to ask within `tol`, or else the most accurate; "network" is Algorithm 2 of the paper.
         n_labels: mixtures to solve and learn from.
         tol: on ‖∇‖∞, as in `cuvee.solve`.
         mixtures: (K, N), a sample like the mixtures to come; `Mixtures` and data frames are matched by the names of
@@ -106,7 +106,7 @@ def learn(
     problem = as_problem(data)
     check_sources(problem)
     mixes = mixes_of(problem, mixtures, settings, LEAST_LABELS)
-    return ModelMap.of(learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or silent))
+    return as_map(learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or silent))
 
 
 def load_map(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,11 +37,6 @@ class ModelMap(Learnt):
 
     Called with mixtures (M, N) it answers with a `Solution` whose rows are predicted, certified, corrected or solved.
     """
-
-    @classmethod
-    def of(cls, learnt: Learnt) -> ModelMap:
-        """Return what was learnt as something that can be asked."""
-        return cls(**{f.name: getattr(learnt, f.name) for f in fields(learnt)})
 
     def __repr__(self) -> str:
         return f"ModelMap of {self.n_sources} sources, ‖∇‖∞ ≤ {self.tol:g}, {self.status}\n{self.plan}"
@@ -125,12 +120,13 @@ class ModelMap(Learnt):
     def _answer(self, alpha: Tensor, oracle: Oracle, trust: Trust | None, tol: float) -> Answer:
         hopeless = oracle.without_minimiser(alpha)
         middle = self.labels.w.mean(0)
-        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, self.passes, middle)
+        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, self._passes, middle)
         if trust == "predicted":
             return answer
         rows = answer.rows(Status.OFF_TOLERANCE) if trust is None else torch.arange(len(alpha), device=alpha.device)
         if len(rows) == 0:
             return answer
+        answer = replace(answer, w=answer.w.clone())  # rows are written over, and these may be the predictor's own
         if trust == "certified":
             correct.look(answer, rows, oracle, alpha, tol)
         else:
@@ -186,7 +182,7 @@ class ModelMap(Learnt):
         kept = Labels(torch.cat([old.alpha, torch.zeros_like(old.alpha[:, :1])], 1), old.w)
         new = extended(old.alpha[: max(n // 2, 4)])
         sources = [*self.bound.problem.sources, source]
-        return ModelMap.of(relearn(self, sources, new, extended, Warm(kept=kept)))
+        return as_map(relearn(self, sources, new, extended, Warm(kept=kept)))
 
     def drop_source(self, name: str) -> ModelMap:
         """Return the map without one source: its labels start where this map says that mixtures without it end."""
@@ -206,12 +202,12 @@ class ModelMap(Learnt):
         start = self.predict(face)
         start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w)
         sources = [self.bound.problem.sources[i] for i in others]
-        return ModelMap.of(relearn(self, sources, alpha, narrowed, Warm(start=start)))
+        return as_map(relearn(self, sources, alpha, narrowed, Warm(start=start)))
 
     def save(self, path: str | Path) -> None:
         """Write the map to a safetensors file; `cuvee.load_map` reads it, given the same data."""
         kinds = registry.find(self.settings.method).predictors
-        if not isinstance(self.predictor, kinds):
+        if type(self.predictor) not in kinds:  # a file holds the name of the class
             raise OptionError(
                 f"the map {self.settings.method!r} ends with a {type(self.predictor).__name__}, which it has not "
                 "named among its predictors: no file can hold it"
@@ -224,6 +220,11 @@ class ModelMap(Learnt):
         }
         parts = {"predictor": self.predictor, "subspace": self.subspace, "calibration": self.calibration}
         store.write(Path(path), {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes)
+
+
+def as_map(learnt: Learnt) -> ModelMap:
+    """Return what was learnt as something that can be asked."""
+    return ModelMap(**{f.name: getattr(learnt, f.name) for f in fields(learnt)})
 
 
 def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str) -> Solution:

@@ -14,7 +14,7 @@ from torch import Tensor
 from cuvee.api.bound import Bound
 from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
 from cuvee.api.learning import assembled, bind, check_sources, learn_map, material, mixes_of, silent, solved
-from cuvee.api.model_map import ModelMap
+from cuvee.api.model_map import ModelMap, as_map
 from cuvee.errors import check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import auto, reduced
@@ -137,7 +137,7 @@ def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh:
         clock = time.perf_counter()
         labels, _ = solved(bound, pool[:n], settings)
         chosen = auto.fit(material(bound, labels, mixes), options)
-        atlas = ModelMap.of(assembled(bound, chosen, labels, held_out, mixes.law, settings))
+        atlas = as_map(assembled(bound, chosen, labels, held_out, mixes.law, settings))
         learning = time.perf_counter() - clock + calibrating
         bounds = atlas.calibration.bounds(fresh).gradient
         missed = 1.0 - float(atlas.calibration.within(fresh, bounds, tol).double().mean())
@@ -160,7 +160,7 @@ def _deep(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Te
     if solve(n_targets) < STAKE * cost:
         return _Option(Line(cost, 0.0), PILOT[-1], "reduced components", at_best=True)
     began = time.perf_counter()
-    atlas = ModelMap.of(learn_map(bound, mixes, settings, silent))
+    atlas = as_map(learn_map(bound, mixes, settings, silent))
     took = time.perf_counter() - began
     asked = fresh[-ASKED:].cpu().numpy()
     each = min(clocked(lambda: atlas(asked)) for _ in range(2)) / len(asked)

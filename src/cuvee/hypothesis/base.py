@@ -91,7 +91,10 @@ class Space(ABC):
         return w * (self.radius / norm.clamp(min=self.radius)).to(w.dtype)
 
     def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
-        """Return the w of least norm among those that predict the same; here there is only one."""
+        """Return the w of least norm among those that predict the same; here there is only one.
+
+        Without `features`, only what no penalty holds moves.
+        """
         return w
 
     def predict(self, w: Array | Tensor, X: Array) -> Array:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from cuvee.learn import kernel, reduced, surface
 from cuvee.learn.choose import Candidate, Chosen, best
 from cuvee.learn.material import Material
+from cuvee.learn.method import Map
 from cuvee.learn.options import Options
-from cuvee.learn.registry import Map
 from cuvee.polynomial import Polynomial
 
 FLOAT32_TOL = 1e-4  # from here on a polynomial may be rounded to float32 on the way
@@ -38,7 +38,7 @@ def _candidates(material: Material, options: Options) -> Iterator[Candidate]:
 
 MAP = Map(
     name="auto",
-    description="the cheapest to ask of polynomials, kernel and reduced components that is within the tolerance",
+    summary="The cheapest to ask of polynomials, kernel and reduced components within `tol`, else the most accurate.",
     fit=fit,
     predictors=(Polynomial, kernel.KernelPredictor, reduced.Reduced),
     options=("degree",),

@@ -22,9 +22,9 @@ from cuvee.errors import check_choice
 from cuvee.learn.base import Labels
 from cuvee.learn.choose import Candidate, Chosen, best
 from cuvee.learn.material import Material
-from cuvee.learn.network import by_layer, by_output, check_layers, init, width_of
+from cuvee.learn.method import Map
+from cuvee.learn.network import by_layer, by_output, init
 from cuvee.learn.options import Options, Solver, Trunk
-from cuvee.learn.registry import Map
 
 Gram = Callable[[Tensor, Tensor], Tensor]
 """(n, N), (k, N) -> (T, n, k)"""
@@ -174,28 +174,10 @@ def fit(material: Material, options: Options) -> Chosen:
     return best(material, [candidate(material, options)])
 
 
-def fit_linearised(material: Material, options: Options) -> Chosen:
-    """Return least squares in the network's own features, judged on labels that were held out."""
-    check_layers(material, options)
-    width, trunk = width_of(options), options.trunk
-
-    def fitted(some: slice) -> NTFPredictor:
-        return fit_ntf(material.inside[some], width=width, trunk=trunk, seed=options.seed, solver=options.solver)
-
-    return best(material, [Candidate(f"linearised network of width {width}, {trunk} layers", fitted)])
-
-
 MAP = Map(
     name="kernel",
-    description="the limit of that network for infinite width",
+    summary="The limit of the network for infinite width.",
     fit=fit,
     predictors=(KernelPredictor,),
     options=("solver",),
-)
-LINEARISED = Map(
-    name="ntf",
-    description="that network linearised where it starts",
-    fit=fit_linearised,
-    predictors=(NTFPredictor,),
-    options=("width", "trunk", "solver"),
 )

@@ -17,8 +17,8 @@ from torch import Tensor
 from cuvee.learn.base import Labels, Predictor
 from cuvee.learn.choose import Chosen, untried
 from cuvee.learn.material import Material
+from cuvee.learn.method import Map
 from cuvee.learn.options import Options
-from cuvee.learn.registry import Map
 from cuvee.learn.subspace import Subspace
 from cuvee.oracle import Descend
 
@@ -64,7 +64,7 @@ def fit(material: Material, options: Options) -> Chosen:
 
 MAP = Map(
     name="meta",
-    description="one start from which every mixture is a few gradient steps away",
+    summary="One start from which every mixture is a few gradient steps away.",
     fit=fit,
     predictors=(Initialisation,),
     options=("steps",),

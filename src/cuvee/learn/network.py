@@ -22,8 +22,8 @@ from cuvee.errors import OptionError, check_choice
 from cuvee.learn.base import Labels, Predictor
 from cuvee.learn.choose import Chosen, untried
 from cuvee.learn.material import Material
+from cuvee.learn.method import Map
 from cuvee.learn.options import Options, Trunk
-from cuvee.learn.registry import Map
 from cuvee.learn.subspace import Subspace
 
 Refine = Callable[[Tensor], Tensor]
@@ -266,7 +266,7 @@ def check_layers(material: Material, options: Options) -> None:
 
 MAP = Map(
     name="network",
-    description="Algorithm 2 of the paper, a two-layer network that learns while its labels are refined",
+    summary="Algorithm 2 of the paper: a two-layer network that learns while its labels are refined.",
     fit=fit,
     predictors=(NetworkPredictor,),
     options=("width", "steps", "eta", "K", "trunk"),

@@ -1,44 +1,25 @@
-"""The maps there are, by name: each says in one line what it is, which options it takes and how it is fitted.
+"""The maps by name. To add one: a file with a `MAP` beside this one, and its name in the list below.
 
-`cuvee/learn/__init__.py` registers those that ship. To add one, write a file with a `Map` in it and register it there:
-`cuvee.learn(method=…)`, its error messages, `cuvee learn --method` and saved files know it from then on.
+Error messages, `cuvee learn --method`, saved files and the table in docs/maps.md follow from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal, get_args
 
 from cuvee.errors import OptionError, check_choice
-from cuvee.hypothesis.base import Space
-from cuvee.learn.choose import Chosen
-from cuvee.learn.material import Material
+from cuvee.learn.method import Map
 from cuvee.learn.options import Options
 
-
-def _anything(space: Space, options: Options) -> None:
-    """Raise nothing: most maps suit every hypothesis."""
-
-
-@dataclass(frozen=True)
-class Map:
-    """Describe a way to learn α -> w*(α)."""
-
-    name: str
-    description: str
-    """One line, for error messages, `--help` and the docs."""
-    fit: Callable[[Material, Options], Chosen]
-    """Labels and what is behind them -> the predictor; raises `OptionError` where labels are too few."""
-    predictors: tuple[type[Any], ...]
-    """What it may end with: frozen dataclasses of tensors and plain numbers, which a file can hold."""
-    options: tuple[str, ...] = ()
-    """The fields of `Options` that it takes; others are refused when they are given."""
-    check: Callable[[Space, Options], None] = _anything
-    """Raises `OptionError` before anything is solved, if the map does not suit the hypothesis."""
-    cheapest: bool = False
-    """It takes the first candidate within the tolerance, not the most accurate."""
-
+Method = Literal[
+    "auto",
+    "network",
+    "ntf",
+    "kernel",
+    "surface",
+    "meta",
+]
 
 _MAPS: dict[str, Map] = {}
 
@@ -86,3 +67,7 @@ def check_given(name: str, options: Options) -> None:
     unused = [option for option in options.given() if option not in wanted]
     if unused:
         raise OptionError(f"method={name!r} has no use for {', '.join(unused)}: leave it out")
+
+
+for _name in get_args(Method):
+    register(import_module(f"cuvee.learn.{_name}").MAP)

@@ -13,8 +13,8 @@ from cuvee.learn import taylor
 from cuvee.learn.base import Predictor
 from cuvee.learn.choose import HELD_OUT, Candidate, Chosen, best
 from cuvee.learn.material import Material
+from cuvee.learn.method import Map
 from cuvee.learn.options import Options
-from cuvee.learn.registry import Map
 from cuvee.polynomial import Polynomial
 
 MAX_FEATURES = 1_500  # of a polynomial
@@ -98,7 +98,7 @@ def _check_order(space: Space, options: Options) -> None:
 
 MAP = Map(
     name="surface",
-    description="the best of polynomials in α and of Taylor pieces around solved mixtures",
+    summary="The most accurate of polynomials in α and of Taylor pieces around solved mixtures.",
     fit=fit,
     predictors=(Polynomial, taylor.Taylor),
     options=("degree", "order"),
