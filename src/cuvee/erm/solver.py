@@ -14,7 +14,7 @@ from cuvee.components import (
     QuadraticComponents,
 )
 from cuvee.components.quadratic import Grams
-from cuvee.erm import adam, logistic, ridge
+from cuvee.erm import logistic, network, ridge
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.hypothesis.logistic import LogisticSpace
 from cuvee.hypothesis.ridge import RidgeSpace
@@ -61,4 +61,4 @@ def solve(components: LocalComponents, batch: Batch, alpha: Tensor, *, seed: int
         return logistic.solve(components, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
     if space.convex:
         raise TypeError("build the components with erm.components: plain LocalComponents lack what this solver needs")
-    return adam.solve(components, batch, alpha, seed=seed)
+    return network.train_briefly(components, batch, alpha, seed=seed)
