@@ -132,8 +132,7 @@ def fit_ntf(
     network's outputs share θ too, which couples them by O(1/√m).
     """
     labels = _double(labels)
-    (n, N), P = labels.alpha.shape, labels.w.shape[1]
-    start = init(N, P, n, width=width, trunk=trunk, seed=seed, device=labels.alpha.device)
+    start = init(labels.alpha.shape[1], labels.w, width=width, trunk=trunk, seed=seed)
     U = start.U[:, : width // 2].contiguous()
     c, steps = _fit(lambda a, b: tangent(U, a, b), labels, held_out, solver)
     weighted = (c[..., None] * labels.alpha[:, None]).flatten(2)  # (T, n, Q·N)
