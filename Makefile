@@ -26,6 +26,7 @@ test-browser: setup
 
 docs: setup  # the API reference, from signatures and docstrings; the verdicts on the page about the paper
 	$(BIN)/python docs/make_api.py
+	$(BIN)/python docs/make_maps.py
 	$(BIN)/python docs/make_paper.py
 
 lint: setup

@@ -311,21 +311,24 @@ class Said:
     """What the source of a class says beside each of its fields."""
 
     def __init__(self, kind: type) -> None:
-        self._source = textwrap.dedent(inspect.getsource(kind))
+        self._kinds = [k for k in reversed(kind.__mro__) if k.__module__.startswith("cuvee")]
 
     @cached_property
     def of(self) -> dict[str, str]:
-        tree, lines = ast.parse(self._source).body[0], self._source.splitlines()
-        assert isinstance(tree, ast.ClassDef)
-        found = {}
-        for node, after in pairwise([*tree.body, ast.Pass()]):
-            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-                continue
-            said = lines[(node.end_lineno or 1) - 1][node.end_col_offset :].partition("#")[2]
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                said = " ".join(str(after.value.value).split())
-            found[node.target.id] = said.strip()
-        return found
+        return {name: said for kind in self._kinds for name, said in _said_of(kind)}
+
+
+def _said_of(kind: type) -> Iterator[tuple[str, str]]:
+    source = textwrap.dedent(inspect.getsource(kind))
+    tree, lines = ast.parse(source).body[0], source.splitlines()
+    assert isinstance(tree, ast.ClassDef)
+    for node, after in pairwise([*tree.body, ast.Pass()]):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        said = lines[(node.end_lineno or 1) - 1][node.end_col_offset :].partition("#")[2]
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            said = " ".join(str(after.value.value).split())
+        yield node.target.id, said.strip()
 
 
 def members(kind: type, hidden: set[str]) -> Iterator[str]:

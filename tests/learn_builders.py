@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import load_file
 
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Ridge, files
 from cuvee.hypothesis import Hypothesis
+from cuvee.learn import network
 
 HYPOTHESES: dict[str, tuple[int, Hypothesis]] = {  # classes, hypothesis
     "ridge": (0, Ridge(0.1)),
@@ -55,6 +57,15 @@ def make_sources(
             y = np.full(rows, only[j])
         found.append(Domain(f"s{j}", X, y))
     return found
+
+
+def begin(n_sources: int, n_outputs: int, n_labels: int, **options: Any) -> network.State:
+    """Algorithm 2 before its first step, with labels 0."""
+    return network.init(n_sources, torch.zeros(n_labels, n_outputs, dtype=torch.float64), **options)
+
+
+def train(alpha: Any, w0: Any, *, refine: Any = None, held_out: Any = None, **options: Any) -> network.Trained:
+    return network.train(alpha, w0, network.Training(**options), refine=refine, held_out=held_out)
 
 
 def rescaled(sources: list[Domain], factor: Any) -> list[Domain]:

@@ -56,6 +56,9 @@ class Faulty:
     def solve(self, *args: Any, **options: Any) -> Any:
         return self._ask("solve", *args, **options)
 
+    def gradient(self, *args: Any, **options: Any) -> Any:
+        return self._ask("gradient", *args, **options)
+
     def certify(self, *args: Any, **options: Any) -> Any:
         return self._ask("certify", *args, **options)
 

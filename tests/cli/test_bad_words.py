@@ -74,6 +74,10 @@ OTHERS = [
     (("solve", *ROLES, *ALPHA, "--map", "visits.csv"), "visits.csv cannot be read"),
     (("learn", *ROLES, "--out", "x.safetensors", "--labels", "1"), "n_labels must be"),
     (
+        ("learn", *ROLES, "--out", "x.safetensors", "--method", "magic"),
+        "method must be one of 'auto', 'network', 'ntf'",
+    ),
+    (
         ("learn", *ROLES, "--out", "x.safetensors", "--mixtures", "wrong.csv"),
         "'nroth' that is not a source: its columns are",
     ),

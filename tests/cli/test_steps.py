@@ -91,7 +91,8 @@ def test_weights_as_a_spreadsheet_in_german_writes_them(cli, folder):
 
 
 def test_a_map_answers_instead_of_the_solver(cli, folder):
-    assert cli("learn", *QUANTITY, "--targets", "new", "--labels", 64, "--out", "map.safetensors").code == 0
+    learn = ("learn", *QUANTITY, "--targets", "new", "--labels", 64, "--method", "surface", "--out", "map.safetensors")
+    assert "method='surface'" in cli(*learn).out
     (folder / "a.csv").write_text("target,south,north,east,007\nx,0.1,0.2,0.3,0.4\n")
     for out, more in (("asked.safetensors", ("--map", "map.safetensors")), ("solved.safetensors", ())):
         assert cli("solve", *QUANTITY, "--alpha", "a.csv", "--out", out, *more).code == 0

@@ -15,6 +15,7 @@ from builders import mlp
 from cuvee import Domain, Logistic, Network, Poisson, Problem, Ridge
 from cuvee.components import ALL, Batch, Folds, bind
 from cuvee.components.sites import Answerer, RemoteDomain
+from cuvee.data.levels import take_out
 from cuvee.errors import DomainError
 
 PACKAGE = Path(cuvee.__file__).parent
@@ -60,7 +61,8 @@ def domain(kind, name, rows, shift, make=Domain, seed=0):
 
 
 def problem_of(kind, make=Domain):
-    sources = [domain(kind, name, 30 + 7 * j, shift, make) for j, (name, shift) in enumerate(zip("abc", (0, 0.2, 2.0)))]
+    shifts = {"a": 0.0, "b": 0.2, "c": 2.0}
+    sources = [domain(kind, name, 30 + 7 * j, shift, make) for j, (name, shift) in enumerate(shifts.items())]
     return Problem(sources, [domain(kind, f"t{i}", 8 + i, 0.1, make, seed=1) for i in range(2)])
 
 
@@ -122,10 +124,9 @@ def test_streams_of_targets_read_no_row_either():
 
 
 def test_the_guard_guards():
+    problem = problem_of("ridge", Guarded)
     with pytest.raises(AssertionError, match=r"data/levels.py read .X"):
-        from cuvee.data.levels import take_out
-
-        take_out(problem_of("ridge", Guarded), 0.1)
+        take_out(problem, 0.1)
 
 
 # ---- each source in a process of its own -----------------------------------------------------------------------------
@@ -250,7 +251,7 @@ def test_a_site_gives_no_rows_away(at_sites):
         remote.sources[0].X.sum()
     with pytest.raises(DomainError, match="does not answer '_rows'"):
         Answerer(problem_of("ridge").sources[0]).answer("_rows", 0)
+    mixed = Problem([remote.sources[0], problem_of("ridge").sources[1]])
     with pytest.raises(DomainError, match="some sources are at sites and some are here"):
-        mixed = Problem([remote.sources[0], problem_of("ridge").sources[1]])
         cuvee.solve(mixed, Ridge(), [[0.5, 0.5]])
     assert len(sites) == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -53,7 +55,7 @@ def test_too_few_steps_are_told(case):
 
 
 def smoothness(components, w, alpha):
-    return descent.smoothness(components, w, alpha)
+    return descent.smoothness(partial(descent.gradient, components), components.space, w, alpha)
 
 
 def true_curvature(problem, space, alpha, w):
@@ -61,7 +63,7 @@ def true_curvature(problem, space, alpha, w):
     components = erm.components(problem, space)
     step, H = 1e-5, []
     for e in step * torch.eye(space.n_params, dtype=torch.float64):
-        ahead, behind = (descent.gradient(components, w + s * e, alpha) for s in (1, -1))
+        ahead, behind = (descent.gradient(components, alpha, w + s * e) for s in (1, -1))
         H.append((ahead - behind) / (2 * step))
     return torch.linalg.eigvalsh(torch.stack(H, 1))[..., -1]
 

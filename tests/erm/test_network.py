@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 
 import cuvee
 from builders import Wrapped, conv_net, make_problem, mlp
-from cuvee.components import Batch, LocalComponents
+from cuvee.components import Batch, Folds, LocalComponents
 from cuvee.components.rows import LEAST_SOURCE, LEAST_TARGET, held_out_rows, row_weights, split
 from cuvee.erm import network
 
@@ -202,3 +204,23 @@ def test_rows_that_weigh_nothing_are_not_held_out():
     held, training = held_of(problem, 0)
     assert len(held["source"][0]) == 1 and held["source"][0][0] < 4
     assert training["source"][0].n_rows == 9
+
+
+def test_brief_training_is_adam_written_out():
+    """For every copy by itself: moments, bias corrections, a cosine, and the mean of the last quarter."""
+    problem = make_problem((30, 20), (9, 12), classes=3)
+    space = cuvee.Network(mlp(3, 3), l2=0.1).bind(problem.facts)
+    components, steps = LocalComponents(problem, space), 40
+    alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 2)))
+    batch = Batch(folds=Folds(3, torch.arange(2)))
+    found = network.train_briefly(components, batch, alpha, steps=steps)
+    w = space.start(1, 0).expand(2, 2, -1)
+    first, second, late = torch.zeros_like(w), torch.zeros_like(w), []
+    for t in range(1, steps + 1):
+        minibatch = replace(batch, step=t, size=network.BRIEF_BATCH, own_whole=True)
+        g = components.losses(w, minibatch)[1](alpha) + 0.1 * w
+        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
+        rate = network.BRIEF_RATE * (1 + np.cos(np.pi * t / steps)) / 2
+        w = w - rate * (first / (1 - 0.9**t)) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
+        late.append(w)
+    torch.testing.assert_close(found, torch.stack(late[steps * 3 // 4 :]).mean(0), rtol=0, atol=1e-9)

@@ -14,9 +14,9 @@ from cuvee.errors import OptionError
 from cuvee.learn import kernel
 from cuvee.learn.base import Labels
 from cuvee.learn.kernel import GRID, KernelPredictor, fit_kernel, fit_ntf, kappa, spectrum, tangent
-from cuvee.learn.network import init, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learn_builders import begin, train
 
 TRUNKS = ["own", "shared"]
 vectors = st.tuples(st.integers(1, 6), st.integers(1, 5)).flatmap(
@@ -73,7 +73,7 @@ def test_kernel_matrices_of_random_features_lead_to_kappa():
     K, away = kappa(alpha, alpha), []
     widths = [64, 256, 1024, 4096]
     for m in widths:
-        U = init(4, 20, 0, width=m).U[:, : m // 2]
+        U = begin(4, 20, 0, width=m).U[:, : m // 2]
         away.append(float((tangent(U, alpha, alpha) - K).square().mean().sqrt()))
     assert -0.6 < np.polyfit(np.log(widths), np.log(away), 1)[0] < -0.4, away
 
@@ -81,7 +81,7 @@ def test_kernel_matrices_of_random_features_lead_to_kappa():
 @pytest.mark.parametrize("layers", [1, 3])
 def test_the_filter_is_the_loop(layers):
     known = labels(25)
-    U = init(4, 3, 0, width=64).U[:layers, :32]
+    U = begin(4, 3, 0, width=64).U[:layers, :32]
     K = tangent(U, known.alpha, known.alpha) if layers > 1 else kappa(known.alpha, known.alpha)[None]
     found, n = spectrum(K, known.w), 25
     w = known.w.view(n, layers, -1).transpose(0, 1)
@@ -99,7 +99,7 @@ def test_the_filter_is_the_loop(layers):
 def test_descent_of_the_network_is_descent_of_its_features_at_first():
     """One step from h = 0 changes h by the tangent kernel, up to the gates that flip."""
     known, unseen = labels(10), labels(30, seed=1).alpha
-    start = init(4, 3, 10, width=4096)
+    start = begin(4, 3, 10, width=4096)
     U = start.U[:, :2048]
     run = train(known.alpha, known.w, width=4096, steps=1, eta=0.1)
     linear = tangent(U, unseen, known.alpha) @ (0.1 / 10 * known.w.T[:, :, None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,8 @@ from cuvee.erm import descent
 from cuvee.learn import network
 from cuvee.learn.base import Labels
 from cuvee.learn.kernel import KernelPredictor, kappa, spectrum
-from cuvee.learn.network import NetworkPredictor, gradient, init, largest_rate, risk, step, train
+from cuvee.learn.network import NetworkPredictor, gradient, init, largest_rate, risk, step
+from learn_builders import begin, train
 
 TRUNKS = ["own", "shared"]
 
@@ -42,7 +44,7 @@ def test_the_update_is_the_gradient_of_the_loss(trunk, block, monkeypatch):
     monkeypatch.setattr(network, "BLOCK", block)
     alpha = mixtures(9)
     w = smooth_map(alpha)
-    state = init(4, 3, 9, width=10, trunk=trunk, w=w)
+    state = init(4, w, width=10, trunk=trunk)
     U = (state.U + torch.randn(state.U.shape, generator=torch.Generator().manual_seed(1))).requires_grad_()
     h = slow_outputs(U, state.a, alpha)
     expected = torch.autograd.grad((h - w).square().sum() / (2 * len(w)), U)[0]
@@ -59,7 +61,7 @@ def test_the_update_is_the_gradient_of_the_loss(trunk, block, monkeypatch):
 @pytest.mark.parametrize("width", [2, 6, 130, 1000])
 def test_it_starts_at_exactly_zero(trunk, dtype, width):
     for seed in range(5):
-        state = init(7, 5, 0, width=width, trunk=trunk, seed=seed, dtype=dtype)
+        state = begin(7, 5, 0, width=width, trunk=trunk, seed=seed, dtype=dtype)
         h = NetworkPredictor(state.U, state.a)
         for alpha in (mixtures(37, 7, seed), torch.eye(7), 1e5 * mixtures(3, 7, seed) - 1e4):
             out = h(alpha)
@@ -69,7 +71,7 @@ def test_it_starts_at_exactly_zero(trunk, dtype, width):
 
 def test_the_start_is_the_papers():
     for trunk, layers in (("own", 5), ("shared", 1)):
-        state = init(3, 5, 8, width=6, trunk=trunk)
+        state = begin(3, 5, 8, width=6, trunk=trunk)
         assert state.U.shape == (layers, 6, 3) and state.a.shape == (5, 6) and state.w.shape == (8, 5)
         assert torch.equal(state.U[:, :3], state.U[:, 3:]) and torch.equal(state.a[:, :3], -state.a[:, 3:])
         torch.testing.assert_close(state.a.abs(), torch.full((5, 6), 6**-0.5, dtype=torch.float64))
@@ -84,20 +86,21 @@ def test_labels_contract_at_the_rate_of_the_proposition(classes, hypothesis, K):
     """‖w_i^t − w*_i‖² ≤ (1 − μγ)^{Kt} D, and a fortiori with the paper's exponent t."""
     problem = make_problem((12, 20, 9), (), classes=classes)
     alpha = mixtures(20, 3)
-    components = erm.components(problem, hypothesis.bind(problem.facts))
-    w0 = torch.zeros(20, components.space.n_params, dtype=torch.float64)
-    gamma = 1.0 / descent.smoothness(components, w0, alpha)
+    space = hypothesis.bind(problem.facts)
+    plain = partial(descent.gradient, erm.components(problem, space))
+    w0 = torch.zeros(20, space.n_params, dtype=torch.float64)
+    gamma = 1.0 / descent.smoothness(plain, space, w0, alpha)
     best = torch.as_tensor(cuvee.solve(problem, hypothesis, alpha.numpy(), tol=1e-11).w)
     history = [w0]
 
     def refine(w: torch.Tensor) -> torch.Tensor:
-        history.append(descent.gd(components, w, alpha, K, gamma)[0])
+        history.append(descent.gd(plain, space, w, alpha, K, gamma)[0])
         return history[-1]
 
     found = train(alpha, w0, refine=refine, width=32, steps=400, patience=400)
     distance = torch.stack([(w - best).square().sum(-1) for w in history])  # (t, n)
     power = K * torch.arange(len(history))[:, None]
-    mu = components.space.l2
+    mu = space.l2
     assert 0.02 < float((mu * gamma).max()) < 1
     assert (distance <= (1 - mu * gamma) ** power * distance[0] * (1 + 1e-9) + 1e-18).all()
     assert torch.equal(found.w, history[-1]) and not found.diverged
@@ -146,7 +149,7 @@ def test_the_default_rate_is_stable_and_near_the_limit(trunk, scale):
         run = train(alpha, w, width=width, steps=200, trunk=trunk, seed=3)
         assert not run.diverged
         assert run.trace[-1, 1] <= run.trace[0, 1]
-    state = init(4, 3, 30, width=256, trunk=trunk)
+    state = begin(4, 3, 30, width=256, trunk=trunk)
     top = torch.linalg.eigvalsh(kappa(alpha, alpha))[-1] / 30
     assert 0.2 / top < largest_rate(state.a, alpha, len(state.U)) < 2 / top
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
@@ -320,11 +320,12 @@ def test_meta_is_five_steps_of_descent_from_one_start(name, radius):
     hypothesis = type(HYPOTHESES[name][1])(0.1, radius=radius)
     atlas = cuvee.learn(sources(name), hypothesis, method="meta", n_labels=16, n_calibration=0)
     problem = cuvee.Problem(sources(name))
-    components = erm.components(problem, hypothesis.bind(problem.facts))
+    space = hypothesis.bind(problem.facts)
+    plain = partial(erm.descent.gradient, erm.components(problem, space))
     alpha = torch.as_tensor(UNSEEN)
     start = atlas.predictor.w
-    L = erm.descent.smoothness(components, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))
-    wanted = erm.descent.gd(components, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double()))[0]
+    L = erm.descent.smoothness(plain, space, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))
+    wanted = erm.descent.gd(plain, space, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double()))[0]
     found = atlas(UNSEEN, trust="predicted").w
     np.testing.assert_allclose(seen(name, found), seen(name, wanted.numpy()), rtol=0, atol=1e-9)
     exact = cuvee.solve(sources(name), hypothesis, UNSEEN, tol=1e-10).w

@@ -11,12 +11,12 @@ import torch
 
 import cuvee
 from cuvee import Logistic, Problem, Ridge, erm, polynomial, simplex
-from cuvee.learn import kernel, network, reduced, taylor
+from cuvee.learn import kernel, reduced, taylor
 from cuvee.learn.base import Labels
 from cuvee.learn.subspace import Subspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learn_builders import make_sources, relative
+from learn_builders import make_sources, relative, train
 
 RISKS = {
     "ridge": (0, Ridge(0.1)),
@@ -380,7 +380,7 @@ def test_a_million_parameters_are_practical():
     for predictor in (
         polynomial.fit(labels.alpha, inside.encode(labels).w, None, 2),
         kernel.fit_kernel(inside.encode(labels)),
-        network.train(alpha, inside.encode(labels).w, trunk="shared", width=64, steps=5).predictor,
+        train(alpha, inside.encode(labels).w, trunk="shared", width=64, steps=5).predictor,
     ):
         found = inside.decode(predictor(unseen))
         assert found.shape == (5, 1_000_000) and found.isfinite().all()

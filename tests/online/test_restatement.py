@@ -13,7 +13,7 @@ import torch
 
 import cuvee
 from cuvee import Logistic, OnlineMap, Ridge, erm
-from cuvee.api.learning import label_tol
+from cuvee.learn.settings import label_tol
 from learn_builders import make_sources
 from rounding import ROUNDING, assert_rounded
 

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
-from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
-from cuvee.api.learning import Method, Progress, Settings, bind, check_sources, learn_map, relearn, sources_part
-from cuvee.api.model_map import ModelMap, Selection
-from cuvee.errors import InputError, OptionError, check_choice, check_number
+from cuvee import files
+from cuvee.api.checks import check_device, check_hypothesis, check_memory
+from cuvee.api.learning import Progress, bind, check_sources, learn_map, mixes_of, silent
+from cuvee.api.learnt import Selection
+from cuvee.api.model_map import ModelMap, as_map
+from cuvee.errors import InputError, check_number
 from cuvee.hypothesis.base import Hypothesis
-from cuvee.learn import store
-from cuvee.learn.choose import Options
-from cuvee.learn.kernel import Solver
-from cuvee.learn.mixtures import Mixes
-from cuvee.learn.network import Trunk
+from cuvee.learn import registry, store
+from cuvee.learn.options import Options, Solver, Trunk
+from cuvee.learn.registry import Method
+from cuvee.learn.settings import LEAST_LABELS, Settings
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Status
-
-LEAST_LABELS = 4
-USES: dict[Method, tuple[str, ...]] = {
-    "auto": ("degree",),
-    "network": ("width", "steps", "eta", "K", "trunk"),
-    "ntf": ("width", "trunk", "solver"),
-    "kernel": ("solver",),
-    "surface": ("degree", "order"),
-    "meta": ("steps",),
-}
 
 
 def learn(
@@ -56,14 +47,15 @@ def learn(
     memory: int | None = None,
     progress: Progress | None = None,
 ) -> ModelMap:
-    """A map α -> w*(α), learnt from solved mixtures and calibrated on others: models for new mixtures in no time.
+    """Return a map α -> w*(α), learnt from solved mixtures and calibrated on others.
+
+    It has models for new mixtures in no time.
 
     Args:
         data: sources, or a problem.
         hypothesis: `Ridge`, `Logistic` or `Network`.
-        method: "auto" takes the cheapest map within `tol`, or else the most accurate; "network" is Algorithm 2 of the
-            paper, "ntf" the same linearised where it starts, "kernel" its limit for infinite width; "surface" is the
-            best of polynomials and Taylor pieces; "meta" is one start, `steps` gradient steps from every mixture.
+        method: the name of a map; docs/maps.md has all of them with the options that each takes. "auto" is the
+            cheapest to ask within `tol`, or else the most accurate; "network" is Algorithm 2 of the paper.
         n_labels: mixtures to solve and learn from.
         tol: on ‖∇‖∞, as in `cuvee.solve`.
         mixtures: (K, N), a sample like the mixtures to come; `Mixtures` and data frames are matched by the names of
@@ -96,104 +88,46 @@ def learn(
         >>> atlas([[0.2, 0.3, 0.5]], trust="certified").status[0].value
         'certified'
     """
-    check_choice("method", method, get_args(Method))
-    check_choice("trunk", trunk, get_args(Trunk))
-    check_choice("solver", solver, get_args(Solver))
-    check_number("tol", tol, above=0.0)
+    options = Options(tol, degree, order, width, steps, eta, trunk, solver, seed, K=K)
+    registry.check_given(method, options)
     check_number("concentration", concentration, above=0.0)
-    check_number("level", level, least=0.5, most=0.999)
-    for name, whole, least in (
-        ("n_labels", n_labels, LEAST_LABELS),
-        ("n_calibration", n_calibration, 0),
-        ("degree", degree, 1),
-        ("order", order, 1),
-        ("width", width, 2),
-        ("steps", steps, 1),
-        ("K", K, 1),
-        ("seed", seed, 0),
-    ):
-        if whole is not None or name in ("n_labels", "n_calibration", "K", "seed"):
-            check_whole(name, whole, least)
-    if order is not None and order > 2:
-        raise OptionError(f"order must be 1 or 2; got {order}")
-    if degree is not None and order is not None:
-        raise OptionError("degree= is of a polynomial and order= of Taylor pieces: give one of them")
-    if width is not None and width % 2:
-        raise OptionError(f"width must be even, every hidden unit starts beside its copy; got {width}")
-    if eta is not None:
-        check_number("eta", eta, above=0.0)
-    given: dict[str, Any] = {"degree": degree, "order": order, "width": width, "steps": steps, "eta": eta}
-    given |= {"K": None if K == 10 else K, "trunk": None if trunk == "own" else trunk}
-    given |= {"solver": None if solver == "exact" else solver}
-    unused = [name for name, value in given.items() if value is not None and name not in USES[method]]
-    if unused:
-        raise OptionError(f"method={method!r} has no use for {', '.join(unused)}: leave it out")
     check_hypothesis(hypothesis)
     check_device(device)
-    options = Options(
-        tol=float(tol),
-        degree=_whole(degree),
-        order=_whole(order),
-        width=_whole(width),
-        steps=_whole(steps),
-        eta=None if eta is None else float(eta),
-        trunk=trunk,
-        solver=solver,
-        seed=int(seed),
-    )
     settings = Settings(
         method=method,
-        n_labels=int(n_labels),
-        n_calibration=int(n_calibration),
-        concentration=float(concentration) if mixtures is None else None,
-        level=float(level),
-        K=int(K),
+        n_labels=n_labels,
+        n_calibration=n_calibration,
+        concentration=concentration if mixtures is None else None,
+        level=level,
         options=options,
         device=device,
         memory=check_memory(memory, device),
     )
     problem = as_problem(data)
     check_sources(problem)
-    if mixtures is None:
-        mixes = Mixes.drawn(n_labels, n_calibration, problem.n_sources, concentration, seed)
-    else:
-        mixes = Mixes.given(sources_part(mixtures, problem), n_labels, n_calibration, seed, LEAST_LABELS)
-    return learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or _silent)
+    mixes = mixes_of(problem, mixtures, settings, LEAST_LABELS)
+    return as_map(learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or silent))
 
 
 def load_map(
     path: str | Path, data: Problem | Sequence[Domain], hypothesis: Hypothesis, *, device: str = "cpu"
 ) -> ModelMap:
-    """A map that `ModelMap.save` wrote, with the data it was learnt from: certificates and corrections need them."""
+    """Return a map that `ModelMap.save` wrote, bound to the data it was learnt from.
+
+    Certificates and corrections need these data.
+    """
     check_hypothesis(hypothesis)
     check_device(device)
     parts, notes = store.read(Path(path), device)
-    try:
+    with files.understood(Path(path), store.WHAT):
         settings = Settings.restored(notes["settings"], device, check_memory(None, device))
         bound = bind(as_problem(data), hypothesis, settings)
         if notes["fingerprint"] != bound.fingerprint:
             raise InputError(f"{path} was learnt from other data or another hypothesis: learn it again")
-        atlas = ModelMap(
-            bound=bound,
-            **parts,
-            plan=Selection.restored(notes["plan"]),
-            settings=settings,
-            status=Status[notes["status"]],
-            relearn=relearn,
-        )
+        plan, status = Selection.restored(notes["plan"]), Status[notes["status"]]
+        atlas = ModelMap(bound=bound, **parts, plan=plan, settings=settings, status=status)
         centre = torch.full((1, atlas.n_sources), 1.0 / atlas.n_sources, dtype=torch.float64, device=device)
         atlas.calibration.bounds(centre)
         if atlas.predict(centre).shape != (1, bound.space.n_params):
             raise InputError(f"{path} holds a map to other models than the hypothesis has")
         return atlas
-    except (AttributeError, IndexError, KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path} cannot be read as a cuvee map: {error!r}") from None
-
-
-def _whole(value: int | None) -> int | None:
-    """A plain number, whatever kind of integer came."""
-    return None if value is None else int(value)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """No progress wanted."""

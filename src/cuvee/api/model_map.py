@@ -1,11 +1,10 @@
-"""`ModelMap`: α (M, N) -> `Solution`, learnt; and how it is asked, written to a file and read again."""
+"""`ModelMap`: α (M, N) -> `Solution`, learnt; and how it is asked, grown and written to a file."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,19 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee import erm
 from cuvee.alpha import ordered_alpha
+from cuvee.api.bound import Bound
+from cuvee.api.learning import Progress, Warm, relearn, silent
+from cuvee.api.learnt import Learnt
 from cuvee.errors import MixtureError, OptionError, check_choice, check_number
-from cuvee.hypothesis.base import Hypothesis, Space
-from cuvee.learn import correct, reduced, store
-from cuvee.learn.base import Labels, Oracle
-from cuvee.learn.calibrate import Calibration
-from cuvee.learn.choose import Trial, reduce, reducible
+from cuvee.learn import correct, reduced, registry, store
+from cuvee.learn.base import Labels, Newton
 from cuvee.learn.correct import Answer, Trust
-from cuvee.learn.meta import Descend, Initialisation
-from cuvee.learn.subspace import Subspace
 from cuvee.notebook import html_table
-from cuvee.problem import Domain, Problem, digest
+from cuvee.oracle import Oracle
+from cuvee.problem import Domain, Problem
 from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution
@@ -34,97 +31,12 @@ MANY = 1_000  # rows to correct that are worth taking Hessians for
 CHUNK = 2**22  # numbers of models that are predicted and looked at together
 
 
-@dataclass(frozen=True, repr=False)
-class Selection:
-    """What was measured while a map was learnt, and why it is the one it is."""
-
-    method: str
-    n_labels: int
-    n_calibration: int
-    trials: tuple[Trial, ...]
-    seconds: dict[str, float]  # labels, fit, calibration
-    passes: int  # over the data, for all labels together
-    law: str  # the mixtures' that it was learnt from
-    why: str
-    saved: str = ""
-    """What a warm start saved, for a map that grew out of another."""
-
-    @classmethod
-    def restored(cls, said: dict[str, Any]) -> Selection:
-        return cls(**{**said, "trials": tuple(Trial(**t) for t in said["trials"])})
-
-    def __str__(self) -> str:
-        tried = [
-            f"  {t.name}: median error {t.error:.1e}, ‖∇‖∞ ≤ {t.gradient:.1e} on 95 % of held-out mixtures"
-            for t in self.trials
-            if np.isfinite(t.error)
-        ]
-        return "\n".join([self.why, *tried, *([self.saved] if self.saved else [])])
-
-    __repr__ = __str__
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The data a map was learnt from, and what can be asked of them."""
-
-    problem: Problem
-    hypothesis: Hypothesis
-    space: Space
-    oracle: Oracle
-    device: str
-    memory: int
-    training: dict[str, Any]  # what training a network needs to know
-    descend: Descend | None = None  # K steps of GD, for the one map that predicts by descending
-
-    @classmethod
-    def of(cls, problem: Problem, hypothesis: Hypothesis, device: str, memory: int, seed: int) -> Bound:
-        """The sources of a problem, ready to be asked; `seed` is of a network's training."""
-        sources = problem.without_targets()
-        space = hypothesis.bind(sources.facts)
-        training = {} if space.convex else {"seed": seed}
-        oracle = erm.family(sources, space, own=False, device=device, memory=memory, **training)
-        return cls(problem, hypothesis, space, oracle, device, memory, training)
-
-    def with_targets(self, targets: Sequence[Domain]) -> Oracle:
-        """The same with each target's own sample as a last component."""
-        problem = Problem(self.problem.sources, targets)
-        space = self.hypothesis.bind(problem.facts)
-        return erm.family(problem, space, own=True, device=self.device, memory=self.memory, **self.training)
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Names of the columns, where the sources had some."""
-        return next((d.features for d in self.problem.sources if d.features), ())
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """Of everything that w*(α) depends on."""
-        found = hashlib.sha256(type(self.hypothesis).__name__.encode())
-        for name, value in vars(self.hypothesis).items():
-            found.update(f"{name}={_described(value)}".encode())
-        for domain in self.problem.sources:
-            found.update(repr((domain.name, domain.features, digest(domain))).encode())
-        return found.hexdigest()
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelMap:
+class ModelMap(Learnt):
     """A learnt map α -> w*(α), made by `cuvee.learn`.
 
     Called with mixtures (M, N) it answers with a `Solution` whose rows are predicted, certified, corrected or solved.
     """
-
-    bound: Bound = field(repr=False)
-    predictor: Any = field(repr=False)
-    subspace: Subspace = field(repr=False)
-    calibration: Calibration = field(repr=False)
-    labels: Labels = field(repr=False)
-    plan: Selection
-    settings: Any = field(repr=False)
-    status: Status
-    """How the fit ended: "diverged" is kept with the best finite parameters."""
-    relearn: Callable[..., ModelMap] = field(repr=False)
 
     def __repr__(self) -> str:
         return f"ModelMap of {self.n_sources} sources, ‖∇‖∞ ≤ {self.tol:g}, {self.status}\n{self.plan}"
@@ -144,16 +56,7 @@ class ModelMap:
 
     @property
     def tol(self) -> float:
-        return float(self.settings.options.tol)
-
-    def predict(self, alpha: Tensor) -> Tensor:
-        """ŵ (M, P) for checked mixtures, with nothing said about it."""
-        if isinstance(self.predictor, Initialisation):
-            assert self.bound.descend is not None
-            w = self.bound.descend(self.predictor.w.expand(len(alpha), -1), alpha)
-        else:
-            w = self.subspace.decode(self.predictor(alpha))
-        return self.bound.space.project(w)
+        return self.settings.options.tol
 
     def __call__(
         self,
@@ -177,19 +80,11 @@ class ModelMap:
             targets: whose own samples the last column weighs, by default those of the problem learnt from.
             progress: called with (what, done, total).
         """
-        if trust is not None:
-            check_choice("trust", trust, get_args(Trust))
-        if tol is not None:
-            check_number("tol", tol, above=0.0)
-        tol = self.tol if tol is None else tol
-        convex = self.bound.space.convex
-        if trust in ("certified", "corrected") and not convex:
-            raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
+        tol = self._checked(trust, tol)
         N, problem = self.n_sources, self.bound.problem
         owners = problem if targets is None else Problem(problem.sources, targets)
         named = ordered_alpha(alpha, problem.source_names, owners.target_names, always=False)
         a = check_alpha(named, (N, N + 1))
-        device = self.bound.device
         if a.shape[1] > N:
             if trust in ("predicted", "certified"):
                 raise OptionError(
@@ -198,27 +93,40 @@ class ModelMap:
             return self._with_own(a, tol, owners.targets)
         if targets is not None:
             raise OptionError(f"targets= is for alpha of {N + 1} columns, the last for own samples; this one has {N}")
-        answers, oracle = [], self.bound.oracle
-        size = max(1, CHUNK // self.bound.space.n_params)
+        return self._solution(a, self._answers(a, trust, tol, progress or silent))
+
+    def _checked(self, trust: Trust | None, tol: float | None) -> float:
+        """Return the tolerance, once it is known that the question can be answered."""
+        if trust is not None:
+            check_choice("trust", trust, get_args(Trust))
+        if tol is not None:
+            check_number("tol", tol, above=0.0)
+        if trust in ("certified", "corrected") and not self.bound.space.convex:
+            raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
+        return self.tol if tol is None else tol
+
+    def _answers(self, a: Floats, trust: Trust | None, tol: float, progress: Progress) -> list[Answer]:
+        """Return the answers to mixtures (M, N), as many rows in each as are looked at together."""
+        answers, bound = [], self.bound
+        trust = trust if bound.space.convex else "predicted"
+        size = max(1, CHUNK // bound.space.n_params)
         for low in range(0, max(len(a), 1), size):
-            if progress is not None:
-                progress("predicting", low, len(a))
-            mixtures = torch.as_tensor(a[low : low + size], device=device)
-            answers.append(self._answer(mixtures, oracle, trust if convex else "predicted", tol))
-        if progress is not None:
-            progress("predicting", len(a), len(a))
-        return self._solution(a, answers)
+            progress("predicting", low, len(a))
+            mixtures = torch.as_tensor(a[low : low + size], device=bound.device)
+            answers.append(self._answer(mixtures, bound.oracle, trust, tol))
+        progress("predicting", len(a), len(a))
+        return answers
 
     def _answer(self, alpha: Tensor, oracle: Oracle, trust: Trust | None, tol: float) -> Answer:
-        passes = self.predictor.passes if isinstance(self.predictor, Initialisation) else 0
         hopeless = oracle.without_minimiser(alpha)
         middle = self.labels.w.mean(0)
-        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, passes, middle)
+        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, self._passes, middle)
         if trust == "predicted":
             return answer
         rows = answer.rows(Status.OFF_TOLERANCE) if trust is None else torch.arange(len(alpha), device=alpha.device)
         if len(rows) == 0:
             return answer
+        answer = replace(answer, w=answer.w.clone())  # rows are written over, and these may be the predictor's own
         if trust == "certified":
             correct.look(answer, rows, oracle, alpha, tol)
         else:
@@ -226,18 +134,19 @@ class ModelMap:
         return answer
 
     def _newton(self, n_rows: int) -> correct.Newton | None:
-        """Who takes Newton steps: the predictor, or for many rows a surface for the Hessian, made when first needed."""
-        own: correct.Newton | None = getattr(self.predictor, "newton", None)
-        if own is not None or n_rows < MANY or not reducible(self.bound.space, len(self.labels)):
-            return own
+        """Return who takes Newton steps: the predictor, or for many rows a surface for the Hessian."""
+        if isinstance(self.predictor, Newton):
+            return self.predictor.newton
+        if n_rows < MANY or not reduced.reducible(self.bound.space, len(self.labels)):
+            return None
         return self._hessians.newton
 
     @functools.cached_property
     def _hessians(self) -> reduced.Reduced:
-        return reduce(self.bound.oracle, self.bound.space, self.labels, self.labels.alpha[:0], degree=1)
+        return reduced.reduce(self.bound.oracle, self.bound.space, self.labels, self.labels.alpha[:0], degree=1)
 
     def _with_own(self, a: Floats, tol: float, owners: Sequence[Domain]) -> Solution:
-        """The exact solver, started where the map says the sources' part of the mixture ends."""
+        """Return what the exact solver finds from where the map says that the sources' part of the mixture ends."""
         if len(owners) != len(a):
             raise MixtureError(
                 f"alpha has {len(a)} rows of {a.shape[1]} weights, the last for a target's own sample, but there are "
@@ -247,17 +156,17 @@ class ModelMap:
         shared = alpha[:, :-1].sum(1, keepdim=True)
         start = self.predict(torch.where(shared > 0, alpha[:, :-1] / shared.clamp(min=1e-300), 1.0 / self.n_sources))
         start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w.mean(0))
-        found = self.bound.with_targets(owners).solve(alpha, tol=tol, start=start)
+        outcome = self.bound.with_targets(owners).solve(alpha, tol=tol, start=start)
         rows = torch.arange(len(a), device=alpha.device)
         answer = correct.nothing(start)
-        answer.put(rows, found, Status.CORRECTED, tol)
+        answer.put(rows, outcome, Status.CORRECTED, tol)
         return self._solution(a, [answer])
 
     def _solution(self, a: Floats, answers: list[Answer]) -> Solution:
         return as_solution(self.bound, a, answers, self.calibration.sentence)
 
     def add_source(self, source: Domain) -> ModelMap:
-        """The map for one source more; `plan.saved` says what was saved.
+        """Return the map for one source more; `plan.saved` says what was saved.
 
         Solved mixtures stay solved, with weight 0 on the new source: half as many again are solved in which it takes
         part. They give it a share of their weight, such that a Dirichlet law stays one.
@@ -272,10 +181,11 @@ class ModelMap:
         old = self.labels[-n:]
         kept = Labels(torch.cat([old.alpha, torch.zeros_like(old.alpha[:, :1])], 1), old.w)
         new = extended(old.alpha[: max(n // 2, 4)])
-        return self.relearn(self, [*self.bound.problem.sources, source], new, extended, kept=kept)
+        sources = [*self.bound.problem.sources, source]
+        return as_map(relearn(self, sources, new, extended, Warm(kept=kept)))
 
     def drop_source(self, name: str) -> ModelMap:
-        """The map without one source: its labels start where this map says that mixtures without it end."""
+        """Return the map without one source: its labels start where this map says that mixtures without it end."""
         names = [s.name for s in self.bound.problem.sources]
         if name not in names:
             raise OptionError(f"no source named {name!r}; there is {', '.join(names[:10])}")
@@ -291,11 +201,17 @@ class ModelMap:
         face[:, others] = alpha
         start = self.predict(face)
         start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w)
-        return self.relearn(self, [self.bound.problem.sources[i] for i in others], alpha, narrowed, start)
+        sources = [self.bound.problem.sources[i] for i in others]
+        return as_map(relearn(self, sources, alpha, narrowed, Warm(start=start)))
 
     def save(self, path: str | Path) -> None:
         """Write the map to a safetensors file; `cuvee.load_map` reads it, given the same data."""
-        path = Path(path)
+        kinds = registry.find(self.settings.method).predictors
+        if type(self.predictor) not in kinds:  # a file holds the name of the class
+            raise OptionError(
+                f"the map {self.settings.method!r} ends with a {type(self.predictor).__name__}, which it has not "
+                "named among its predictors: no file can hold it"
+            )
         notes = {
             "fingerprint": self.bound.fingerprint,
             "settings": self.settings.noted(),
@@ -303,11 +219,16 @@ class ModelMap:
             "plan": asdict(self.plan),
         }
         parts = {"predictor": self.predictor, "subspace": self.subspace, "calibration": self.calibration}
-        store.write(path, {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes)
+        store.write(Path(path), {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes)
+
+
+def as_map(learnt: Learnt) -> ModelMap:
+    """Return what was learnt as something that can be asked."""
+    return ModelMap(**{f.name: getattr(learnt, f.name) for f in fields(learnt)})
 
 
 def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str) -> Solution:
-    """Chunks of answers for mixtures (M, N) as one result; `calibration` is what calibrated bounds rest on."""
+    """Return chunks of answers for mixtures (M, N) as one result; `calibration` is what calibrated bounds rest on."""
 
     def joined(name: str) -> Any:
         parts = [np.asarray(getattr(answer, name).cpu()) for answer in answers]
@@ -332,15 +253,3 @@ def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str
         space=bound.space,
         features=bound.features,
     )
-
-
-def _described(value: Any) -> str:
-    """The same in every process: a module with its parameters, a function by its name."""
-    if isinstance(value, torch.nn.Module):
-        state = {name: np.asarray(t.detach().cpu()).tobytes().hex() for name, t in value.state_dict().items()}
-        return f"{value!r} {state}"
-    if isinstance(value, functools.partial):
-        return f"partial of {_described(value.func)} {value.args} {value.keywords}"
-    if hasattr(value, "__code__"):
-        return f"{value.__module__}.{value.__qualname__} {value.__code__.co_code.hex()} {value.__code__.co_consts}"
-    return f"{type(value).__module__}.{type(value).__qualname__}" if callable(value) else repr(value)

@@ -12,9 +12,9 @@ import torch
 from cuvee import erm
 from cuvee.alpha import ordered_alpha
 from cuvee.api.checks import MEMORY, check_device, check_hypothesis, check_memory, check_whole
-from cuvee.erm.family import Family, Outcome
 from cuvee.errors import MixtureError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
+from cuvee.oracle import Oracle, Outcome
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Floats
 from cuvee.simplex import check_alpha
@@ -157,7 +157,7 @@ def _bound(
     device: str,
     memory: int | None,
     **training: Any,
-) -> tuple[Problem, Space, Family, Floats]:
+) -> tuple[Problem, Space, Oracle, Floats]:
     """Everything checked: the problem as α needs it, the space, the family, and α in the order of its names."""
     check_hypothesis(hypothesis)
     check_device(device)
@@ -178,7 +178,7 @@ def _bound(
     return problem, space, family, a
 
 
-def _certificate(family: Family, outcome: Outcome) -> Certificate:
+def _certificate(family: Oracle, outcome: Outcome) -> Certificate:
     return Certificate(
         distance=_numpy(outcome.bounds.distance),
         excess_risk=_numpy(outcome.bounds.excess),

@@ -15,14 +15,16 @@ import torch
 from cuvee import files
 from cuvee.alpha import ordered_alpha
 from cuvee.api import online_labels
-from cuvee.api.learning import check_sources, descent, label_tol
-from cuvee.api.model_map import Bound, as_solution
+from cuvee.api.bound import Bound
+from cuvee.api.learning import check_sources
+from cuvee.api.model_map import as_solution
 from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_settings import PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of, settled
 from cuvee.errors import CuveeWarning, InputError, MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import correct
 from cuvee.learn.correct import Trust
+from cuvee.learn.settings import label_tol
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.balls import VARIANTS
 from cuvee.online.ledger import Ledger
@@ -121,7 +123,6 @@ class OnlineMap:
         balls = VARIANTS[settings.variant](self._N, len(prior))
         self._regressor = Regressor(balls, self._N, radius, prior, nearest=settings.centre)
         self._policy = policy_of(settings)
-        self._descend = None if settings.K is None or bound is None else descent(bound, settings.K)
         self._round: Round | None = None  # that a label would belong to
         self._accounts = Accounts()
         self._waiting: list[tuple[Floats, Floats]] = []  # (α_t, ŵ_t) not evaluated yet
@@ -180,7 +181,7 @@ class OnlineMap:
                 now.w,
                 tol=label_tol(self.settings.tol),
                 slopes=self._regressor.balls.slopes,
-                descend=self._descend,
+                K=self.settings.K,
             )
             why = status.sentence
         except Exception as error:  # whatever it was, the round has its answer and the stream goes on
@@ -212,7 +213,7 @@ class OnlineMap:
     def _gradient(self, now: Round) -> float:
         self._accounts.looks += 1
         try:
-            return online_labels.gradient(self._data("a certificate"), now.alpha, now.w, self.settings.tol)
+            return online_labels.gradient(self._data("a certificate"), now.alpha, now.w)
         except Exception as error:  # nothing is known of ŵ then, which is what a label is for
             self._accounts.note(f"round {now.t}: no certificate: {in_short(error)}")
             return inf

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from cuvee.api.bound import Bound
 from cuvee.api.checks import check_device, check_hypothesis, check_memory
-from cuvee.api.model_map import Bound
 from cuvee.hypothesis.base import Hypothesis
-from cuvee.learn.meta import Descend
+from cuvee.oracle import gradient_norms
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Floats, Status
 
@@ -28,12 +28,15 @@ def bind_sources(
 
 
 def label(
-    bound: Bound, alpha: Floats, start: Floats, *, tol: float, slopes: bool, descend: Descend | None
+    bound: Bound, alpha: Floats, start: Floats, *, tol: float, slopes: bool, K: int | None
 ) -> tuple[Floats | None, Floats | None, Status]:
-    """w*(α) (P,) for α (N,), dw*/dα (N, P) where it is wanted; None with the status that says why there is none."""
+    """Return w*(α) (P,) for α (N,), dw*/dα (N, P) where it is wanted, and how that ended.
+
+    With K it is GD(0, α, K), as in the paper. Where there is no label, None comes with the status that says why.
+    """
     a = torch.as_tensor(alpha, device=bound.device)[None]
-    if descend is not None:  # GD(0, α, K)
-        w, status = descend(torch.zeros(1, bound.space.n_params).to(a), a), Status.STEP_LIMIT
+    if K is not None:
+        w, status = bound.descend(torch.zeros(1, bound.space.n_params).to(a), a, K), Status.STEP_LIMIT
     else:
         near = torch.as_tensor(start, device=bound.device)[None] if bound.space.convex else None
         found = bound.oracle.solve(a, tol=tol, start=near)
@@ -45,10 +48,10 @@ def label(
     return np.asarray(w[0].cpu()), None if moves is None else np.asarray(moves[0].double().cpu()), status
 
 
-def gradient(bound: Bound, alpha: Floats, w: Floats, tol: float) -> float:
-    """‖∇f_α(w)‖∞, by one pass over the data."""
+def gradient(bound: Bound, alpha: Floats, w: Floats) -> float:
+    """Return ‖∇f_α(w)‖∞ for α (N,) and w (P,), by one pass over the data."""
     a, at = (torch.as_tensor(x, device=bound.device)[None] for x in (alpha, w))
-    return float(bound.oracle.certify(a, at, tol=tol).gradient[0])
+    return float(gradient_norms(bound.oracle, bound.space, a, at)[0])
 
 
 def has_minimiser(bound: Bound, alpha: Floats) -> bool:

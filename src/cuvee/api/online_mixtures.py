@@ -14,9 +14,9 @@ from torch import Tensor
 
 from cuvee import files
 from cuvee.alpha import ordered_alpha
+from cuvee.api.bound import Bound
 from cuvee.api.checks import check_whole
 from cuvee.api.mixtures import estimate
-from cuvee.api.model_map import Bound
 from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_panel import solve_panel, statistics
 from cuvee.errors import CuveeWarning, InputError, OptionError, check_choice, check_number

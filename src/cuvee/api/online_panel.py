@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.api.model_map import Bound
+from cuvee.api.bound import Bound
 from cuvee.components import ALL, LocalComponents, bind
 from cuvee.errors import DomainError, InputError
 from cuvee.hypothesis.base import LossKind, Space

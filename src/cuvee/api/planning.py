@@ -11,15 +11,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from cuvee.api.bound import Bound
 from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
-from cuvee.api.learning import Settings, assembled, bind, check_sources, learn_map, material, solved, sources_part
-from cuvee.api.model_map import Bound, ModelMap
+from cuvee.api.learning import assembled, bind, check_sources, learn_map, material, mixes_of, silent, solved
+from cuvee.api.model_map import ModelMap, as_map
 from cuvee.errors import check_number
 from cuvee.hypothesis.base import Hypothesis
-from cuvee.learn import reduced
-from cuvee.learn.choose import REDUCED_DEGREE, Options, choose, reducible
+from cuvee.learn import auto, reduced
 from cuvee.learn.mixtures import Mixes
+from cuvee.learn.options import Options
 from cuvee.learn.planner import Line, Plan, clocked, crossing, measured_line
+from cuvee.learn.settings import Settings
 from cuvee.problem import Domain, Problem, as_problem
 
 PILOT = (64, 256)  # labels of maps that every plan learns
@@ -62,34 +64,27 @@ def plan(
     """
     began = time.perf_counter()
     check_whole("n_targets", n_targets, 0)
-    check_number("tol", tol, above=0.0)
     check_number("concentration", concentration, above=0.0)
-    check_whole("seed", seed, 0)
     check_hypothesis(hypothesis)
     check_device(device)
     problem = as_problem(data)
     check_sources(problem)
-    options = Options(tol, seed=seed)
     settings = Settings(
         method="auto",
         n_labels=PILOT[-1],
         n_calibration=CALIBRATION,
         concentration=concentration if mixtures is None else None,
         level=0.95,
-        K=1,
-        options=options,
+        options=Options(tol, seed=seed),
         device=device,
         memory=check_memory(memory, device),
     )
-    if mixtures is None:
-        mixes = Mixes.drawn(PILOT[-1], CALIBRATION, problem.n_sources, concentration, seed)
-    else:
-        mixes = Mixes.given(sources_part(mixtures, problem), PILOT[-1], CALIBRATION, seed, LEAST)
+    mixes = mixes_of(problem, mixtures, settings, LEAST)
     bound = bind(problem, hypothesis, settings)
     fresh = torch.as_tensor(mixes.again(MOST), device=device)
     solve = measured_line(lambda n: bound.oracle.solve(fresh[:n], tol=tol), most=MOST)
     ways = [_shallow(bound, mixes, settings, solve, fresh, n_targets)]
-    if reducible(bound.space, len(mixes.labels)):
+    if reduced.reducible(bound.space, len(mixes.labels)):
         ways.append(_deep(bound, mixes, settings, solve, fresh, n_targets))
     faster = [way for way in ways if not way.at_best and way.line(n_targets) < solve(n_targets)]
     choice: Literal["learn", "solve"] = "learn" if faster else "solve"
@@ -141,8 +136,8 @@ def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh:
             break
         clock = time.perf_counter()
         labels, _ = solved(bound, pool[:n], settings)
-        chosen = choose(material(bound, labels, mixes, settings), "auto", options)
-        atlas = assembled(bound, chosen, labels, held_out, mixes.law, settings)
+        chosen = auto.fit(material(bound, labels, mixes), options)
+        atlas = as_map(assembled(bound, chosen, labels, held_out, mixes.law, settings))
         learning = time.perf_counter() - clock + calibrating
         bounds = atlas.calibration.bounds(fresh).gradient
         missed = 1.0 - float(atlas.calibration.within(fresh, bounds, tol).double().mean())
@@ -165,7 +160,7 @@ def _deep(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Te
     if solve(n_targets) < STAKE * cost:
         return _Option(Line(cost, 0.0), PILOT[-1], "reduced components", at_best=True)
     began = time.perf_counter()
-    atlas = learn_map(bound, mixes, settings, lambda what, done, total: None)
+    atlas = as_map(learn_map(bound, mixes, settings, silent))
     took = time.perf_counter() - began
     asked = fresh[-ASKED:].cpu().numpy()
     each = min(clocked(lambda: atlas(asked)) for _ in range(2)) / len(asked)
@@ -180,6 +175,6 @@ def _foreseen(bound: Bound, mixes: Mixes, settings: Settings) -> float:
         return 0.0
     w = torch.zeros(64, P, dtype=torch.float64, device=settings.device)
     hessians = 2 * reduced.n_hessians(N, reduced.bends(N, P, len(mixes.labels)))
-    gradients = reduced.n_points(P, REDUCED_DEGREE)
+    gradients = reduced.n_points(P, reduced.DEGREE)
     one = clocked(lambda: bound.oracle.component_hessians(w[0], rough=True))
     return hessians * one + gradients / len(w) * clocked(lambda: bound.oracle.component_gradients(w, rough=True))

@@ -10,6 +10,7 @@ import typer
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json
 from cuvee.cli.voice import show, speaking
+from cuvee.learn import registry
 
 OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
 MapTol = Annotated[
@@ -23,6 +24,9 @@ Concentration = Annotated[
     float,
     typer.Option(metavar="X", help="Of the Dirichlet law that mixtures are drawn from: 1 is uniform, less is sparser."),
 ]
+MapMethod = Annotated[
+    str, typer.Option(metavar="NAME", help=f"What the map is: {', '.join(registry.names())}; see docs/maps.md.")
+]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it into this PNG.")]
 
 
@@ -32,6 +36,7 @@ def learn(
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
     targets: asked.NotSources = None,
+    method: MapMethod = "auto",
     labels: Annotated[int, typer.Option(metavar="N", help="Mixtures to solve and learn from.")] = 256,
     tol: MapTol = 1e-3,
     mixtures: Sample = None,
@@ -64,6 +69,7 @@ def learn(
             encoding=encoding,
             impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
         )  # fmt: skip
+        registry.find(method)
         check_out(out, force, (".safetensors",))
         data = Data.read(table, options)
         sources = data.without(targets)
@@ -71,6 +77,7 @@ def learn(
         data.tell(voice)
         with voice.bar() as bar:
             how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed, "progress": bar}
+            how["method"] = method
             atlas = learn_map(sources, kind, n_labels=labels, tol=tol, **how)
         atlas.save(out)
         if as_json:

@@ -13,16 +13,16 @@ from cuvee.components import bind as components
 from cuvee.components import rows_space
 from cuvee.erm import descent
 from cuvee.erm.convex_family import ConvexFamily
-from cuvee.erm.family import Family
 from cuvee.erm.generalised_family import GeneralisedFamily
 from cuvee.erm.network_family import NetworkFamily
 from cuvee.erm.ridge_family import RidgeFamily
 from cuvee.erm.solver import solve
 from cuvee.erm.wide_family import WideFamily
 from cuvee.hypothesis.base import Space
+from cuvee.oracle import Oracle
 from cuvee.problem import Problem
 
-__all__ = ["Family", "components", "descent", "family", "rows_space", "solve"]
+__all__ = ["components", "descent", "family", "rows_space", "solve"]
 
 
 def family(
@@ -34,7 +34,7 @@ def family(
     memory: int,
     models: int | None = None,
     **training: Any,
-) -> Family:
+) -> Oracle:
     """Return the family of a space, with the data bound.
 
     `models` says how many will be asked for, if that is known; `training` (seed, steps) matters to networks alone.
@@ -43,8 +43,8 @@ def family(
         return NetworkFamily(problem, space, own=own, device=device, memory=memory, **training)
     kind: Any = RidgeFamily if space.quadratic else GeneralisedFamily if space.generalised else ConvexFamily
 
-    def made(problem: Problem, space: Space, roundings: int = 0) -> Family:
-        bound: Family = kind(problem, space, own=own, device=device, memory=memory, roundings=roundings)
+    def made(problem: Problem, space: Space, roundings: int = 0) -> Oracle:
+        bound: Oracle = kind(problem, space, own=own, device=device, memory=memory, roundings=roundings)
         return bound
 
     wide = space.l2 > 0 and rows_space.targets_at_a_time(problem, space) >= 1

@@ -20,23 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cuvee.oracle import Bounds
+
 EPS = torch.finfo(torch.float64).eps
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Per model: distance ≥ ‖w − w*‖, excess ≥ f(w) − f(w*)."""
-
-    distance: Tensor
-    excess: Tensor
-
-    def unless(self, unknown: Tensor) -> Bounds:
-        """Infinite where `unknown` (...,) says so."""
-        return Bounds(*(torch.where(unknown, torch.inf, x) for x in (self.distance, self.excess)))
-
-    def least(self, other: Bounds) -> Bounds:
-        """Both are proven, so the smaller one is."""
-        return Bounds(torch.minimum(self.distance, other.distance), torch.minimum(self.excess, other.excess))
 
 
 def unknown(like: Tensor) -> Bounds:

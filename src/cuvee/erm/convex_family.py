@@ -1,4 +1,4 @@
-"""`Family` of any smooth convex risk; faster solvers and tighter certificates for some of them build on it."""
+"""`Oracle` of any smooth convex risk; faster solvers and tighter certificates for some of them build on it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 from cuvee.components import ALL, Components, bind
 from cuvee.erm import certificate, conjugate, convex, linear_system
 from cuvee.erm.ball import multiplier
-from cuvee.erm.certificate import Bounds
 from cuvee.erm.convex import Solved
-from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
+from cuvee.erm.family import implicit_derivative, nothing_penalised, statuses
 from cuvee.erm.precondition import add_diagonal
 from cuvee.hypothesis.base import Space
+from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
 from cuvee.results import Status
 
@@ -102,6 +102,9 @@ class ConvexFamily:
     def _look(self, w: Tensor, alpha: Tensor, components: Any) -> tuple[Tensor, Tensor | None]:
         """Return ∇f_α (M, 1, P), penalty included, and the intercepts' Hessian where certificates need it."""
         return convex.gradients(components, w, alpha, self._penalty, self._memory), None
+
+    def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
+        return convex.gradients(self.components, w[:, None], alpha[:, None], self._penalty, self._memory)[:, 0]
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         if len(w) == 0:

@@ -2,73 +2,83 @@
 
     GD(v, α, K):  v ← P_W(v − γ Σ_j α_j ∇f_j(v)),  γ = 1/L_f,  K times
 
-All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradient belongs to the step.
+All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradient belongs to the step. Whoever descends
+does it here: Algorithm 3 itself with the gradients of plain components, the labels of Algorithms 2 and 4 with those of
+an oracle, which take less time and room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from cuvee.components import ALL, Components
+from cuvee.hypothesis.base import Space
 
 POWER_STEPS = 30
 SAFETY = 1.1  # power iteration approaches L_f from below
 CHECK = 50
 
+Gradient = Callable[[Tensor, Tensor], Tensor]
+"""α (M, N or N+1), v (M, P) -> Σ_j α_j ∇f_j(v) + λv, (M, P): `Oracle.gradient`, or `gradient` of components."""
 
-def gd(components: Components, v: Tensor, alpha: Tensor, K: int, gamma: Tensor, tol: float = 0.0) -> tuple[Tensor, int]:
-    """Return where K steps from v (M, P) lead for α (M, N or N+1), γ (M,), and how many were taken.
 
-    There are fewer where no step is longer than γ·tol any more. A curvature without limit makes no γ safe: then one
-    that raises the risk is halved, and the step is taken again.
+def gd(
+    gradient: Gradient,
+    space: Space,
+    v: Tensor,
+    alpha: Tensor,
+    K: int,
+    gamma: Tensor,
+    tol: float = 0.0,
+) -> tuple[Tensor, int]:
+    """Return v (M, P) after K steps for α (M, N or N+1) with rates γ (M,), and how many steps were taken.
+
+    They are fewer than K when no step is longer than γ·tol any more. Where the curvature has no limit no γ is safe: a
+    step that goes too far is taken back, and γ halved.
     """
-    space, rate = components.space, gamma[:, None].to(v)
+    rate, at_v = gamma[:, None].to(v), gradient(alpha, v) if K else v
     for k in range(1, K + 1):
-        new = space.project(v - rate * gradient(components, v, alpha))
+        new = space.project(v - rate * at_v)
+        at_new = gradient(alpha, new) if k < K or space.steepening is None else at_v
+        moved = (new - v).abs() / rate
         if space.steepening is None:
-            worse = ~(risk(components, new, alpha) <= risk(components, v, alpha))[:, None]
-            new, rate = torch.where(worse, v, new), torch.where(worse, 0.5 * rate, rate)
-            moved = torch.where(worse, torch.inf, (new - v).abs() / rate)
-        else:
-            moved = (new - v).abs() / rate
+            # A convex risk that still falls, or rests, at the end of a step has fallen all along it.
+            far = ~((at_new * (new - v)).sum(-1, keepdim=True) <= 0)
+            new, at_new = torch.where(far, v, new), torch.where(far, at_v, at_new)
+            rate, moved = torch.where(far, 0.5 * rate, rate), torch.where(far, torch.inf, moved)
+        at_v = at_new
         v = new
         if k % CHECK == 0 and bool((moved <= tol).all()):
             return v, k
     return v, K
 
 
-def gradient(components: Components, v: Tensor, alpha: Tensor) -> Tensor:
-    """Σ_j α_j ∇f_j(v) + λv, (M, P)."""
+def gradient(components: Components, alpha: Tensor, v: Tensor) -> Tensor:
+    """Return Σ_j α_j ∇f_j(v) + λv, (M, P), from the components of any hypothesis: the slow, plain way."""
     space = components.space
     _, pullback = components.losses(v[:, None], ALL)
     return pullback(alpha[:, None].to(v))[:, 0] + space.l2 * space.penalised.to(v) * v
 
 
-def risk(components: Components, v: Tensor, alpha: Tensor) -> Tensor:
-    """Return Σ_j α_j f_j(v) + λ/2‖v‖², (M,)."""
-    space = components.space
-    losses = components.values(v[:, None], ALL)[:, 0]
-    return (alpha.to(v) * losses).sum(-1) + 0.5 * space.l2 * (space.penalised.to(v) * v.square()).sum(-1)
-
-
-def smoothness(components: Components, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
-    """L_f (M,): the largest curvature of each mixture at v, by power iteration on differences of gradients.
+def smoothness(gradient: Gradient, space: Space, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
+    """Return L_f (M,), the largest curvature of each mixture at v, by power iteration on differences of gradients.
 
     For ridge it is the same everywhere, for logistic v = 0 tells the largest; for a network it is the one at v.
     """
     generator = torch.Generator().manual_seed(seed)
     u = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
-    at_v = gradient(components, v, alpha)
+    at_v = gradient(alpha, v)
     step = torch.finfo(v.dtype).eps ** (1 / 3)
     L = v.new_zeros(len(v))
     for _ in range(POWER_STEPS):
         u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True).clamp(min=1e-30)
-        u = (gradient(components, v + step * u, alpha) - at_v) / step
+        u = (gradient(alpha, v + step * u) - at_v) / step
         L = torch.maximum(L, torch.linalg.vector_norm(u, dim=-1))
-    return (SAFETY * (components.space.steepening or 1.0) * L).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
+    return (SAFETY * (space.steepening or 1.0) * L).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
 
 
 def solve(
@@ -81,7 +91,10 @@ def solve(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Tensor, Tensor]:
-    """w (M, P) after at most `steps` steps from 0, or for a network from its initialisation; and the steps (M,)."""
+    """Return w (M, P) after at most `steps` steps, and how many each took (M,).
+
+    They start from 0, or for a network from its initialisation.
+    """
     space, M = components.space, len(alpha)
     start = torch.zeros(1, space.n_params, dtype=space.dtype) if space.convex else space.start(1, seed)
     w = start.to(alpha.device).expand(M, -1).clone()
@@ -91,7 +104,8 @@ def solve(
     for low in range(0, M, size):
         some = slice(low, low + size)
         part = components if size >= M else components.narrow(torch.arange(M, device=w.device)[some])
-        gamma = 1.0 / smoothness(part, w[some], alpha[some])
-        w[some], taken[some] = gd(part, w[some], alpha[some], steps, gamma, tol)
+        plain = partial(gradient, part)
+        gamma = 1.0 / smoothness(plain, space, w[some], alpha[some])
+        w[some], taken[some] = gd(plain, space, w[some], alpha[some], steps, gamma, tol)
         progress(min(low + size, M), M)
     return w, taken

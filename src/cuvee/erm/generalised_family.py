@@ -1,4 +1,4 @@
-"""`Family` of generalised linear models (logistic, softmax, Poisson): closed-form passes, self-concordant bounds."""
+"""`Oracle` of generalised linear models (logistic, softmax, Poisson): closed-form passes, self-concordant bounds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from cuvee.components import ALL, LinearSums, bind
 from cuvee.erm import certificate, generalised
-from cuvee.erm.certificate import Bounds
 from cuvee.erm.convex import Solved
 from cuvee.erm.convex_family import ConvexFamily
-from cuvee.erm.family import Outcome, Progress, nothing_penalised, statuses
+from cuvee.erm.family import nothing_penalised, statuses
 from cuvee.erm.precondition import rough_diagonal
 from cuvee.erm.spread import Spreads
 from cuvee.hypothesis.generalised import GeneralisedSpace
+from cuvee.oracle import Bounds, Outcome, Progress
 from cuvee.problem import Problem
 from cuvee.results import Status
 
@@ -104,6 +104,9 @@ class GeneralisedFamily(ConvexFamily):
 
     def without_minimiser(self, alpha: Tensor) -> Tensor:
         return self._absent(alpha).any(1)
+
+    def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
+        return self.components.pull(w[:, None], alpha[:, None], ALL)[:, 0] + self._penalty * w
 
     def _look(self, w: Tensor, alpha: Tensor, components: LinearSums) -> tuple[Tensor, Tensor | None]:
         g, second = components.pull_with_second(w, alpha, ALL)

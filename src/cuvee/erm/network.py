@@ -1,5 +1,7 @@
-"""M copies of a network trained together on their mixtures, each until its held-out rows stop improving.
+"""M copies of a network trained together on their mixtures by Adam, on shared minibatches of the sources.
 
+`train` takes each as far as its held-out rows improve: the models that are handed out. `train_briefly` takes a fixed
+number of steps on all rows: the models that candidates are compared by, whose held-out rows are folds of their own.
 Nothing here is certified, as a network's risk is not convex: what is known of an answer is its held-out loss and
 the gradient norm of its mixture's risk.
 """
@@ -7,7 +9,8 @@ the gradient norm of its mixture's risk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from math import cos, pi
 
 import torch
 from torch import Tensor
@@ -31,6 +34,12 @@ IMPROVEMENT = 1e-3
 CROWD = 0.9
 """Copies that have ended leave the batch once no more than this share of it is still moving."""
 MEMORY = 2**30
+
+BRIEF_STEPS = 300
+BRIEF_BATCH = 16
+"""Rows of a minibatch per source."""
+BRIEF_RATE = 3e-3
+"""It falls to 0 along a cosine; the last quarter of the iterates is averaged."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,25 @@ def train(
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
+def train_briefly(
+    components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = BRIEF_STEPS
+) -> Tensor:
+    """Return w (M, Q, P) for α (M, Q, N+1) after `steps` minibatches of every source and all own rows.
+
+    As in `train`, copies differ by their mixtures alone.
+    """
+    space = components.space
+    moving = _Moving(space.start(1, seed).to(alpha.device).expand(*alpha.shape[:-1], -1).contiguous(), space)
+    alpha = alpha.to(moving.w)
+    mean, averaged = torch.zeros_like(moving.w), 0
+    for t in range(1, steps + 1):
+        rate = BRIEF_RATE * 0.5 * (1 + cos(pi * t / steps))
+        moving.step(components, replace(batch, step=t, size=BRIEF_BATCH, own_whole=True), alpha, rate)
+        if t > steps * 3 // 4:
+            mean, averaged = mean + moving.w, averaged + 1
+    return mean / averaged
+
+
 class _Training:
     """One block of copies."""
 
@@ -104,7 +132,8 @@ class _Training:
         for t in range(1, max_steps + 1):
             if len(copies) == 0:
                 break
-            moving.step(here, Batch(t, self.batch, part="training"), self.alpha[copies])
+            moving.step(here, Batch(t, self.batch, part="training"), self.alpha[copies], RATE)
+            moving.stay_inside()
             if t % CHECK and t < max_steps:
                 continue
             at = ~stopped[copies]
@@ -152,7 +181,7 @@ class _Training:
 
 
 class _Moving:
-    """Parameters (m, 1, P) of the copies in the batch, Adam's state, and the average of late iterates."""
+    """Hold parameters (m, Q, P) of the copies in the batch, Adam's state, and the average of late iterates."""
 
     def __init__(self, start: Tensor, space: Space) -> None:
         self.w = start.clone()
@@ -161,11 +190,16 @@ class _Moving:
         # One flat tensor for all copies, so that a step is a single fused pass over memory.
         self.optimiser = torch.optim.Adam([self.w], lr=RATE, weight_decay=space.l2, fused=True)
 
-    def step(self, components: Components, batch: Batch, alpha: Tensor) -> None:
-        self.t += 1
+    def step(self, components: Components, batch: Batch, alpha: Tensor, rate: float) -> None:
+        """Take one step of Adam on a minibatch."""
         _, pullback = components.losses(self.w, batch)
         self.w.grad = pullback(alpha)
+        self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.step()
+
+    def stay_inside(self) -> None:
+        """Project onto W, and count the iterate into the average now and then."""
+        self.t += 1
         if self.space.radius is not None:
             self.w.copy_(self.space.project(self.w))
         if self.t % EVERY == 0:

@@ -1,15 +1,18 @@
-"""`Family` of networks: trained together, certified by nothing."""
+"""The oracle of networks: trained together, certified by nothing."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from cuvee.components import ALL, Components, bind
 from cuvee.erm import certificate, network
-from cuvee.erm.family import Outcome, Progress, statuses
+from cuvee.erm.family import statuses
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import Space
+from cuvee.oracle import Outcome, Progress
 from cuvee.problem import Problem
 from cuvee.results import Status
 
@@ -57,21 +60,27 @@ class NetworkFamily:
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         """Nothing is proven; the gradient on all rows says how stationary w is."""
-        components, w = self._components, w.to(self.space.dtype)
-        penalty = self.space.l2 * self.space.penalised.to(w)
-        size = max(1, self._memory // (32 * (components.n_rows + self.space.n_params)))
-        norms = [w.new_zeros(0)]
-        for low in range(0, len(w), size):
-            some = slice(low, low + size)
-            part = components.narrow(torch.arange(len(w), device=w.device)[some])
-            _, pullback = part.losses(w[some, None], ALL)
-            g = pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
-            norms.append(g.abs().amax(-1))
-        gradient = torch.cat(norms)
+        w = w.to(self.space.dtype)
+        gradient = torch.cat([g.abs().amax(-1) for g in self._gradients(alpha, w)])
         limit = torch.ones_like(gradient, dtype=torch.bool)  # nothing is ever proven solved here
         status = statuses(len(w), (limit, Status.STEP_LIMIT), (~gradient.isfinite(), Status.DIVERGED))
         passes = torch.ones_like(gradient, dtype=torch.int64)
         return Outcome(w, gradient, w[:, :0], certificate.unknown(gradient), status, passes)
+
+    def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
+        return torch.cat(list(self._gradients(alpha, w.to(self.space.dtype))))
+
+    def _gradients(self, alpha: Tensor, w: Tensor) -> Iterator[Tensor]:
+        """Yield ∇f_α(w) (m, P) of successive models, as many at a time as memory holds."""
+        components, penalty = self._components, self.space.l2 * self.space.penalised.to(w)
+        size = max(1, self._memory // (32 * (components.n_rows + self.space.n_params)))
+        if len(w) == 0:
+            yield w
+        for low in range(0, len(w), size):
+            some = slice(low, low + size)
+            part = components.narrow(torch.arange(len(w), device=w.device)[some])
+            _, pullback = part.losses(w[some, None], ALL)
+            yield pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         raise OptionError("sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted alpha")

@@ -1,4 +1,4 @@
-"""`Family` of ridge regression: Gram matrices once, streamed; rows are never seen again.
+"""The oracle of ridge regression: Gram matrices once, streamed; rows are never seen again.
 
 With an unpenalised intercept, and no ball that would notice, everything happens around a reference row x0 and label
 y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no digits. What comes back is b again,
@@ -14,8 +14,9 @@ from cuvee.components import QuadraticSums, bind
 from cuvee.components.protocol import Grams, Reference
 from cuvee.erm import certificate, compensated, linear_system, ridge
 from cuvee.erm.certificate import EPS, Mean
-from cuvee.erm.family import Outcome, Progress, implicit_derivative, nothing_penalised, sphere, statuses
+from cuvee.erm.family import implicit_derivative, nothing_penalised, statuses
 from cuvee.hypothesis.ridge import RidgeSpace
+from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
 from cuvee.results import Status
 
@@ -72,6 +73,11 @@ class RidgeFamily:
         found = ridge.evaluate(self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory)
         return self._outcome(found, inside, left_out, alpha, tol).moved_from(w)
 
+    def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
+        u, left_out = self._shift(w, 1.0)
+        found = ridge.evaluate(self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory)
+        return self._unshift((found.gradient + found.last * left_out[:, None, None])[:, 0])
+
     def _own_grams(self, targets: slice, models: slice) -> Grams:
         return self._components.own_grams(self._around, targets=targets)
 
@@ -120,7 +126,7 @@ class RidgeFamily:
         bounds = bounds.unless(broken)
         return Outcome(w, rest, g, bounds, status, torch.ones_like(rest, dtype=torch.int64))
 
-    def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> certificate.Bounds:
+    def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> Bounds:
         mass = last[:, -1]
         mean = Mean(last[:, :-1] / mass[:, None], mass)
         reference = None if self._around is None else self._around.row[:-1]

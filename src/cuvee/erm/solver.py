@@ -13,7 +13,7 @@ from cuvee.components import (
     QuadraticSums,
 )
 from cuvee.components.protocol import Grams
-from cuvee.erm import adam, convex, generalised, ridge
+from cuvee.erm import convex, generalised, network, ridge
 
 MEMORY = 2**28
 ROUGH_PAYS = 2**20  # numbers in the table of the sources' rows
@@ -46,4 +46,4 @@ def solve(components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0,
         return generalised.solve(linear, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
     if space.convex:
         return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY).w
-    return adam.solve(components, batch, alpha, seed=seed)
+    return network.train_briefly(components, batch, alpha, seed=seed)

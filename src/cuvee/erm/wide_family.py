@@ -1,4 +1,4 @@
-"""`Family` of a linear hypothesis on a wide table: every question is put in the coordinates of the rows.
+"""The oracle of a linear hypothesis on a wide table: every question is put in the coordinates of the rows.
 
 Where own samples joined, targets are taken a few at a time, so that their rows do not fill the space they share.
 """
@@ -15,12 +15,12 @@ from torch import Tensor
 
 from cuvee.components import rows_space
 from cuvee.components.rows_space import RowsSpace
-from cuvee.erm.certificate import EPS, Bounds
-from cuvee.erm.family import Family, Outcome, Progress, sphere
+from cuvee.erm.certificate import EPS
+from cuvee.oracle import Bounds, Oracle, Outcome, Progress, sphere
 from cuvee.problem import Problem
 from cuvee.results import Status
 
-Make = Callable[[Problem, Any, int], Family]
+Make = Callable[[Problem, Any, int], Oracle]
 """(problem, space, roundings that each number of its rows carries) -> the family that does the work."""
 
 
@@ -30,7 +30,7 @@ class Part:
 
     models: slice
     rows: RowsSpace
-    family: Family
+    family: Oracle
 
 
 class WideFamily:
@@ -106,6 +106,14 @@ class WideFamily:
         nu = sphere(w, vector, self._space.radius)
         gradient = (vector + nu[:, None] * w).abs().amax(-1)
         return replace(seen, w=w, gradient=gradient, vector=vector, bounds=Bounds(distance, excess))
+
+    def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
+        gradients = []
+        for part in self._parts():
+            u, unseen = part.rows.split(w[part.models])
+            seen = part.family.gradient(alpha[part.models], u)
+            gradients.append(part.rows.expand(seen) + self._space.l2 * unseen)
+        return torch.cat(gradients)
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         return torch.cat(

@@ -94,19 +94,19 @@ class Space(ABC):
     def loss(self, kind: LossKind, scores: Tensor, y: Tensor) -> Tensor:
         return self.trained(scores, y) if kind == "trained" else self.bounded(scores, y)
 
-    def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
-        """Return the w of least norm among those that predict the same; here there is only one.
-
-        Without `features`, only what no penalty holds moves.
-        """
-        return w
-
     def project(self, w: Tensor) -> Tensor:
         """P_W, exactly: the nearest point of the ball."""
         if self.radius is None:
             return w
         norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True, dtype=torch.float64)  # float32 would overflow
         return w * (self.radius / norm.clamp(min=self.radius)).to(w.dtype)
+
+    def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
+        """Return the w of least norm among those that predict the same; here there is only one.
+
+        Without `features`, only what no penalty holds moves.
+        """
+        return w
 
     def predict(self, w: Array | Tensor, X: Array) -> Array:
         """Predictions (..., rows) of models w (..., P) on raw rows X."""

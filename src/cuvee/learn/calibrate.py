@@ -21,6 +21,7 @@ CENTRAL = 0.1  # of the farthest: nearer than this no error is expected to be sm
 STEEPEST = 8.0
 LANDMARKS = 128
 CUTS = 8  # between the fewest mixtures that can tell and all that the bound lets pass
+SHAPE = 0.25  # of the mixtures held out: they say how errors grow, the others how large they are
 HAIR = 1e-3  # of a distance, which float32 may not resolve
 
 
@@ -164,6 +165,23 @@ def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Ca
         level=level,
         n=len(alpha),
     )
+
+
+def uncalibrated(alpha: Tensor, level: float) -> Calibration:
+    """Return the calibration that bounds nothing, for a map learnt from mixtures α (n, N)."""
+    none = alpha[:0, 0]
+    return calibrate(Shape.of(alpha, alpha[:0], none), alpha[:0], Errors(none, none, none), level)
+
+
+def calibrated(learnt: Tensor, held_out: Tensor, errors: Errors, level: float) -> Calibration:
+    """Return the calibration of a map learnt from α (n, N) by its errors on mixtures (k, N) that it has not seen.
+
+    Some of them say how errors grow, the others bound them.
+    """
+    some = round(SHAPE * len(held_out))
+    shape = Shape.of(torch.cat([learnt, held_out[:some]]), held_out[:some], errors.gradient[:some])
+    rest = Errors(*(error[some:] for error in vars(errors).values()))
+    return replace(calibrate(shape, held_out[some:], rest, level), alpha=held_out)
 
 
 def rank(n: int, level: float) -> int:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.learn.base import Found, Oracle
 from cuvee.learn.calibrate import Calibration, Errors
+from cuvee.oracle import Oracle, Outcome
 from cuvee.problem import Array
 from cuvee.results import Status
 
@@ -39,7 +39,7 @@ class Answer:
     status: Array  # (M,) of Status
     passes: Tensor  # (M,)
 
-    def put(self, rows: Tensor, found: Found, ok: Status, tol: float, otherwise: Status | None = None) -> Tensor:
+    def put(self, rows: Tensor, found: Outcome, ok: Status, tol: float, otherwise: Status | None = None) -> Tensor:
         """What an oracle found for some rows: `ok` where it is proven within the tolerance. Returns which are not."""
         self.w[rows] = found.w.to(self.w)
         self.distance[rows] = found.bounds.distance.to(self.distance)

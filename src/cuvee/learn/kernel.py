@@ -14,16 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, pi
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from cuvee.errors import check_choice
 from cuvee.learn.base import Labels
-from cuvee.learn.network import Trunk, by_layer, by_output, init
+from cuvee.learn.choose import Candidate, Chosen, best
+from cuvee.learn.material import Material
+from cuvee.learn.method import Map
+from cuvee.learn.network import by_layer, by_output, init
+from cuvee.learn.options import Options, Solver, Trunk
 
-Solver = Literal["exact", "descent"]
 Gram = Callable[[Tensor, Tensor], Tensor]
 """(n, N), (k, N) -> (T, n, k)"""
 
@@ -130,8 +132,7 @@ def fit_ntf(
     network's outputs share θ too, which couples them by O(1/√m).
     """
     labels = _double(labels)
-    (n, N), P = labels.alpha.shape, labels.w.shape[1]
-    start = init(N, P, n, width=width, trunk=trunk, seed=seed, device=labels.alpha.device)
+    start = init(labels.alpha.shape[1], labels.w, width=width, trunk=trunk, seed=seed)
     U = start.U[:, : width // 2].contiguous()
     c, steps = _fit(lambda a, b: tangent(U, a, b), labels, held_out, solver)
     weighted = (c[..., None] * labels.alpha[:, None]).flatten(2)  # (T, n, Q·N)
@@ -157,3 +158,25 @@ def _fit(gram: Gram, labels: Labels, held_out: Labels | None, solver: Solver) ->
 
 def _double(labels: Labels) -> Labels:
     return Labels(labels.alpha.double(), labels.w.double())
+
+
+def candidate(material: Material, options: Options) -> Candidate:
+    """Return least squares in κ as a candidate."""
+    return Candidate(
+        f"kernel, {options.solver}",
+        lambda some: fit_kernel(material.inside[some], solver=options.solver),
+    )
+
+
+def fit(material: Material, options: Options) -> Chosen:
+    """Return least squares in κ, judged on labels that were held out."""
+    return best(material, [candidate(material, options)])
+
+
+MAP = Map(
+    name="kernel",
+    summary="The limit of the network for infinite width.",
+    fit=fit,
+    predictors=(KernelPredictor,),
+    options=("solver",),
+)

@@ -8,32 +8,41 @@ strongly convex risks only shortens the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from cuvee.learn.base import Labels
+from cuvee.learn.base import Labels, Predictor
+from cuvee.learn.choose import Chosen, untried
+from cuvee.learn.material import Material
+from cuvee.learn.method import Map
+from cuvee.learn.options import Options
+from cuvee.learn.subspace import Subspace
+from cuvee.oracle import Descend
 
 ROUNDS = 20
-
-Descend = Callable[[Tensor, Tensor], Tensor]  # v (M, P), α (M, N) -> GD(v, α, K)
+STEPS = 5
 
 
 @dataclass(frozen=True)
 class Initialisation:
-    """Where every descent starts; `passes` are its K steps."""
+    """Hold where every descent starts; `passes` are its K steps."""
 
     w: Tensor  # (P,)
     passes: int
 
+    def by(self, descend: Descend) -> Predictor:
+        """Return the predictor that descends from here to every mixture."""
+        return lambda alpha: descend(self.w.expand(len(alpha), -1), alpha, self.passes)
 
-def fit(labels: Labels, descend: Descend, passes: int, rounds: int = ROUNDS) -> Initialisation:
-    """From the mean of the labels; the best of the rounds is kept."""
+
+def initialise(labels: Labels, descend: Descend, passes: int, rounds: int = ROUNDS) -> Initialisation:
+    """Return the best start of all rounds, which begin at the mean of the labels."""
     w, best, least = labels.w.mean(0), labels.w.mean(0), float("inf")
     for _ in range(rounds):
-        away = descend(w.expand_as(labels.w), labels.alpha) - labels.w
+        away = descend(w.expand_as(labels.w), labels.alpha, passes) - labels.w
         error = float(away.square().sum(-1).mean())
         if error < least:
             best, least = w, error
@@ -41,3 +50,22 @@ def fit(labels: Labels, descend: Descend, passes: int, rounds: int = ROUNDS) -> 
             break
         w = w - away.mean(0)
     return Initialisation(best, passes)
+
+
+def fit(material: Material, options: Options) -> Chosen:
+    """Return one start that is `steps` gradient steps from every mixture."""
+    steps = options.steps or STEPS
+    began = time.perf_counter()
+    start = initialise(material.labels, material.descend, steps)
+    name = f"one start, {steps} gradient steps"
+    trial = untried(name, time.perf_counter() - began)
+    return Chosen(start, Subspace.none(material.labels.w), name, (trial,))
+
+
+MAP = Map(
+    name="meta",
+    summary="One start from which every mixture is a few gradient steps away.",
+    fit=fit,
+    predictors=(Initialisation,),
+    options=("steps",),
+)

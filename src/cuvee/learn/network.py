@@ -10,21 +10,27 @@ hidden layers with Q outputs each, T·Q = P: (T, Q) is (P, 1) or (1, P), and not
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from cuvee.errors import check_choice
+from cuvee.errors import OptionError, check_choice
 from cuvee.learn.base import Labels, Predictor
+from cuvee.learn.choose import Chosen, untried
+from cuvee.learn.material import Material
+from cuvee.learn.method import Map
+from cuvee.learn.options import Options, Trunk
+from cuvee.learn.subspace import Subspace
 
 Refine = Callable[[Tensor], Tensor]
 """w (n, P) -> w (n, P): K steps of GD(w_i, α_i, K) from where each label stood."""
-Trunk = Literal["own", "shared"]
-
+STEPS = 2_000
+WIDTH, SHARED_WIDTH = 256, 4_096  # hidden units of a layer per output, or of one for all
+OWN_OUTPUTS = 2_048  # hidden layers, one per output, that are practical
 BLOCK = 2**18  # hidden units of all rows taken at once: what a cache holds, and far below 256 MB
 CHECK = 25  # steps from one look at the errors to the next
 EARLY = 4  # steps looked at one by one: a far too large η makes h explode at once, then all units die and h is 0 again
@@ -67,24 +73,24 @@ class Trained:
 
 def init(
     n_sources: int,
-    n_outputs: int,
-    n_labels: int,
+    w: Tensor,
     *,
     width: int,
     trunk: Trunk = "own",
     seed: int = 0,
-    w: Tensor | None = None,
     dtype: torch.dtype = torch.float64,
-    device: str | torch.device = "cpu",
 ) -> State:
-    """Half of the m = `width` (even) rows of each U^k Gaussian, the other half their copy with the opposite sign."""
+    """Return the start for labels w (n, P) of mixtures of N sources.
+
+    Half of the m = `width` (even) rows of each U^k are Gaussian, the other half their copy with the opposite sign.
+    """
     check_choice("trunk", trunk, ("own", "shared"))
-    generator, layers = torch.Generator().manual_seed(seed), n_outputs if trunk == "own" else 1
-    U = torch.randn(layers, width // 2, n_sources, generator=generator, dtype=torch.float64).to(device, dtype)
-    signs = torch.randint(0, 2, (n_outputs, width // 2), generator=generator) * 2 - 1
-    a = signs.to(device, dtype) / width**0.5
-    labels = torch.zeros(n_labels, n_outputs, dtype=torch.float64, device=device) if w is None else w
-    return State(U=torch.cat([U, U], dim=1), a=torch.cat([a, -a], dim=1), w=labels)
+    P = w.shape[1]
+    generator, layers = torch.Generator().manual_seed(seed), P if trunk == "own" else 1
+    U = torch.randn(layers, width // 2, n_sources, generator=generator, dtype=torch.float64).to(w.device, dtype)
+    signs = torch.randint(0, 2, (P, width // 2), generator=generator) * 2 - 1
+    a = signs.to(w.device, dtype) / width**0.5
+    return State(U=torch.cat([U, U], dim=1), a=torch.cat([a, -a], dim=1), w=w)
 
 
 def step(state: State, alpha: Tensor, eta: float, refine: Refine | None = None) -> State:
@@ -118,63 +124,83 @@ def largest_rate(a: Tensor, alpha: Tensor, layers: int) -> float:
     return 1.9 / float(curvature.clamp(min=1e-300))
 
 
+@dataclass(frozen=True)
+class Training:
+    """Hold how a network is trained; η is `largest_rate` unless given."""
+
+    width: int = WIDTH
+    steps: int = STEPS
+    eta: float | None = None
+    trunk: Trunk = "own"
+    seed: int = 0
+    patience: int = 500  # steps without a gain of GAIN that end it
+    tol: float = 1e-9  # refining ends when no label moves by more than this, relative
+    dtype: torch.dtype = torch.float64
+
+
 def train(
     alpha: Tensor,
     w0: Tensor,
+    training: Training,
     *,
     refine: Refine | None = None,
-    width: int = 256,
-    steps: int = 2_000,
-    eta: float | None = None,
-    trunk: Trunk = "own",
-    seed: int = 0,
     held_out: Labels | None = None,
-    patience: int = 500,
-    tol: float = 1e-9,
-    dtype: torch.dtype = torch.float64,
 ) -> Trained:
-    """At most `steps` steps for α (n, N) from labels w0 (n, P); η is `largest_rate` unless given.
+    """Return the network after at most `steps` steps for α (n, N) from labels w0 (n, P).
 
-    The predictor is the best on held-out labels, else on the labels once they rest; that is checked every few
-    dozen steps, and without a gain of 0.1 % in `patience` steps training ends. Refining ends when no label moves by
-    more than tol, relative. A run that diverges ends with the best finite predictor it had.
+    The predictor is the best on held-out labels, else on the labels once they rest; that is checked every few dozen
+    steps, and without a gain of 0.1 % in `patience` steps training ends. A run that diverges ends with the best
+    finite predictor it had.
     """
-    state = init(
-        alpha.shape[1], w0.shape[1], len(w0), width=width, trunk=trunk, seed=seed, w=w0, dtype=dtype, device=w0.device
-    )
+    how, n_sources = training, alpha.shape[1]
+    state = init(n_sources, w0, width=how.width, trunk=how.trunk, seed=how.seed, dtype=how.dtype)
     inputs = alpha.to(state.U)
-    eta = largest_rate(state.a, inputs, len(state.U)) if eta is None else eta
-    kept = latest = state
-    trace: list[tuple[int, float, float]] = []
-    best, mark, since, scale, diverged = inf, inf, 0, 0.0, False
-    for t in range(steps + 1):
-        if t % CHECK == 0 or t <= EARLY or t == steps:
-            predictor = NetworkPredictor(state.U, state.a)
-            loss = risk(predictor, Labels(alpha, state.w))
-            error = nan if held_out is None else risk(predictor, held_out)
-            trace.append((t, loss, error))
-            scale = max(scale, float(state.w.square().sum(-1).mean()))
-            if not (isfinite(loss) and loss <= BLOW_UP * scale):
-                diverged = True
-                break
-            latest, score = state, loss if held_out is None else error
-            moving = held_out is None and refine is not None  # then losses are not comparable yet
-            if moving or score < best:
-                best, kept = score, state
-            if moving or score < (1 - GAIN) * mark:
-                mark, since = score, t
-            elif t - since >= patience:
-                break
-        if t < steps:
+    eta = largest_rate(state.a, inputs, len(state.U)) if how.eta is None else how.eta
+    watch = _Watch(alpha, held_out, how.patience, state)
+    for t in range(how.steps + 1):
+        due = t % CHECK == 0 or t <= EARLY or t == how.steps
+        if due and watch.ends(t, state, refining=refine is not None):
+            break
+        if t < how.steps:
             before, state = state.w, step(state, inputs, eta, refine)
-            refine = None if refine is None or _at_rest(before, state.w, tol) else refine
+            refine = None if refine is None or _at_rest(before, state.w, how.tol) else refine
     return Trained(
-        predictor=NetworkPredictor(kept.U, kept.a),
-        w=latest.w,
-        steps=trace[-1][0],
-        diverged=diverged,
-        trace=torch.tensor(trace, dtype=torch.float64),
+        predictor=NetworkPredictor(watch.kept.U, watch.kept.a),
+        w=watch.latest.w,
+        steps=watch.trace[-1][0],
+        diverged=watch.diverged,
+        trace=torch.tensor(watch.trace, dtype=torch.float64),
     )
+
+
+class _Watch:
+    """Look at the errors now and then: keep the best state, and say when to end."""
+
+    def __init__(self, alpha: Tensor, held_out: Labels | None, patience: int, state: State) -> None:
+        self.alpha, self.held_out, self.patience = alpha, held_out, patience
+        self.kept = self.latest = state
+        self.trace: list[tuple[int, float, float]] = []
+        self.diverged = False
+        self._best, self._mark, self._since, self._scale = inf, inf, 0, 0.0
+
+    def ends(self, t: int, state: State, *, refining: bool) -> bool:
+        """Return whether step t is the last: it blew up, or nothing was gained for long enough."""
+        predictor = NetworkPredictor(state.U, state.a)
+        loss = risk(predictor, Labels(self.alpha, state.w))
+        error = nan if self.held_out is None else risk(predictor, self.held_out)
+        self.trace.append((t, loss, error))
+        self._scale = max(self._scale, float(state.w.square().sum(-1).mean()))
+        if not (isfinite(loss) and loss <= BLOW_UP * self._scale):
+            self.diverged = True
+            return True
+        self.latest, score = state, loss if self.held_out is None else error
+        moving = self.held_out is None and refining  # then losses are not comparable yet
+        if moving or score < self._best:
+            self._best, self.kept = score, state
+        if moving or score < (1 - GAIN) * self._mark:
+            self._mark, self._since = score, t
+            return False
+        return t - self._since >= self.patience
 
 
 def risk(predictor: Predictor, labels: Labels) -> float:
@@ -221,3 +247,50 @@ def _signs(a: Tensor, layers: int) -> Tensor:
 def _at_rest(before: Tensor, after: Tensor, tol: float) -> bool:
     norm = torch.linalg.vector_norm
     return bool((norm(after - before, dim=-1) <= tol * norm(after, dim=-1)).all())
+
+
+def fit(material: Material, options: Options) -> Chosen:
+    """Return Algorithm 2's network; with a hidden layer per output labels are refined from 0 as the network learns."""
+    check_layers(material, options)
+    own = options.trunk == "own" and material.space.convex
+    subspace = Subspace.none(material.labels.w) if own else material.subspace
+    labels = subspace.encode(material.labels)
+    began = time.perf_counter()
+    training = Training(
+        width_of(options),
+        options.steps or STEPS,
+        options.eta,
+        options.trunk,
+        options.seed,
+        dtype=torch.float32,
+    )
+    trained = train(
+        labels.alpha,
+        torch.zeros_like(labels.w) if own else labels.w,
+        training,
+        refine=(lambda w: material.descend(w, labels.alpha, options.K)) if own else None,
+    )
+    name = f"network of width {width_of(options)}, {options.trunk} layers, {trained.steps} steps"
+    trial = untried(name, time.perf_counter() - began)
+    return Chosen(trained.predictor, subspace, name, (trial,), trained.diverged)
+
+
+def width_of(options: Options) -> int:
+    """Return m, hidden units per layer."""
+    return options.width or (SHARED_WIDTH if options.trunk == "shared" else WIDTH)
+
+
+def check_layers(material: Material, options: Options) -> None:
+    """Raise `OptionError` if a hidden layer per output would be too many."""
+    P = material.space.n_params
+    if options.trunk == "own" and P > OWN_OUTPUTS:
+        raise OptionError(f"a hidden layer for each of {P} parameters is not practical: take trunk='shared'")
+
+
+MAP = Map(
+    name="network",
+    summary="Algorithm 2 of the paper: a two-layer network that learns while its labels are refined.",
+    fit=fit,
+    predictors=(NetworkPredictor,),
+    options=("width", "steps", "eta", "K", "trunk"),
+)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite, log
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from cuvee.notebook import html_table
+from cuvee.solution import Solution
 
 ENOUGH = 0.25  # seconds that a measurement should take
 
@@ -29,6 +30,14 @@ class Line:
 
     def __call__(self, n_targets: float) -> float:
         return self.fixed + self.each * n_targets
+
+
+class Answers(Protocol):
+    """Answer mixtures (M, N) with models, as a `cuvee.ModelMap` does."""
+
+    def __call__(self, alpha: Any) -> Solution: ...
+
+    def save(self, path: str | Path) -> None: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +58,7 @@ class Plan:
     """Learning was not tried, because its labels alone cost more than solving: it takes at least `learn`."""
     seconds: float
     """That planning took."""
-    atlas: Any = field(default=None, repr=False)
+    atlas: Answers | None = field(default=None, repr=False)
     """The map, where one had to be learnt to know; nothing of that is lost."""
 
     @property

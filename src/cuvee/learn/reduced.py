@@ -17,7 +17,11 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from cuvee.learn.base import Labels, Oracle
+from cuvee.hypothesis.base import Space
+from cuvee.learn.base import Labels
+from cuvee.learn.choose import Candidate
+from cuvee.learn.material import Material
+from cuvee.oracle import Oracle
 from cuvee.polynomial import chunks, least_squares, monomials, n_features, raised
 
 HESSIANS = 1.8  # labels per fitted monomial at which Hessians are taken
@@ -25,6 +29,8 @@ MANY_HESSIANS = 48  # where fewer would do, that many do not hurt
 MAX_SURFACE = 1_000_000  # numbers in such a surface
 POINTS = 2  # gradients per fitted monomial
 MAX_MONOMIALS = 1_800
+MAX_P = 128  # parameters of which every source can have Hessians
+DEGREE = 3
 SPANNED = 1e-6  # of the longest: along shorter directions models do not move
 
 
@@ -192,3 +198,26 @@ def n_points(n_params: int, degree: int) -> int:
     """How many mixtures `fit` wants gradients at."""
     r = n_directions(n_params, degree)
     return POINTS * sum(n_features(r, d) for d in range(2, degree + 1))
+
+
+def reducible(space: Space, n_labels: int) -> bool:
+    """Return whether every source can have Hessians, and the labels span enough to use them."""
+    return space.convex and space.radius is None and space.n_params < min(MAX_P, n_labels)
+
+
+def reduce(oracle: Oracle, space: Space, labels: Labels, mixtures: Tensor, degree: int) -> Reduced:
+    """Return `fit` with what a space knows: its penalty, and whether it is quadratic."""
+    penalty = (space.l2 * space.penalised).to(labels.w)
+    flat = oracle.flat.to(penalty)
+    return fit(oracle, labels, mixtures, penalty, flat, degree=degree, quadratic=space.quadratic)
+
+
+def candidate(material: Material) -> Candidate:
+    """Return reduced components as a candidate, fitted once: most of what they learn from are not labels."""
+    space = material.space
+
+    def fitted(some: slice) -> Reduced:
+        mixtures = material.draw(0 if space.quadratic else n_points(space.n_params, DEGREE))
+        return reduce(material.oracle, space, material.labels[some], mixtures, DEGREE)
+
+    return Candidate("reduced components", fitted, again=False)

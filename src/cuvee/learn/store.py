@@ -12,18 +12,9 @@ from cuvee import files
 from cuvee.errors import InputError
 from cuvee.learn.base import Labels
 from cuvee.learn.calibrate import Calibration
-from cuvee.learn.kernel import KernelPredictor, NTFPredictor
-from cuvee.learn.meta import Initialisation
-from cuvee.learn.network import NetworkPredictor
-from cuvee.learn.reduced import Reduced
+from cuvee.learn.registry import predictors
 from cuvee.learn.subspace import Subspace
-from cuvee.learn.taylor import Taylor
-from cuvee.polynomial import Polynomial
 
-KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (Polynomial, Taylor, Reduced, KernelPredictor, NTFPredictor, NetworkPredictor, Initialisation)
-}
 WHAT, FORMAT = "a cuvee map", 2
 UNCHECKED = (1,)  # formats without a checksum
 
@@ -46,11 +37,13 @@ def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
 
 def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `write` wrote: parts and notes."""
-    kinds = {**KINDS, "Subspace": Subspace, "Calibration": Calibration, "Labels": Labels}
+    kinds = {**predictors(), "Subspace": Subspace, "Calibration": Calibration, "Labels": Labels}
     tensors, header = files.read(path, device, WHAT, FORMAT, UNCHECKED)
     try:
         parts = {}
         for name, said in header["parts"].items():
+            if said["kind"] not in kinds:
+                raise ValueError(f"it holds a {said['kind']!r}, which no registered map ends with")
             parts[name] = kinds[said["kind"]](**files.part(tensors, f"{name}."), **said["numbers"])
         return parts, dict(header["notes"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cuvee.learn.base import Labels, Oracle
+from cuvee.learn.base import Labels
+from cuvee.oracle import Oracle
 from cuvee.polynomial import chunks
 
 STEP = 1e-3  # of a second difference: its error is STEP² on one side, rounding / STEP² on the other

@@ -1,0 +1,106 @@
+"""Surfaces over the simplex: polynomials in α, with and without dw*/dα, and Taylor pieces around solved mixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from cuvee import polynomial
+from cuvee.errors import OptionError
+from cuvee.hypothesis.base import Space
+from cuvee.learn import taylor
+from cuvee.learn.base import Predictor
+from cuvee.learn.choose import HELD_OUT, Candidate, Chosen, best
+from cuvee.learn.material import Material
+from cuvee.learn.method import Map
+from cuvee.learn.options import Options
+from cuvee.polynomial import Polynomial
+
+MAX_FEATURES = 1_500  # of a polynomial
+MAX_DEGREE = 12
+PER_FEATURE = 1.5  # equations a polynomial of that many monomials wants
+
+
+def fit(material: Material, options: Options) -> Chosen:
+    """Return the most accurate of the surfaces that were not ruled out by degree= or order=."""
+    check_degree(material, options)
+    return best(material, _candidates(material, options))
+
+
+def _candidates(material: Material, options: Options) -> Iterator[Candidate]:
+    if options.order is None:
+        yield from polynomials(material, options)
+        if material.space.convex:
+            yield from polynomials(material, options, slopes=True)
+    if options.degree is None and material.space.convex:
+        if options.order != 2:
+            yield Candidate("Taylor pieces of order 1", lambda some: taylor.fit(material.sloped[some]))
+        if options.order != 1 and _has_bends(material, options):
+            yield Candidate(
+                "Taylor pieces of order 2",
+                lambda some: taylor.fit(material.sloped[some], material.bends[some]),
+            )
+
+
+def polynomials(
+    material: Material, options: Options, *, slopes: bool = False, single: bool = False
+) -> Iterator[Candidate]:
+    """Yield polynomials of growing degree, fitted to `slopes` too, rounded to float32 (`single`) where that will do."""
+    n, N = material.labels.alpha.shape
+    equations = (1.0 - HELD_OUT) * n * (N if slopes else 1)
+
+    def fitted(degree: int, some: slice) -> Predictor:
+        labels = (material.sloped if slopes else material.inside)[some]
+        exact = polynomial.fit(labels.alpha, labels.w, labels.slopes, degree)
+        return replace(exact, coefficients=exact.coefficients.float()) if single else exact
+
+    for degree in [options.degree] if options.degree else range(1, MAX_DEGREE + 1):
+        monomials = polynomial.n_features(N, degree)
+        if not options.degree and degree > 1 and (monomials > MAX_FEATURES or PER_FEATURE * monomials > equations):
+            break
+        yield Candidate(
+            f"polynomial of degree {degree}{' with slopes' if slopes else ''}",
+            partial(fitted, degree),
+        )
+
+
+def check_degree(material: Material, options: Options) -> None:
+    """Raise `OptionError` if a polynomial of the degree asked for has more monomials than labels, or than is sane."""
+    if options.degree is None:
+        return
+    n, N = material.labels.alpha.shape
+    degree, monomials = options.degree, polynomial.n_features(N, options.degree)
+    per_label = N if material.space.convex else 1  # equations
+    if n * per_label < monomials:
+        least = -(-monomials // per_label)
+        raise OptionError(f"degree={degree} with {N} sources needs n_labels of at least {least}; there are {n}")
+    if monomials > MAX_FEATURES:
+        raise OptionError(
+            f"degree={degree} with {N} sources has {monomials} monomials, more than {MAX_FEATURES}: take less"
+        )
+
+
+def _has_bends(material: Material, options: Options) -> bool:
+    """Return whether there are second derivatives: inside W, in all P parameters, and not too many."""
+    possible = (
+        material.space.radius is None and material.subspace.whole and taylor.n_bends(*material.labels.alpha.shape) > 0
+    )
+    if options.order == 2 and not possible:
+        raise OptionError("order=2 needs fewer sources or parameters, and no radius: take order=1")
+    return possible
+
+
+def _check_order(space: Space, options: Options) -> None:
+    if options.order is not None and not space.convex:
+        raise OptionError("order= asks for Taylor pieces, whose derivatives a network does not have: leave it out")
+
+
+MAP = Map(
+    name="surface",
+    summary="The most accurate of polynomials in α and of Taylor pieces around solved mixtures.",
+    fit=fit,
+    predictors=(Polynomial, taylor.Taylor),
+    options=("degree", "order"),
+    check=_check_order,
+)
