@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 from math import isfinite
-from numbers import Real
+from numbers import Integral, Real
+from typing import Any
 
 
 class CuveeError(Exception):
@@ -84,3 +85,10 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise `OptionError` unless `value` is one of `choices`."""
     if value not in choices:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise `OptionError` unless `value` is a whole number of at least `least` that 64 bits hold."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
+        most = " and below 2⁶³" if isinstance(value, Integral) and int(value) > 0 else ""
+        raise OptionError(f"{name} must be a whole number of at least {least}{most}; got {value!r}")

@@ -130,10 +130,14 @@ class Problem:
         """Return the same sources alone."""
         return Problem(self.sources) if self.targets else self
 
-    def with_targets(self, targets: Sequence[Domain]) -> Problem:
-        """Return the same sources with other targets; what had to be said of their rows has been said."""
+    def with_targets(self, targets: Sequence[Domain], *, warn: bool = False) -> Problem:
+        """Return the same sources with other targets.
+
+        With `warn`, targets that are new are told about as `Problem` does: that one holds the very rows of a source.
+        """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CuveeWarning)
+            if not warn:
+                warnings.simplefilter("ignore", CuveeWarning)
             return Problem(self.sources, targets)
 
     @property

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import torch
 
 from cuvee.errors import OptionError
+from cuvee.errors import check_whole as check_whole
+from cuvee.problem import Problem
 
 MEMORY = 2**30
+
+
+def check_problem(problem: Any) -> None:
+    """Raise `OptionError` unless this is a `Problem`."""
+    if not isinstance(problem, Problem):
+        raise OptionError(f"problem must be a cuvee.Problem(sources, targets); got {type(problem).__name__}")
 
 
 def check_hypothesis(hypothesis: Any) -> None:
@@ -30,9 +37,3 @@ def check_memory(memory: int | None, device: str) -> int:
         memory = torch.cuda.mem_get_info(device)[0] // 4 if torch.device(device).type == "cuda" else MEMORY
     check_whole("memory", memory, 2**20)
     return memory
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
-        most = " and below 2⁶³" if isinstance(value, Integral) and int(value) > 0 else ""
-        raise OptionError(f"{name} must be a whole number of at least {least}{most}; got {value!r}")
