@@ -229,17 +229,23 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
         raise DomainError(f"domain {name!r}: X has no columns")
     if features and len(features) != array[0].size:
         raise DomainError(f"domain {name!r}: {len(features)} feature names for {array[0].size} columns")
-    # Block by block: a table of truth values as large as X is made only when there is something to tell.
-    if not all(np.isfinite(array[low : low + BLOCK]).all() for low in range(0, len(array), BLOCK)):
-        bad = ~np.isfinite(array)
-        row, *column = (int(i) for i in np.argwhere(bad)[0])
-        where = repr(features[column[0]]) if features else ", ".join(map(str, column))
-        raise DomainError(
-            f"domain {name!r}: X has {array[(row, *column)]} at row {row}, column {where} "
-            f"({int(bad.sum())} such values in {int(bad.reshape(len(bad), -1).any(1).sum())} rows); "
-            "drop or impute them first"
-        )
+    _check_finite(name, array, features)
     return np.ascontiguousarray(array)
+
+
+def _check_finite(name: str, array: Array, features: tuple[str, ...]) -> None:
+    """Raise `DomainError` that says where the first infinite or missing value of X is."""
+    # Block by block: a table of truth values as large as X is made only when there is something to tell.
+    if all(np.isfinite(array[low : low + BLOCK]).all() for low in range(0, len(array), BLOCK)):
+        return
+    bad = ~np.isfinite(array)
+    row, *column = (int(i) for i in np.argwhere(bad)[0])
+    where = repr(features[column[0]]) if features else ", ".join(map(str, column))
+    raise DomainError(
+        f"domain {name!r}: X has {array[(row, *column)]} at row {row}, column {where} "
+        f"({int(bad.sum())} such values in {int(bad.reshape(len(bad), -1).any(1).sum())} rows); "
+        "drop or impute them first"
+    )
 
 
 def _first_text(array: Array, features: tuple[str, ...]) -> str:
