@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -151,22 +152,21 @@ class Mixtures:
             raise OptionError("there are no mixtures to join: pass at least one part")
         first = parts[0]
         if columns is None:
-            named = dict.fromkeys(name for part in parts for name in part.columns)
-            columns = sorted(named, key=lambda name: name == OWN)
+            columns = sorted(dict.fromkeys(_chained(parts, "columns")), key=lambda name: name == OWN)
         same = all(part.columns == tuple(columns) for part in parts)
         if same and len(parts) == 1:
             return first
         return cls(
             alpha=np.concatenate([widen(part.alpha, part.columns, columns) for part in parts]),
             columns=tuple(columns),
-            targets=tuple(name for part in parts for name in part.targets),
-            gap=np.concatenate([part.gap for part in parts]),
-            status=tuple(s for part in parts for s in part.status),
+            targets=tuple(_chained(parts, "targets")),
+            gap=_stacked(parts, "gap"),
+            status=tuple(_chained(parts, "status")),
             method=first.method,
-            objective=np.concatenate([part.objective for part in parts]),
+            objective=_stacked(parts, "objective"),
             trace=_joined_traces([part.trace for part in parts]) if same else None,
             candidates=_joined_candidates([part.candidates for part in parts]) if same else (),
-            notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+            notes=tuple(dict.fromkeys(_chained(parts, "notes"))),
         )
 
     def raise_for_status(self) -> Mixtures:
@@ -220,6 +220,17 @@ def widen(alpha: Floats, columns: Sequence[str], to: Sequence[str]) -> Floats:
     return wide
 
 
+def _stacked(parts: Sequence[Any], field: str) -> Floats:
+    """Return an array of all parts, one after the other."""
+    return np.concatenate([getattr(part, field) for part in parts])
+
+
+def _chained(parts: Sequence[Any], field: str) -> Iterator[Any]:
+    """Yield what a field of all parts holds, one part after the other."""
+    for part in parts:
+        yield from getattr(part, field)
+
+
 def _joined_traces(traces: Sequence[Trace | None]) -> Trace | None:
     """Return one trace of all targets; those that ended early are carried on at their last record."""
     kept = [trace for trace in traces if trace is not None]
@@ -240,6 +251,6 @@ def _joined_candidates(parts: Sequence[tuple[Candidate, ...]]) -> tuple[Candidat
     if len({tuple(c.name for c in part) for part in parts}) > 1:
         return ()
     return tuple(
-        Candidate(same[0].name, *(np.concatenate([getattr(c, f) for c in same]) for f in ("alpha", "cv_loss", "share")))
+        Candidate(same[0].name, *(_stacked(same, f) for f in ("alpha", "cv_loss", "share")))
         for same in zip(*parts, strict=True)
     )

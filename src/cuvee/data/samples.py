@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -36,23 +36,37 @@ class Roles(NamedTuple):
         labels = domain_labels(sample_domain, n_rows)
         present = {str(label): label for label in np.unique(labels)}
         left_out = excluded(list(present), unwanted)
-        signed = labels.dtype.kind == "i"
-        negative = [name for name, label in present.items() if signed and label < 0 and name not in left_out]
-        if target_domains is None and not signed:
+        negative = _negative(labels, present, left_out)
+        if target_domains is None and negative is None:
             raise OptionError("sample_domain holds names: say with target_domains=[...] which of them are targets")
-        named = negative if target_domains is None else [str(t) for t in np.atleast_1d(target_domains).tolist()]
-        if not named:
-            raise OptionError("there is no target: name it in target_domains, or make its sample_domain negative")
-        for name in (name for name in named if name not in present):
-            raise DomainError(f"target_domains: {name!r} is in no row of sample_domain; {nearest(name, present)}")
-        if both := [name for name in named if name in left_out]:
-            raise OptionError(f"domain {both[0]!r} is in target_domains and in exclude: name it in one of them")
-        if left := [name for name in negative if name not in named]:
-            raise OptionError(f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows")
+        named = negative or [] if target_domains is None else [str(t) for t in np.atleast_1d(target_domains).tolist()]
+        _check_targets(named, present, left_out, negative or [])
         sources = [label for name, label in present.items() if name not in {*named, *left_out}]
         if not sources:
             raise DomainError("every domain is a target, so that no source is left to learn from: name fewer targets")
         return cls(labels, np.array(sources), np.array([present[name] for name in dict.fromkeys(named)]))
+
+
+def _negative(labels: Array, present: Mapping[str, Any], left_out: Collection[str]) -> list[str] | None:
+    """Return the domains that are targets by the sign of their labels; None where labels are names."""
+    if labels.dtype.kind != "i":
+        return None
+    return [name for name, label in present.items() if label < 0 and name not in left_out]
+
+
+def _check_targets(
+    named: Sequence[str], present: Mapping[str, Any], left_out: Collection[str], negative: Sequence[str]
+) -> None:
+    """Raise where there is no target, or a name is in no row, left out as well, or missing among those named."""
+    if not named:
+        raise OptionError("there is no target: name it in target_domains, or make its sample_domain negative")
+    if absent := [name for name in named if name not in present]:
+        near = nearest(absent[0], present)
+        raise DomainError(f"target_domains: {absent[0]!r} is in no row of sample_domain; {near}")
+    if both := [name for name in named if name in left_out]:
+        raise OptionError(f"domain {both[0]!r} is in target_domains and in exclude: name it in one of them")
+    if left := [name for name in negative if name not in named]:
+        raise OptionError(f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows")
 
 
 def domain_labels(sample_domain: Any, n_rows: int) -> Array:
@@ -164,7 +178,7 @@ def split(
     )
 
 
-def nearest(name: str, known: dict[str, Any]) -> str:
+def nearest(name: str, known: Mapping[str, Any]) -> str:
     """Return the end of a sentence about a name that is not there."""
     close = get_close_matches(name, known, 1)
     return f"did you mean {close[0]!r}?" if close else f"there is {some(known)}"
