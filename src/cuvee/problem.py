@@ -18,7 +18,7 @@ import numpy as np
 from cuvee.errors import CuveeWarning, DomainError
 from cuvee.facts import Array as Array
 from cuvee.facts import Facts, LocalFacts
-from cuvee.values import as_array, as_labels
+from cuvee.values import as_array, as_labels, first_text
 
 BLOCK = 16_384
 LEAST_ROWS = 2  # of a source
@@ -217,7 +217,7 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
         if array.dtype != np.float32 and array.ndim:
             array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        where = _first_text(array, features) or str(error)
+        where = first_text(array, features) or str(error)
         raise DomainError(f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first") from None
     if array.ndim == 0:
         raise DomainError(f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}")
@@ -246,17 +246,6 @@ def _check_finite(name: str, array: Array, features: tuple[str, ...]) -> None:
         f"({int(bad.sum())} such values in {int(bad.reshape(len(bad), -1).any(1).sum())} rows); "
         "drop or impute them first"
     )
-
-
-def _first_text(array: Array, features: tuple[str, ...]) -> str:
-    """Where the first value that is no number stands."""
-    for index, value in np.ndenumerate(array):
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            column = features[index[1]] if features and len(index) == 2 else ", ".join(map(str, index[1:]))
-            return f"{value!r} at row {index[0]}, column {column!r}"
-    return ""
 
 
 def _labels(name: str, y: Any, n_rows: int) -> Array:
