@@ -24,8 +24,7 @@ from cuvee.components import LocalComponents
 from cuvee.components.sampling import RowStream
 from cuvee.hypothesis.base import Space
 from cuvee.mixture import scgda
-from cuvee.mixture.objective import Objective
-from cuvee.mixture.path import inverse_counts
+from cuvee.mixture.objective import Objective, inverse_counts
 from cuvee.mixture.play import Settings
 from cuvee.simplex import project
 

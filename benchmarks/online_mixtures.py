@@ -83,7 +83,7 @@ def one(name: str, seed: int, n_targets: int) -> dict[str, Any]:
     stream = STREAMS[name](seed, n_targets)
     problem, hypothesis = stream.problem, stream.hypothesis
     began = time.perf_counter()
-    alone = cuvee.Problem(problem.sources, problem.targets[:1])
+    alone = problem.with_targets(problem.targets[:1])
     cuvee.estimate(alone, hypothesis, **stream.oracle)
     call = time.perf_counter() - began
     full = cuvee.estimate(problem, hypothesis, **stream.oracle).alpha

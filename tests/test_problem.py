@@ -331,3 +331,13 @@ def test_good_tables_of_any_shape_pass_unchanged(rows, shape, seed):
     np.testing.assert_array_equal(again.X, domain.X)
     np.testing.assert_array_equal(again.y, domain.y)
     assert repr(again) == f"Domain('north', {rows} rows × {' × '.join(map(str, shape))})"
+
+
+def test_other_targets_with_the_same_sources_are_warned_of_where_they_are_new():
+    a, b = (Domain(name, [[float(i)], [1.0], [2.0]], [0, 1, 1]) for i, name in enumerate("ab"))
+    copy = Domain("copy", a.X, a.y)
+    problem = Problem([a, b])
+    quiet = problem.with_targets([copy])  # a warning would be an error here
+    assert quiet.sources == problem.sources and quiet.target_names == ("copy",) and "very same data" in quiet.notes[0]
+    with pytest.warns(CuveeWarning, match="very same data"):
+        assert problem.with_targets([copy], warn=True).notes == quiet.notes

@@ -45,22 +45,12 @@ def read(alpha: Any, sources: Sequence[str] | None = None) -> Labelled | None:
         return alpha
     if isinstance(alpha, Mixtures):
         return Labelled(np.asarray(alpha.alpha), alpha.columns, alpha.targets, named=True)
-    names_rows = TARGET not in (sources or ())
+    aside = TARGET if TARGET not in (sources or ()) else None
     if _is_row(alpha):
-        kept = [i for i, label in enumerate(alpha.index) if not (names_rows and label == TARGET)]
+        kept = [i for i, label in enumerate(alpha.index) if aside is None or label != aside]
         return Labelled(np.asarray(alpha)[kept], [alpha.index[i] for i in kept])
-    pandas = hasattr(alpha, "iloc")
-    arrow = not pandas and hasattr(alpha, "column_names")  # its `columns` are not labels
-    labels = getattr(alpha, "column_names" if arrow else "columns", None)
-    if labels is None or not hasattr(alpha, "__len__"):
-        return None
-    _check_once(list(map(str, labels)), "column", "source")
-    columns = [label for label in labels if not (names_rows and label == TARGET)]
-    parts = [np.asarray(alpha[label]) for label in columns]
-    values = np.column_stack(parts) if parts else np.empty((len(alpha), 0))
-    if len(columns) < len(labels):
-        return Labelled(values, columns, list(map(str, np.asarray(alpha[TARGET]))), named=True)
-    return Labelled(values, columns, list(alpha.index) if pandas else None)
+    labels = _frame_labels(alpha)
+    return None if labels is None else _of_frame(alpha, labels, aside)
 
 
 def ordered_alpha(
@@ -106,6 +96,23 @@ def ordered_alpha(
         return values
     places = _places(given.rows, targets, "row", "target")
     return check_alpha(values, values.shape[-1])[places]  # first, for errors count rows as given
+
+
+def _frame_labels(alpha: Any) -> Sequence[Any] | None:
+    """Return the labels of a frame's columns; None for what is no frame."""
+    arrow = not hasattr(alpha, "iloc") and hasattr(alpha, "column_names")  # its `columns` are not labels
+    return getattr(alpha, "column_names" if arrow else "columns", None) if hasattr(alpha, "__len__") else None
+
+
+def _of_frame(frame: Any, labels: Sequence[Any], aside: str | None) -> Labelled:
+    """Return a frame's columns as weights; the one called `aside` names the rows, else pandas' index may."""
+    _check_once(list(map(str, labels)), "column", "source")
+    columns = [label for label in labels if aside is None or label != aside]
+    parts = [np.asarray(frame[label]) for label in columns]
+    values = np.column_stack(parts) if parts else np.empty((len(frame), 0))
+    if len(columns) < len(labels):
+        return Labelled(values, columns, list(map(str, np.asarray(frame[TARGET]))), named=True)
+    return Labelled(values, columns, list(frame.index) if hasattr(frame, "iloc") else None)
 
 
 def _is_row(alpha: Any) -> bool:

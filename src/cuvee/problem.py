@@ -18,7 +18,7 @@ import numpy as np
 from cuvee.errors import CuveeWarning, DomainError
 from cuvee.facts import Array as Array
 from cuvee.facts import Facts, LocalFacts
-from cuvee.values import as_array, as_labels
+from cuvee.values import as_array, as_labels, first_text
 
 BLOCK = 16_384
 LEAST_ROWS = 2  # of a source
@@ -136,10 +136,14 @@ class Problem:
         """Return the same sources alone."""
         return Problem(self.sources) if self.targets else self
 
-    def with_targets(self, targets: Sequence[Domain]) -> Problem:
-        """Return the same sources with other targets; what had to be said of their rows has been said."""
+    def with_targets(self, targets: Sequence[Domain], *, warn: bool = False) -> Problem:
+        """Return the same sources with other targets.
+
+        With `warn`, targets that are new are told about as `Problem` does: that one holds the very rows of a source.
+        """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CuveeWarning)
+            if not warn:
+                warnings.simplefilter("ignore", CuveeWarning)
             return Problem(self.sources, targets)
 
     @property
@@ -220,7 +224,7 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
         if array.dtype != np.float32 and array.ndim:
             array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        where = _first_text(array, features) or str(error)
+        where = first_text(array, features) or str(error)
         raise DomainError(f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first") from None
     if array.ndim == 0:
         raise DomainError(f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}")
@@ -232,28 +236,23 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
         raise DomainError(f"domain {name!r}: X has no columns")
     if features and len(features) != array[0].size:
         raise DomainError(f"domain {name!r}: {len(features)} feature names for {array[0].size} columns")
-    # Block by block: a table of truth values as large as X is made only when there is something to tell.
-    if not all(np.isfinite(array[low : low + BLOCK]).all() for low in range(0, len(array), BLOCK)):
-        bad = ~np.isfinite(array)
-        row, *column = (int(i) for i in np.argwhere(bad)[0])
-        where = repr(features[column[0]]) if features else ", ".join(map(str, column))
-        raise DomainError(
-            f"domain {name!r}: X has {array[(row, *column)]} at row {row}, column {where} "
-            f"({int(bad.sum())} such values in {int(bad.reshape(len(bad), -1).any(1).sum())} rows); "
-            "drop or impute them first"
-        )
+    _check_finite(name, array, features)
     return np.ascontiguousarray(array)
 
 
-def _first_text(array: Array, features: tuple[str, ...]) -> str:
-    """Where the first value that is no number stands."""
-    for index, value in np.ndenumerate(array):
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            column = features[index[1]] if features and len(index) == 2 else ", ".join(map(str, index[1:]))
-            return f"{value!r} at row {index[0]}, column {column!r}"
-    return ""
+def _check_finite(name: str, array: Array, features: tuple[str, ...]) -> None:
+    """Raise `DomainError` that says where the first infinite or missing value of X is."""
+    # Block by block: a table of truth values as large as X is made only when there is something to tell.
+    if all(np.isfinite(array[low : low + BLOCK]).all() for low in range(0, len(array), BLOCK)):
+        return
+    bad = ~np.isfinite(array)
+    row, *column = (int(i) for i in np.argwhere(bad)[0])
+    where = repr(features[column[0]]) if features else ", ".join(map(str, column))
+    raise DomainError(
+        f"domain {name!r}: X has {array[(row, *column)]} at row {row}, column {where} "
+        f"({int(bad.sum())} such values in {int(bad.reshape(len(bad), -1).any(1).sum())} rows); "
+        "drop or impute them first"
+    )
 
 
 def _labels(name: str, y: Any, n_rows: int) -> Array:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -130,6 +131,44 @@ class Mixtures:
     candidates: tuple[Candidate, ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def concat(cls, parts: Sequence[Mixtures], columns: Sequence[str] | None = None) -> Mixtures:
+        """Return the targets of all parts in one, in the order of the parts.
+
+        Parts may have different sources: α then has a column for each name in `columns` (by default each name in the
+        parts, the own sample's last), and is NaN where a target has no such source. The trace and the candidates are
+        kept where all parts have the same columns and tried the same candidates.
+
+        Example:
+            >>> import cuvee
+            >>> from cuvee.data.synthetic import grouped_classes
+            >>> morning, evening = (
+            ...     cuvee.estimate(grouped_classes(0, n_targets=n), cuvee.Logistic(), method="uniform") for n in (2, 3)
+            ... )
+            >>> cuvee.Mixtures.concat([morning, evening]).alpha.shape
+            (5, 9)
+        """
+        if not parts:
+            raise OptionError("there are no mixtures to join: pass at least one part")
+        first = parts[0]
+        if columns is None:
+            columns = sorted(dict.fromkeys(_chained(parts, "columns")), key=lambda name: name == OWN)
+        same = all(part.columns == tuple(columns) for part in parts)
+        if same and len(parts) == 1:
+            return first
+        return cls(
+            alpha=np.concatenate([widen(part.alpha, part.columns, columns) for part in parts]),
+            columns=tuple(columns),
+            targets=tuple(_chained(parts, "targets")),
+            gap=_stacked(parts, "gap"),
+            status=tuple(_chained(parts, "status")),
+            method=first.method,
+            objective=_stacked(parts, "objective"),
+            trace=_joined_traces([part.trace for part in parts]) if same else None,
+            candidates=_joined_candidates([part.candidates for part in parts]) if same else (),
+            notes=tuple(dict.fromkeys(_chained(parts, "notes"))),
+        )
+
     def raise_for_status(self) -> Mixtures:
         """Return self, or raise `StatusError` naming the targets that diverged or hit the step limit."""
         raise_unless_ok(self.targets, self.status)
@@ -171,3 +210,47 @@ class Mixtures:
         more = f"\n… and {len(self.targets) - 20} more" if len(self.targets) > 20 else ""
         note = repr(self).splitlines()[0] + more
         return html_table(("target", "learns from", "how it was found"), rows, note)
+
+
+def widen(alpha: Floats, columns: Sequence[str], to: Sequence[str]) -> Floats:
+    """Return weights (M, columns) as (M, to), with NaN where a target has no such source."""
+    wide = np.full((len(alpha), len(to)), np.nan)
+    place = {name: j for j, name in enumerate(to)}
+    wide[:, [place[name] for name in columns]] = alpha
+    return wide
+
+
+def _stacked(parts: Sequence[Any], field: str) -> Floats:
+    """Return an array of all parts, one after the other."""
+    return np.concatenate([getattr(part, field) for part in parts])
+
+
+def _chained(parts: Sequence[Any], field: str) -> Iterator[Any]:
+    """Yield what a field of all parts holds, one part after the other."""
+    for part in parts:
+        yield from getattr(part, field)
+
+
+def _joined_traces(traces: Sequence[Trace | None]) -> Trace | None:
+    """Return one trace of all targets; those that ended early are carried on at their last record."""
+    kept = [trace for trace in traces if trace is not None]
+    if len(kept) < len(traces):
+        return None
+    step = np.unique(np.concatenate([t.step for t in kept]))
+    # The last record at or before each step; before the first record, the first.
+    at = [np.maximum(np.searchsorted(t.step, step, side="right") - 1, 0) for t in kept]
+    merged = (
+        np.concatenate([getattr(t, f)[i] for t, i in zip(kept, at, strict=True)], 1)
+        for f in ("objective", "gap", "alpha")
+    )
+    return Trace(step, *merged)
+
+
+def _joined_candidates(parts: Sequence[tuple[Candidate, ...]]) -> tuple[Candidate, ...]:
+    """Return what was tried for all targets; nothing where other mixtures were tried for others."""
+    if len({tuple(c.name for c in part) for part in parts}) > 1:
+        return ()
+    return tuple(
+        Candidate(same[0].name, *(_stacked(same, f) for f in ("alpha", "cv_loss", "share")))
+        for same in zip(*parts, strict=True)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
@@ -64,3 +64,14 @@ def as_labels(y: Any, what: str, one: str = "label") -> Array:
         if len({kind_of(v) for v in values}) > 1:
             check_apart(values.tolist(), become.tolist(), what, one)
     return array
+
+
+def first_text(array: Array, columns: Sequence[str]) -> str:
+    """Return where the first value that is no number stands, in words; "" where all are numbers."""
+    for index, value in np.ndenumerate(array):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            column = columns[index[1]] if columns and len(index) == 2 else ", ".join(map(str, index[1:]))
+            return f"{value!r} at row {index[0]}, column {column!r}"
+    return ""

@@ -216,7 +216,7 @@ def unspoiled(good, bad, hypothesis, *, tol=1e-8):
     for s, w in zip(sol.status, sol.w, strict=True):
         assert np.isfinite(w).all() or s is Status.DIVERGED
     space = hypothesis.bind(Problem([good, bad]).facts)
-    if not hasattr(space, "classes") or len(np.unique(good.y)) == len(space.classes):
+    if space.classes is None or len(np.unique(good.y)) == len(space.classes):
         alone = cuvee.solve([good], hypothesis, [[1.0]], tol=tol)
         for i in (0, 3):
             assert sol.status[i] is alone.status[0]

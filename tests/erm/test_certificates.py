@@ -383,13 +383,13 @@ def test_bounds_of_own_mixtures_hold(kind, ball):
     rng = np.random.default_rng(4)
     sources = make_sources(kind, rng, 3.0)
     targets = [
-        Domain(f"t{i}", rng.normal(size=(4 + 5 * i, 2)) * 3, np.arange(4 + 5 * i) % max(CLASSES[kind], 4)
-               if kind == "ridge" else np.arange(4 + 5 * i) % CLASSES[kind]) for i in range(3)
-    ]  # fmt: skip
+        Domain(f"t{i}", rng.normal(size=(4 + 5 * i, 2)) * 3, np.arange(4 + 5 * i) % (CLASSES[kind] or 4))
+        for i in range(3)
+    ]
     problem = Problem(sources, targets)
     alpha = rng.dirichlet(np.ones(4), size=3)
     alpha[2] = [0, 0, 0, 1]
-    make = Ridge if kind == "ridge" else Logistic
+    make = HYPOTHESES[kind]
     radius = 0.7 * np.linalg.norm(cuvee.solve(problem, make(0.01), alpha).w, axis=1).min() if ball else None
     best = cuvee.solve(problem, make(0.01, radius=radius), alpha, tol=1e-12).w
     said = []

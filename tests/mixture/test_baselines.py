@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import cuvee
 from cuvee.components import QuadraticComponents
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
-from cuvee.mixture import konstantinov
+from cuvee.mixture import konstantinov_lampert
 from cuvee.mixture.exact import Quadratics
 from cuvee.mixture.play import Settings
 from hypothesis import given, settings
@@ -51,7 +51,7 @@ def test_konstantinov_lampert_weights_minimise_their_quadratic(n, seed, C):
     def value(alpha):
         return disc[0] @ alpha + C * inverse @ alpha**2
 
-    alpha = konstantinov.weigh(disc, inverse, C)[0]
+    alpha = konstantinov_lampert.weigh(disc, inverse, C)[0]
     assert alpha.min() >= 0 and alpha.sum() == pytest.approx(1)
     constraint = {"type": "eq", "fun": lambda a: a.sum() - 1}
     found = minimize(value, np.full(n, 1 / n), bounds=[(0, 1)] * n, constraints=[constraint], tol=1e-12)
@@ -62,7 +62,7 @@ def test_konstantinov_lampert_discrepancies_are_the_oracles():
     """max_w |f_T − f_j| over a ball, source by source, by the trust-region oracle."""
     problem = squared_loss_instance(2)
     components = QuadraticComponents(problem, cuvee.Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem.facts))
-    got = konstantinov.discrepancies(components, Settings(steps=400))[0].numpy()
+    got = konstantinov_lampert.discrepancies(components, Settings(steps=400))[0].numpy()
     oracle = Quadratics.of(components, 0.0, "mixture")
     wanted = [oracle.worst(np.eye(problem.n_sources)[j])[0] for j in range(problem.n_sources)]
     np.testing.assert_allclose(got, wanted, rtol=0.03)

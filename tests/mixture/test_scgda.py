@@ -11,8 +11,7 @@ from cuvee.components.sampling import RowStream
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.mixture import loop, scgda
-from cuvee.mixture.objective import Objective
-from cuvee.mixture.path import inverse_counts
+from cuvee.mixture.objective import Objective, inverse_counts
 from cuvee.mixture.play import Settings
 from cuvee.simplex import project
 

@@ -85,7 +85,7 @@ def test_cells_are_coloured_by_stated_classes():
 
 @pytest.mark.parametrize("unit", [m * 10.0**k for k in range(-9, 9) for m in (1, 2, 5)])
 def test_a_legend_has_one_format_and_its_numbers_do_not_touch(unit):
-    legend = heat.heat_map(["t"], ["s"], np.ones((1, 1)), "label", unit=unit, means="").legend
+    legend = heat.heat_map(["t"], ["s"], np.ones((1, 1)), "label", look=heat.Look(unit, "")).legend
     found = {float(x): said for x, said in re.findall(r'<text x="([\d.]+)"[^>]*>([^<]+)</text>', legend)}
     said = [found[x] for x in sorted(found)]
     edges, means = said[: len(heat.EDGES)], said[len(heat.EDGES) :]
@@ -100,9 +100,9 @@ def _power(said):
 
 def test_cells_that_are_too_narrow_for_their_numbers_print_none():
     values = np.full((1, 20), 2e-4)
-    drawn = heat.heat_map(["t"], list("abcdefghijklmnopqrst"), values, "label", unit=2e-4).cells
+    drawn = heat.heat_map(["t"], list("abcdefghijklmnopqrst"), values, "label", look=heat.Look(2e-4)).cells
     assert 'class="on' not in drawn
-    assert 'class="on' in heat.heat_map(["t"], ["a"], values[:, :1], "label", unit=2e-4).cells
+    assert 'class="on' in heat.heat_map(["t"], ["a"], values[:, :1], "label", look=heat.Look(2e-4)).cells
 
 
 def test_one_target_has_its_heaviest_source_first():

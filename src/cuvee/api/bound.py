@@ -41,7 +41,7 @@ class Bound:
 
     def with_targets(self, targets: Sequence[Domain]) -> Oracle:
         """Return the oracle of the same sources with each target's own sample as a last component."""
-        problem = Problem(self.problem.sources, targets)
+        problem = self.problem.with_targets(targets, warn=True)
         space = self.hypothesis.bind(problem.facts)
         return erm.family(problem, space, own=True, device=self.device, memory=self.memory, **self.training)
 

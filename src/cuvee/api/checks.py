@@ -8,8 +8,15 @@ import torch
 
 from cuvee.errors import OptionError
 from cuvee.errors import check_whole as check_whole
+from cuvee.problem import Problem
 
 MEMORY = 2**30
+
+
+def check_problem(problem: Any) -> None:
+    """Raise `OptionError` unless this is a `Problem`."""
+    if not isinstance(problem, Problem):
+        raise OptionError(f"problem must be a cuvee.Problem(sources, targets); got {type(problem).__name__}")
 
 
 def check_hypothesis(hypothesis: Any) -> None:

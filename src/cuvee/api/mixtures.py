@@ -5,34 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any, Literal, get_args
-
-import numpy as np
+from typing import Literal
 
 from cuvee import erm
-from cuvee.api.checks import check_device, check_hypothesis, check_whole
-from cuvee.components import ALL, LocalComponents
-from cuvee.errors import OptionError, check_choice, check_number
+from cuvee.api.checks import check_device, check_hypothesis, check_problem
+from cuvee.api.estimate_settings import EstimateSettings
+from cuvee.components import Components
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
-from cuvee.hypothesis.logistic import LogisticSpace
-from cuvee.mixture import agp, baselines, konstantinov, loop, path, scgda
-from cuvee.mixture.loop import Progress
-from cuvee.mixture.objective import DISCREPANCIES, Discrepancy, Objective
-from cuvee.mixture.play import Settings
+from cuvee.mixture.method import Progress, Request
+from cuvee.mixture.objective import Discrepancy
+from cuvee.mixture.registry import Method
 from cuvee.parallel import apart
 from cuvee.problem import Problem
-from cuvee.results import OWN, Candidate, Floats, Mixtures, Status, Trace
+from cuvee.results import OWN, Mixtures
 
-Method = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only"]
-METHODS: tuple[Method, ...] = get_args(Method)
-
-STEPS = {"scgda": 3000, "sgda": 3000, "agp": 1000, "konstantinov_lampert": 200, "path": 500}
-NETWORK_PATH_STEPS = 200
-ADVERSARIES, NETWORK_ADVERSARIES = 16, 4  # copies of a network are dear
-BATCH, NETWORK_BATCH = 32, 16
-RIDGE_FOLDS, FOLDS, NETWORK_FOLDS = 20, 5, 3
-TOL, PATH_TOL = 0.02, 0.1
-CHEAP = 2_000_000  # multiplications per target and full-batch step that no minibatch is worth avoiding
 MEMORY = 2**30  # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 PARTS = 2  # batches that run side by side, however small, for
 LARGE, LARGE_TARGETS = 2**20, 8  # so many numbers in the sources' rows and so many targets
@@ -44,14 +30,7 @@ class _Job:
 
     problem: Problem
     hypothesis: Hypothesis
-    method: str
-    discrepancy: Discrepancy
-    own: bool
-    loss: LossKind
-    c: float | None
-    C: float
-    folds: int
-    settings: Settings
+    settings: EstimateSettings
     device: str
     progress: Progress | None
 
@@ -120,208 +99,86 @@ def estimate(
         >>> mix.top("target", 1)[0][0]
         'near'
     """
-    if not isinstance(problem, Problem):
-        raise OptionError(f"problem must be a cuvee.Problem(sources, targets); got {type(problem).__name__}")
+    check_problem(problem)
     check_hypothesis(hypothesis)
-    if own not in (None, True, False):
-        raise OptionError(f"own must be True, False or None; got {own!r}")
     check_device(device)
-    check_choice("method", method, METHODS)
-    check_choice("discrepancy", discrepancy, DISCREPANCIES)
-    check_choice("loss", loss, ("auto", "trained", "bounded"))
-    check_number("C", C, above=0.0)
-    check_number("beta", beta, above=0.0, most=1.0)
-    for name, value in (("c", c), ("eta", eta), ("gamma", gamma), ("tol", tol)):
-        if value is not None:
-            check_number(name, value, above=0.0)
-    for name, whole, least in (
-        ("adversaries", adversaries, 1),
-        ("steps", steps, 1),
-        ("batch_size", batch_size, 1),
-        ("folds", folds, 2),
-        ("seed", seed, 0),
-    ):
-        if whole is not None or name == "seed":
-            check_whole(name, whole, least)
-    joins = method in ("path", "target_only") if own is None else own
-    if method in ("path", "target_only") and not joins:
-        raise OptionError(f"method={method!r} needs the target's own sample: leave own=False out")
-    if problem.n_targets == 0:
-        raise OptionError("the problem has no targets (M=0): nothing to weigh; pass targets=[...]")
-    if problem.n_sources == 1 and not joins:
-        raise OptionError(
-            f"with the one source {problem.sources[0].name!r} (N=1) its weight is 1 whatever the data: "
-            "add sources, or let the own sample join with own=True"
-        )
-    space = hypothesis.bind(problem.facts, standardised=hypothesis.radius is None)  # every label is checked here
-    kind: LossKind = ("trained" if space.quadratic else "bounded") if loss == "auto" else loss
-    if any(s.name == OWN for s in problem.sources):
-        raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
-    settings = Settings(
-        beta=1.0 if method == "sgda" else beta,
-        batch_size=batch_size or (BATCH if space.convex else NETWORK_BATCH),
+    settings = EstimateSettings(
+        method=method,
+        discrepancy=discrepancy,
+        C=C,
+        c=c,
+        own=own,
+        loss=loss,
+        adversaries=adversaries,
+        steps=steps,
+        batch_size=batch_size,
+        beta=beta,
         eta=eta,
         gamma=gamma,
-        adversaries=adversaries or (ADVERSARIES if space.convex else NETWORK_ADVERSARIES),
-        steps=steps or _default_steps(method, space),
-        tol=tol or (PATH_TOL if method == "path" else TOL),
         average=average,
+        tol=tol,
+        folds=folds,
         seed=seed,
-        checks=5 if method == "path" else 20,
     )
-    folds = folds or (RIDGE_FOLDS if space.quadratic else FOLDS if space.convex else NETWORK_FOLDS)
-    job = _Job(problem, hypothesis, method, discrepancy, joins, kind, c, C, folds, settings, device, progress)
-    batches = _batches(problem, space, kind, method, settings)
+    settings.check_problem(problem)
+    batches = _batches(problem, _space(problem, hypothesis), settings)  # every label is checked here
     # Batches run side by side; the first of them tells how far all are.
     told = [progress if i % PARTS == 0 else None for i in range(len(batches))]
-    jobs = [replace(job, problem=batch, progress=tell) for batch, tell in zip(batches, told, strict=True)]
-    done = apart(_estimate, jobs, device)
-    return replace(_joined(done), notes=problem.notes)
+    jobs = [_Job(part, hypothesis, settings, device, tell) for part, tell in zip(batches, told, strict=True)]
+    return replace(Mixtures.concat(apart(_estimate, jobs, device)), notes=problem.notes)
 
 
-def _default_steps(method: str, space: Space) -> int:
-    return NETWORK_PATH_STEPS if method == "path" and not space.convex else STEPS.get(method, 1)
+def _space(problem: Problem, hypothesis: Hypothesis) -> Space:
+    """Return the space the adversary lives in: W in the coordinates of X if it has a radius, else scale-free."""
+    return hypothesis.bind(problem.facts, standardised=hypothesis.radius is None)
 
 
 def _estimate(job: _Job) -> Mixtures:
-    """One batch of targets."""
-    problem = job.problem
-    space = job.hypothesis.bind(problem.facts, standardised=job.hypothesis.radius is None)
-    components = _components(problem, space, job.loss, job)
-    result: dict[str, Any]
-    if job.method in ("uniform", "proportional", "target_only"):
-        result = _closed_form(_simple(job, components))
-    elif job.method == "konstantinov_lampert":
-        disc = konstantinov.discrepancies(components, job.settings).double().cpu().numpy()
-        inverse = 1.0 / components.counts.double().cpu().numpy()
-        if job.own:  # the own sample is one more source, with discrepancy 0
-            disc = np.column_stack([disc, np.zeros(len(disc))])
-            inverse = np.asarray(path.inverse_counts(components).double().cpu())
-        result = _closed_form(konstantinov.weigh(disc, inverse, job.C))
-    elif job.method == "path":
-        risk = _components(problem, job.hypothesis.bind(problem.facts), "trained", job)
-        found = path.estimate(
-            agp if _full_batch_is_cheap(components, job.settings) else scgda,
-            components,
-            risk,
-            partial(erm.solve, seed=job.settings.seed),
-            discrepancy=job.discrepancy,
-            c=_smoothing(job, components),
-            settings=job.settings,
-            folds=job.folds,
-            progress=job.progress,
-        )
-        result = vars(found)
-    else:
-        inverse_t = path.inverse_counts(components)[:, : problem.n_sources + int(job.own)]
-        objective = Objective(job.discrepancy, _smoothing(job, components), job.C, inverse_t)
-        module = agp if job.method == "agp" else scgda
-        outcome = loop.run(module, components, objective, job.settings, progress=job.progress)
-        result = {k: v for k, v in vars(outcome).items() if k != "play"}
-    columns = (*(s.name for s in problem.sources), *([OWN] if job.own else []))
-    return Mixtures(columns=columns, targets=tuple(t.name for t in problem.targets), method=job.method, **result)
+    """Return the weights of one batch of targets."""
+    problem, settings = job.problem, job.settings
+    space = _space(problem, job.hypothesis)
+
+    def components(space: Space, loss: LossKind) -> Components:
+        narrow, coordinates = erm.rows_space.narrowed(problem, space)
+        return erm.components(narrow, coordinates, loss, seed=settings.seed, device=job.device)
+
+    request = Request(
+        components=components(space, settings.compared(space)),
+        settings=settings.complete(space),
+        risk=lambda: components(job.hypothesis.bind(problem.facts), "trained"),
+        solver=partial(erm.solve, seed=settings.seed),
+        progress=job.progress,
+    )
+    estimate = settings.how.estimate(request)
+    return Mixtures(
+        alpha=estimate.alpha,
+        columns=(*problem.source_names, *([OWN] if settings.joins else [])),
+        targets=problem.target_names,
+        gap=estimate.gap,
+        status=estimate.status,
+        method=settings.method,
+        objective=estimate.objective,
+        trace=estimate.trace,
+        candidates=estimate.candidates,
+    )
 
 
-def _full_batch_is_cheap(components: LocalComponents, settings: Settings) -> bool:
-    """Whether a pass over all rows costs about what a minibatch does. The number of targets has no say in it."""
-    if components.space.quadratic and components.loss == "trained":
-        return True
-    rows, minibatch = int(components.counts.sum()), len(components.counts) * settings.batch_size
-    return rows <= 3 * minibatch or rows * components.space.n_params * settings.adversaries <= CHEAP
-
-
-def _components(problem: Problem, space: Space, loss: LossKind, job: _Job) -> LocalComponents:
-    problem, space = erm.rows_space.narrowed(problem, space)
-    return erm.components(problem, space, loss, seed=job.settings.seed, device=job.device)
-
-
-def _smoothing(job: _Job, components: LocalComponents) -> float:
-    """c: the caller's, or 1 % of the sources' mean loss, squared; 10 % along the path, whose small C end at a kink.
-
-    Targets have no say in it, so a batch equals its rows.
-    """
-    if job.c is not None:
-        return job.c
-    w = components.space.start(job.settings.adversaries, job.settings.seed).to(components.counts.device)
-    M = len(components.own_counts)
-    losses = components.values(w[:1].expand(M, 1, -1), ALL)[0, :, :-1]
-    share = 0.1 if job.method == "path" else 0.01
-    return float((share * losses.mean().clamp(min=1e-12)) ** 2)
-
-
-def _simple(job: _Job, components: LocalComponents) -> Floats:
-    if job.method == "target_only":
-        return baselines.target_only(components)
-    simple = baselines.uniform if job.method == "uniform" else baselines.proportional
-    return simple(components, own=job.own)
-
-
-def _closed_form(alpha: Floats) -> dict[str, Any]:
-    nothing = np.full(len(alpha), np.nan)
-    return {
-        "alpha": alpha,
-        "gap": nothing,
-        "objective": nothing,
-        "status": (Status.CLOSED_FORM,) * len(alpha),
-    }
-
-
-def _batches(problem: Problem, space: Space, loss: LossKind, method: str, settings: Settings) -> list[Problem]:
-    """The targets in batches whose row losses fit into MEMORY; results do not depend on the batching."""
+def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list[Problem]:
+    """Return the targets in batches whose row losses fit into MEMORY; results do not depend on the batching."""
+    run = settings.complete(space).run
     rows = sum(s.n_rows for s in problem.sources)
     table = rows * prod(problem.input_shape)
     together = erm.rows_space.targets_at_a_time(problem, space)
     params = space.n_params if together == 0 else min(space.n_params, 2 * rows)  # in the coordinates of the rows
     if space.quadratic:
         rows = problem.n_sources * params + params**2
-    elif isinstance(space, LogisticSpace) and loss == "bounded":  # all rows are passed tile by tile
-        rows = problem.n_sources * settings.batch_size * space.n_outputs
-    width = settings.adversaries
-    if method == "path":
-        width = max(width, 16 * FOLDS)
-    elif method == "konstantinov_lampert":
-        width = 2 * problem.n_sources * max(1, settings.adversaries // 8)
-    size = max(1, int(MEMORY // (8 * 4 * max(rows, params) * width)))
+    elif space.chances and settings.compared(space) == "bounded":  # all rows pass tile by tile
+        rows = problem.n_sources * run.batch_size * space.n_outputs
+    models = settings.how.models(run.adversaries, problem.n_sources)
+    size = max(1, int(MEMORY // (8 * 4 * max(rows, params) * models)))
     size = min(size, together or size)
     if space.convex and problem.n_targets >= LARGE_TARGETS and table >= LARGE:
         size = min(size, -(-problem.n_targets // PARTS))
     if size >= problem.n_targets:
         return [problem]
-    targets = list(problem.targets)
-    return [problem.with_targets(targets[i : i + size]) for i in range(0, len(targets), size)]
-
-
-def _joined(parts: list[Mixtures]) -> Mixtures:
-    """Batches of targets as one result; traces that ended early are carried on at their last record."""
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
-    return replace(
-        first,
-        alpha=np.concatenate([p.alpha for p in parts]),
-        gap=np.concatenate([p.gap for p in parts]),
-        objective=np.concatenate([p.objective for p in parts]),
-        targets=tuple(t for p in parts for t in p.targets),
-        status=tuple(s for p in parts for s in p.status),
-        trace=_joined_traces([p.trace for p in parts if p.trace is not None]),
-        candidates=tuple(
-            Candidate(
-                c.name,
-                *(np.concatenate([getattr(p.candidates[i], f) for p in parts]) for f in ("alpha", "cv_loss", "share")),
-            )
-            for i, c in enumerate(first.candidates)
-        ),
-    )
-
-
-def _joined_traces(traces: list[Trace]) -> Trace | None:
-    if not traces:
-        return None
-    step = np.unique(np.concatenate([t.step for t in traces]))
-    # The last record at or before each step; before the first record, the first.
-    at = [np.maximum(np.searchsorted(t.step, step, side="right") - 1, 0) for t in traces]
-    merged = (
-        np.concatenate([getattr(t, f)[i] for t, i in zip(traces, at, strict=True)], 1)
-        for f in ("objective", "gap", "alpha")
-    )
-    return Trace(step, *merged)
+    return [problem.with_targets(problem.targets[i : i + size]) for i in range(0, problem.n_targets, size)]

@@ -22,7 +22,7 @@ from cuvee.learn.base import Labels, Newton
 from cuvee.learn.correct import Answer, Trust
 from cuvee.notebook import html_table
 from cuvee.oracle import Oracle
-from cuvee.problem import Domain, Problem
+from cuvee.problem import Domain
 from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate, Solution
@@ -82,7 +82,7 @@ class ModelMap(Learnt):
         """
         tol = self._checked(trust, tol)
         N, problem = self.n_sources, self.bound.problem
-        owners = problem if targets is None else Problem(problem.sources, targets)
+        owners = problem if targets is None else problem.with_targets(targets, warn=True)
         named = ordered_alpha(alpha, problem.source_names, owners.target_names, always=False)
         a = check_alpha(named, (N, N + 1))
         if a.shape[1] > N:

@@ -19,7 +19,7 @@ from cuvee.api.bound import Bound
 from cuvee.api.learning import check_sources
 from cuvee.api.model_map import as_solution
 from cuvee.api.online_labels import bind_sources
-from cuvee.api.online_settings import PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of, settled
+from cuvee.api.online_settings import Asked, PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of
 from cuvee.errors import CuveeWarning, InputError, MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import correct
@@ -96,8 +96,7 @@ class OnlineMap:
         bound = bind_sources(data, hypothesis, device, memory)
         check_sources(bound.problem)
         schedule = radius_of(radius, bound.problem.n_sources)
-        settings = settled(
-            bound.space,
+        asked = Asked(
             variant=variant,
             label_budget=label_budget,
             policy=policy,
@@ -108,6 +107,7 @@ class OnlineMap:
             evaluate=evaluate,
             seed=seed,
         )
+        settings = asked.settled(bound.space)
         P = bound.space.n_params
         if settings.label_budget == 0.0:
             warnings.warn("label_budget=0 never learns: every answer is the prior", CuveeWarning, stacklevel=2)
@@ -347,12 +347,7 @@ class OnlineMap:
             if bound is None:
                 settings = replace(settings, evaluate=False)
             N = int(header["n_sources"])
-            if settings.radius == "given" and not callable(radius):
-                raise InputError(f"{path} was made with a radius that is a function: give it again")
-            if settings.radius != "given" and radius is not None:
-                raise InputError(f"{path} was made with a radius that is {settings.radius!r}: leave it out")
-            schedule = radius_of(settings.radius if radius is None else radius, N)
-            self._start(settings, schedule, arrays["prior"], bound, N)
+            self._start(settings, _schedule(path, settings, radius, N), arrays["prior"], bound, N)
             self._sources = self._sources or tuple(map(str, header.get("sources", ())))
             if len(self._sources) not in (0, N):
                 raise ValueError(f"it names {len(self._sources)} sources, but has {N}")
@@ -389,3 +384,12 @@ class OnlineMap:
         if shape != (self._N,):
             raise MixtureError(f"alpha must be one mixture of {self._N} weights; got shape {shape}")
         return check_alpha(alpha[None] if isinstance(alpha, torch.Tensor) else [alpha], self._N)[0].copy()
+
+
+def _schedule(path: Path, settings: Settings, radius: Radius | None, n_sources: int) -> Radius:
+    """Return ε_t of a map in a file, which cannot hold a function: that one is to be given again, and no other."""
+    if settings.radius == "given" and not callable(radius):
+        raise InputError(f"{path} was made with a radius that is a function: give it again")
+    if settings.radius != "given" and radius is not None:
+        raise InputError(f"{path} was made with a radius that is {settings.radius!r}: leave it out")
+    return radius_of(settings.radius if radius is None else radius, n_sources)

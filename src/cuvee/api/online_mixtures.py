@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_panel import solve_panel, statistics
 from cuvee.errors import CuveeWarning, InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
+from cuvee.mixture import registry
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
@@ -29,7 +30,7 @@ from cuvee.problem import Domain, Problem, digest
 from cuvee.results import OWN, Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 
-Oracle = Literal["path", "scgda", "sgda", "agp", "konstantinov_lampert"]
+Oracle = registry.Searching
 WHAT, FORMAT = "a cuvee online mixer", 2
 UNCHECKED = (1,)  # formats without a checksum
 
@@ -53,7 +54,7 @@ class Settings:
         check_number("label_budget", self.label_budget, least=0.0, most=1.0)
         check_number("tol", self.tol, above=0.0)
         check_number("level", self.level, above=0.0, most=0.999)
-        check_choice("method", self.method, get_args(Oracle))
+        check_choice("method", self.method, registry.names(searching=True))
         check_choice("discrepancy", self.discrepancy, DISCREPANCIES)
         check_number("C", self.C, above=0.0)
         for name, least in (("adversaries", 1), ("steps", 1), ("folds", 2), ("seed", 0)):
@@ -196,9 +197,7 @@ class OnlineMixtures:
     def _ask(self, target: Domain) -> tuple[Floats | None, str]:
         """The oracle's answer (N+1,), or None and why there is none."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CuveeWarning)  # said when the round began
-                problem = Problem(self._bound.problem.sources, [target])
+            problem = self._bound.problem.with_targets([target])  # warned of when the round began
             options = self.settings.oracle()
             mix: Mixtures = estimate(problem, self._bound.hypothesis, device=self._bound.device, **options)
             if mix.status[0] is not Status.DIVERGED and np.isfinite(mix.alpha).all():
@@ -233,7 +232,7 @@ class OnlineMixtures:
         return alpha
 
     def _statistics(self, targets: Sequence[Domain]) -> Statistics:
-        problem = Problem(self._bound.problem.sources, targets)
+        problem = self._bound.problem.with_targets(targets, warn=True)
         self._bound.hypothesis.bind(problem.facts)  # every label is checked here
         return statistics(problem.targets, self._bound.space, self._w, float(self._learner.sources.variance))
 

@@ -50,48 +50,54 @@ class Settings:
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
 
 
-def settled(
-    space: Space,
-    *,
-    variant: str,
-    label_budget: float,
-    policy: str,
-    tol: float,
-    radius: Any,
-    prior: Any,
-    K: int | None,
-    evaluate: bool,
-    seed: int,
-) -> Settings:
-    """What was asked for, with "auto" decided."""
-    check_choice("variant", variant, get_args(Variant))
-    check_choice("policy", policy, get_args(PolicyName))
-    if isinstance(prior, str):
-        check_choice("prior", prior, get_args(Prior))
-    convex = space.convex
-    if variant == "auto":
-        variant = "curved" if convex else "paper_repaired"
-    papers = variant in ("paper", "paper_repaired")
-    if policy == "auto":
-        policy = "coin" if papers else "certificate" if variant == "curved" else "budget"
-    if not convex and (not papers or policy == "certificate" or evaluate):
-        raise OptionError(
-            "a network has neither dw*/dα nor a certificate nor one w* to compare with: take variant='paper_repaired' "
-            "or 'paper' with policy='coin' or 'budget', and no evaluate"
+@dataclass(frozen=True)
+class Asked:
+    """What the caller of `OnlineMap` asked for, "auto" where it is left to the map."""
+
+    variant: str
+    label_budget: float
+    policy: str
+    tol: float
+    radius: Any
+    prior: Any
+    K: int | None
+    evaluate: bool
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_choice("variant", self.variant, get_args(Variant))
+        check_choice("policy", self.policy, get_args(PolicyName))
+        if isinstance(self.prior, str):
+            check_choice("prior", self.prior, get_args(Prior))
+
+    def settled(self, space: Space) -> Settings:
+        """Return the settings, with "auto" decided by what the space has."""
+        variant = self.variant if self.variant != "auto" else "curved" if space.convex else "paper_repaired"
+        papers = variant in ("paper", "paper_repaired")
+        policy = self.policy
+        if policy == "auto":
+            policy = "coin" if papers else "certificate" if variant == "curved" else "budget"
+        if not space.convex and (not papers or policy == "certificate" or self.evaluate):
+            raise OptionError(
+                "a network has neither dw*/dα nor a certificate nor one w* to compare with: take "
+                "variant='paper_repaired' or 'paper' with policy='coin' or 'budget', and no evaluate"
+            )
+        return Settings(
+            variant=variant,
+            policy=policy,
+            label_budget=_plain(self.label_budget),
+            tol=_plain(self.tol),
+            radius=_radius_in_file(self.radius),
+            centre=isinstance(self.prior, str) and (self.prior == "centre" or (self.prior == "auto" and not papers)),
+            K=_plain(self.K),
+            evaluate=_plain(self.evaluate),
+            seed=_plain(self.seed),
         )
-    if isinstance(prior, str) and prior == "auto":
-        prior = "paper" if papers else "centre"
-    return Settings(
-        variant=variant,
-        policy=policy,
-        label_budget=_plain(label_budget),
-        tol=_plain(tol),
-        radius=radius if isinstance(radius, str) else "given" if callable(radius) else float(radius),
-        centre=isinstance(prior, str) and prior == "centre",
-        K=_plain(K),
-        evaluate=_plain(evaluate),
-        seed=_plain(seed),
-    )
+
+
+def _radius_in_file(radius: Any) -> float | str:
+    """Return a radius as a file holds it: a function is "given"."""
+    return radius if isinstance(radius, str) else "given" if callable(radius) else float(radius)
 
 
 def _plain(value: Any) -> Any:

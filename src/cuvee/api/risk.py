@@ -11,7 +11,7 @@ import torch
 
 from cuvee import erm
 from cuvee.alpha import ordered_alpha
-from cuvee.api.checks import check_device, check_hypothesis, check_whole
+from cuvee.api.checks import check_device, check_hypothesis, check_problem, check_whole
 from cuvee.errors import MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, LossKind
 from cuvee.mixture.largest import largest_discrepancy
@@ -94,9 +94,7 @@ def risk_bound(
         >>> bool(near.discrepancy[0] < far.discrepancy[0]), near.largest_loss
         (True, 1.0)
     """
-    if not isinstance(problem, Problem):
-        got = type(problem).__name__
-        raise OptionError(f"problem must be a cuvee.Problem(sources, targets); got {got}")
+    check_problem(problem)
     if problem.n_targets == 0:
         raise OptionError("the problem has no targets, and so no loss to bound: pass targets=[...]")
     check_hypothesis(hypothesis)

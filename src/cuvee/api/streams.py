@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -78,53 +78,78 @@ def run_online(
             raise OptionError(f"{name}={str(path)!r} must be the name of a file in a folder that exists")
     stream = _checked(stream, online)
     total = len(stream) if isinstance(stream, Sized) else 0
-    items, position, chain = iter(stream), 0, b""
-    refused: list[str] = []
-    used = 0  # items of this call
-    if checkpoint is not None and Path(checkpoint).is_file():
-        position, chain, refused = _resumed(items, online, Path(checkpoint))
-
-    def keep() -> None:
-        if checkpoint is not None:
-            online.checkpoint(checkpoint, {"position": position, "digest": chain.hex(), "refused": refused})
-
-    if position == 0:  # so that a run that is cut before the first checkpoint starts where this one did
-        keep()
+    items, course = iter(stream), _Course(online, None if checkpoint is None else Path(checkpoint), each)
+    course.begin(items)
     with _shown(progress, total) as show:
-        show("rounds", position, total)
+        show("rounds", course.position, total)
+        for item in course.unless_cut(items):
+            course.take(item)
+            if course.position % every == 0:
+                course.keep()
+            show("rounds", course.position, total)
+    if course.position % every:
+        course.keep()
+    if course.refused and not course.used and len(course.refused) == min(course.position, NOTES):
+        warnings.warn(f"not one item of the stream could be used: {course.refused[0]}", CuveeWarning, stacklevel=2)
+    ledger: Any = online.ledger
+    ledger = replace(ledger, notes=(*ledger.notes, *course.refused))
+    if picture is not None:
+        ledger.draw(picture)
+    return cast(L_co, ledger)
+
+
+@dataclass
+class _Course:
+    """Where a run stands in its stream, and the file that keeps that between two runs."""
+
+    online: Learner[Any]
+    file: Path | None
+    each: Callable[[int, Floats], None] | None
+    position: int = 0  # items gone through, those of earlier runs too
+    chain: bytes = b""  # what tells this stream from another
+    refused: list[str] = field(default_factory=list)
+    used: int = 0  # items of this run that were rounds
+
+    def begin(self, items: Iterator[Any]) -> None:
+        """Go on from the checkpoint if there is one; else write one, for a run that is cut before the next."""
+        if self.file is not None and self.file.is_file():
+            self.position, self.chain, self.refused = _resumed(items, self.online, self.file)
+        if self.position == 0:
+            self.keep()
+
+    def keep(self) -> None:
+        """Write a checkpoint, where one is wanted."""
+        if self.file is not None:
+            stream = {"position": self.position, "digest": self.chain.hex(), "refused": self.refused}
+            self.online.checkpoint(self.file, stream)
+
+    def unless_cut(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Yield the items; where the stream breaks off between two rounds, keep what was done."""
         while True:
             try:
                 item = next(items)
             except StopIteration:
-                break
-            except BaseException:  # the stream broke off between two rounds: nothing is lost
-                keep()
+                return
+            except BaseException:
+                self.keep()
                 raise
-            position, chain = position + 1, _chained(chain, item)
-            try:
-                prediction = online.predict_one(item)
-            except (MixtureError, DomainError) as error:
-                if len(refused) < NOTES:
-                    last = "; others after it are not noted" if len(refused) == NOTES - 1 else ""
-                    refused.append(f"item {position} was passed over: {error}{last}")
-            else:
-                used += 1
-                if each is not None:
-                    each(position, prediction)
-                if online.wants_label(item):
-                    online.learn_one(item)
-            if position % every == 0:
-                keep()
-            show("rounds", position, total)
-    if position % every:
-        keep()
-    if refused and not used and len(refused) == min(position, NOTES):
-        warnings.warn(f"not one item of the stream could be used: {refused[0]}", CuveeWarning, stacklevel=2)
-    ledger: Any = online.ledger
-    ledger = replace(ledger, notes=(*ledger.notes, *refused))
-    if picture is not None:
-        ledger.draw(picture)
-    return cast(L_co, ledger)
+            yield item
+
+    def take(self, item: Any) -> None:
+        """Predict, ask and learn; an item that is no mixture or target is noted and passed over."""
+        self.position, self.chain = self.position + 1, _chained(self.chain, item)
+        try:
+            prediction = self.online.predict_one(item)
+        except (MixtureError, DomainError) as error:
+            if len(self.refused) < NOTES:
+                last = "; others after it are not noted" if len(self.refused) == NOTES - 1 else ""
+                self.refused.append(f"item {self.position} was passed over: {error}{last}")
+            return
+        self.used += 1
+        if self.each is not None:
+            self.each(self.position, prediction)
+        if self.online.wants_label(item):
+            self.online.learn_one(item)
 
 
 def _checked(stream: Any, online: Any) -> Iterable[Any]:

@@ -14,7 +14,7 @@ from cuvee.alpha import Labelled, ordered_alpha
 from cuvee.cli.output import print_csv, write_file
 from cuvee.errors import InputError, MixtureError
 from cuvee.results import OWN, Floats, Mixtures
-from cuvee.run.weights import from_csv, to_csv, widen
+from cuvee.run.weights import from_csv, to_csv
 from cuvee.simplex import check_alpha
 
 
@@ -94,14 +94,4 @@ def merged(parts: Sequence[Mixtures], names: Sequence[str]) -> Mixtures:
     if len(parts) == 1:
         return parts[0]
     used = {name for part in parts for name in part.columns}
-    order = [name for name in (*names, OWN) if name in used]
-    return Mixtures(
-        alpha=np.concatenate([widen(part.alpha, part.columns, order) for part in parts]),
-        columns=tuple(order),
-        targets=tuple(t for part in parts for t in part.targets),
-        gap=np.concatenate([part.gap for part in parts]),
-        status=tuple(s for part in parts for s in part.status),
-        method=parts[0].method,
-        objective=np.concatenate([part.objective for part in parts]),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-    )
+    return Mixtures.concat(parts, [name for name in (*names, OWN) if name in used])

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cuvee.mixture import registry as alpha_methods
+
 if TYPE_CHECKING:
     from cuvee.run.options import Options
 
@@ -120,7 +122,7 @@ Method = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=_MODEL,
-        help="How weights are found: path, scgda, sgda, agp, konstantinov_lampert, uniform, proportional, target_only.",
+        help=f"How weights are found: {', '.join(alpha_methods.names())}.",
     ),
 ]
 C = Annotated[

@@ -10,14 +10,16 @@ import typer
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json, print_table
 from cuvee.cli.voice import show, speaking
+from cuvee.mixture import registry as alpha_methods
 
 OutAlpha = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")]
 OutModels = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")]
+_OWN_JOINS = " and ".join(name for name in alpha_methods.names() if alpha_methods.find(name).own)
 OwnJoins = Annotated[
     bool | None,
     typer.Option(
         "--own/--no-own",
-        help="Let a target's own rows join as a last column; by default path and target_only do.",
+        help=f"Let a target's own rows join as a last column; by default {_OWN_JOINS} do.",
         show_default=False,
     ),
 ]

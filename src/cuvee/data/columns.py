@@ -15,7 +15,7 @@ from cuvee.values import kind_of
 
 
 def tidy(column: Any, where: str = "") -> Any:
-    """A column (rows,) as float64 (missing: NaN), bool or text; errors name the first cell that is none of these."""
+    """Return a column (rows,) as float64 (missing: NaN), bool or text; errors name the first cell that is neither."""
     import pandas as pd
     from pandas.api import types
 
@@ -29,32 +29,44 @@ def tidy(column: Any, where: str = "") -> Any:
         return column.astype(np.bool_)
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):  # truth values with gaps too: 0, 1, NaN
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        whole = types.is_integer_dtype(dtype)
-    else:
-        try:
-            cells = column.astype(object)
-            kind = types.infer_dtype(cells, skipna=True)
-            if kind in ("string", "boolean"):
-                return cells.map(str, na_action="ignore")
-            numbers = kind in ("integer", "floating", "mixed-integer-float", "decimal", "empty")
-            if not numbers and cells.notna().any():  # a column of gaps alone is of no kind
-                oddity, row = _oddity(cells)
-                raise DomainError(f"{at(where)}column {name!r} {oddity}", row)
-            values = np.array([np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)])
-            whole = kind == "integer"
-        except ArithmeticError:  # too large, or a decimal that refuses every question
-            raise DomainError(f"{at(where)}column {name!r} holds a number that no float can hold; rescale it") from None
+        _check_numbers(column, values, f"{at(where)}column {name!r}", whole=types.is_integer_dtype(dtype))
+        return column if dtype == np.float64 else pd.Series(values, column.index, np.float64, name)
+    return _of_objects(column, f"{at(where)}column {name!r}")
+
+
+def _of_objects(column: Any, named: str) -> Any:
+    """Return a column of Python's own values as text, or as float64; `named` is for errors."""
+    import pandas as pd
+    from pandas.api import types
+
+    try:
+        cells = column.astype(object)
+        kind = types.infer_dtype(cells, skipna=True)
+        if kind in ("string", "boolean"):
+            return cells.map(str, na_action="ignore")
+        numbers = kind in ("integer", "floating", "mixed-integer-float", "decimal", "empty")
+        if not numbers and cells.notna().any():  # a column of gaps alone is of no kind
+            oddity, row = _oddity(cells)
+            raise DomainError(f"{named} {oddity}", row)
+        values = np.array([np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)])
+    except ArithmeticError:  # too large, or a decimal that refuses every question
+        raise DomainError(f"{named} holds a number that no float can hold; rescale it") from None
+    _check_numbers(column, values, named, whole=kind == "integer")
+    return pd.Series(values, column.index, np.float64, str(column.name))
+
+
+def _check_numbers(column: Any, values: Floats, named: str, *, whole: bool) -> None:
+    """Raise `DomainError` where a number is infinite, or two whole numbers have become the same."""
     if whole:
-        _check_apart(column, values, f"{at(where)}column {name!r}")
+        _check_apart(column, values, named)
     infinite = np.isinf(values)
     if infinite.any():
         row = column.index[int(np.argmax(infinite))]
         raise DomainError(
-            f"{at(where)}column {name!r} is infinite at row {row} "
+            f"{named} is infinite at row {row} "
             f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use impute (--impute)",
             row,
         )
-    return column if dtype == np.float64 else pd.Series(values, column.index, np.float64, name)
 
 
 def _check_apart(column: Any, values: Floats, named: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -150,14 +150,8 @@ def spec(
 def _choose(
     parts: Sequence[Part], domain: str, label: str, features: Sequence[str] | None, drop: Sequence[str]
 ) -> tuple[str, ...]:
-    """The features, the same in every part."""
-    if label == domain:
-        raise DomainError(f"column {label!r} is named as domain and as label; name two different columns")
-    if isinstance(features, str) or isinstance(drop, str):
-        raise DomainError("features and drop are lists of column names; got a single text")
-    for name in (*(features or ()), *drop):
-        if name in (domain, label):
-            raise DomainError(f"column {name!r} is the {'domain' if name == domain else 'label'}; it is no feature")
+    """Return the features, the same in every part."""
+    _check_roles(domain, label, features, drop)
     first = parts[0]
     first.check(drop)
     if features is not None:
@@ -167,11 +161,7 @@ def _choose(
     given = {domain, label, *drop}
     for part in parts:
         part.check([label, *([domain] if part.domain is None else [])])
-        if "" in part.columns and "" not in given:
-            raise DomainError(f"{at(part.where)}column {part.columns.index('')} has no name; name it, or remove it")
-        more = next((c for c in part.columns if c not in first.columns and c not in given), None)
-        if more is not None:
-            raise DomainError(f"{at(part.where)}column {more!r} is not in {first.where}; give all the same columns")
+        _check_columns(part, first, given)
     # pandas writes an index without a name like this; it numbers the rows and says nothing of them.
     chosen = tuple(c for c in first.columns if c not in given and not c.startswith("__index_level_"))
     if not chosen:
@@ -179,27 +169,35 @@ def _choose(
     return chosen
 
 
+def _check_roles(domain: str, label: str, features: Sequence[str] | None, drop: Sequence[str]) -> None:
+    """Raise `DomainError` where a column is asked to be two things."""
+    if label == domain:
+        raise DomainError(f"column {label!r} is named as domain and as label; name two different columns")
+    if isinstance(features, str) or isinstance(drop, str):
+        raise DomainError("features and drop are lists of column names; got a single text")
+    for name in (*(features or ()), *drop):
+        if name in (domain, label):
+            raise DomainError(f"column {name!r} is the {'domain' if name == domain else 'label'}; it is no feature")
+
+
+def _check_columns(part: Part, first: Part, given: Collection[str]) -> None:
+    """Raise `DomainError` where a column to learn from has no name, or is not in the first part."""
+    others = [name for name in part.columns if name not in given]
+    if "" in others:
+        raise DomainError(f"{at(part.where)}column {part.columns.index('')} has no name; name it, or remove it")
+    more = next((name for name in others if name not in first.columns), None)
+    if more is not None:
+        raise DomainError(f"{at(part.where)}column {more!r} is not in {first.where}; give all the same columns")
+
+
 def _gather(
     parts: Sequence[Part], names: Sequence[str], raw: Sequence[str], domain: str | None, text: Sequence[str]
 ) -> tuple[Any, list[Told]]:
-    """All parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text; and what is to be said."""
+    """Return all parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text; and what to say."""
     import pandas as pd
 
     raw = [name for name in raw if name not in names and name != domain]
-    frames, told_of_parts = [], []
-    for part in parts:
-        own = domain not in part.columns and part.domain is not None
-        asked = [] if own or domain is None else [domain]
-        part.check([*names, *raw, *asked])
-        frame, told = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
-        told_of_parts.append(told)
-        if not len(frame):
-            raise DomainError(f"{at(part.where)}there are no rows")
-        with placed(part.line):
-            columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
-            if domain is not None:
-                columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
-        frames.append(pd.DataFrame(columns, frame.index))
+    frames, told_of_parts = zip(*(_load(part, names, raw, domain, text) for part in parts), strict=True)
     told = [one for part in told_of_parts for one in part]
     if len(frames) == 1:
         return frames[0], told
@@ -209,6 +207,25 @@ def _gather(
     for name in names:
         _agree(name, frames, parts)
     return pd.concat(frames, ignore_index=True), told
+
+
+def _load(
+    part: Part, names: Sequence[str], raw: Sequence[str], domain: str | None, text: Sequence[str]
+) -> tuple[Any, list[Told]]:
+    """Return the rows of one part as `_gather` has them, and what is to be said of its columns."""
+    import pandas as pd
+
+    own = domain not in part.columns and part.domain is not None
+    asked = [] if own or domain is None else [domain]
+    part.check([*names, *raw, *asked])
+    frame, told = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
+    if not len(frame):
+        raise DomainError(f"{at(part.where)}there are no rows")
+    with placed(part.line):
+        columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
+        if domain is not None:
+            columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
+    return pd.DataFrame(columns, frame.index), told
 
 
 def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:

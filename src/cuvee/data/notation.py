@@ -55,16 +55,7 @@ def survey(
     because everything in a CSV is. A column that mixes types, or holds dates or numbers in another
     notation, is an error unless it is one of the `unchecked`.
     """
-    import pyarrow as pa
-
-    looks: dict[str, _Looks] = {}
-    row = 0
-    for table in tables:
-        for field in table.schema:
-            wanted = field.name not in text and not (typed and field.name in unchecked)
-            if wanted and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-                looks.setdefault(field.name, _Looks(comma, typed)).add(table[field.name], row)
-        row += len(table)
+    looks = _looked_at(tables, {*text, *(unchecked if typed else ())}, comma, typed)
     named = {name: f"{where}column {name!r}" for name in looks}
     verdicts = {n: look.verdict(named[n], n not in unchecked) for n, look in looks.items()}
     if "comma" in (kind for kind, _ in verdicts.values()):
@@ -76,6 +67,21 @@ def survey(
         if how and name not in unchecked
     ]
     return Surveyed({name: kind for name, (kind, _) in verdicts.items()}, told)
+
+
+def _looked_at(tables: Iterable[Any], aside: Collection[str], comma: bool, typed: bool) -> dict[str, _Looks]:
+    """Return what the cells of every text column look like, those named in `aside` left out."""
+    import pyarrow as pa
+
+    looks: dict[str, _Looks] = {}
+    row = 0
+    for table in tables:
+        for field in table.schema:
+            is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+            if is_text and field.name not in aside:
+                looks.setdefault(field.name, _Looks(comma, typed)).add(table[field.name], row)
+        row += len(table)
+    return looks
 
 
 @dataclass

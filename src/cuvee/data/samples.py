@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -27,32 +27,55 @@ class Roles(NamedTuple):
     @classmethod
     def read(cls, sample_domain: Any, target_domains: Any, n_rows: int, exclude: Any = ()) -> Roles:
         """Targets are those named; without names the negative whole numbers, as in skada. No labels: one source."""
-        unwanted = [str(name) for name in np.atleast_1d(exclude).tolist()]
+        unwanted = _texts(exclude)
         if sample_domain is None:
-            for option, given in (("target_domains", target_domains is not None), ("exclude", unwanted)):
-                if given:
-                    raise OptionError(f"{option} needs sample_domain, which says whose row each is")
+            _check_unused(target_domains=target_domains is not None, exclude=bool(unwanted))
             return cls(np.full(n_rows, ALL), np.array([ALL]), np.array([], dtype=str))
         labels = domain_labels(sample_domain, n_rows)
         present = {str(label): label for label in np.unique(labels)}
         left_out = excluded(list(present), unwanted)
-        signed = labels.dtype.kind == "i"
-        negative = [name for name, label in present.items() if signed and label < 0 and name not in left_out]
-        if target_domains is None and not signed:
+        negative = _negative(labels, present, left_out)
+        if target_domains is None and negative is None:
             raise OptionError("sample_domain holds names: say with target_domains=[...] which of them are targets")
-        named = negative if target_domains is None else [str(t) for t in np.atleast_1d(target_domains).tolist()]
-        if not named:
-            raise OptionError("there is no target: name it in target_domains, or make its sample_domain negative")
-        for name in (name for name in named if name not in present):
-            raise DomainError(f"target_domains: {name!r} is in no row of sample_domain; {nearest(name, present)}")
-        if both := [name for name in named if name in left_out]:
-            raise OptionError(f"domain {both[0]!r} is in target_domains and in exclude: name it in one of them")
-        if left := [name for name in negative if name not in named]:
-            raise OptionError(f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows")
+        named = negative or [] if target_domains is None else _texts(target_domains)
+        _check_targets(named, present, left_out, negative or [])
         sources = [label for name, label in present.items() if name not in {*named, *left_out}]
         if not sources:
             raise DomainError("every domain is a target, so that no source is left to learn from: name fewer targets")
         return cls(labels, np.array(sources), np.array([present[name] for name in dict.fromkeys(named)]))
+
+
+def _texts(names: Any) -> list[str]:
+    """Return one name or many as texts."""
+    return [str(name) for name in np.atleast_1d(names).tolist()]
+
+
+def _check_unused(**given: bool) -> None:
+    """Raise `OptionError` that names the first of these options that was given, where nobody says whose rows are."""
+    for option in (option for option, was_given in given.items() if was_given):
+        raise OptionError(f"{option} needs sample_domain, which says whose row each is")
+
+
+def _negative(labels: Array, present: Mapping[str, Any], left_out: Collection[str]) -> list[str] | None:
+    """Return the domains that are targets by the sign of their labels; None where labels are names."""
+    if labels.dtype.kind != "i":
+        return None
+    return [name for name, label in present.items() if label < 0 and name not in left_out]
+
+
+def _check_targets(
+    named: Sequence[str], present: Mapping[str, Any], left_out: Collection[str], negative: Sequence[str]
+) -> None:
+    """Raise where there is no target, or a name is in no row, left out as well, or missing among those named."""
+    if not named:
+        raise OptionError("there is no target: name it in target_domains, or make its sample_domain negative")
+    if absent := [name for name in named if name not in present]:
+        near = nearest(absent[0], present)
+        raise DomainError(f"target_domains: {absent[0]!r} is in no row of sample_domain; {near}")
+    if both := [name for name in named if name in left_out]:
+        raise OptionError(f"domain {both[0]!r} is in target_domains and in exclude: name it in one of them")
+    if left := [name for name in negative if name not in named]:
+        raise OptionError(f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows")
 
 
 def domain_labels(sample_domain: Any, n_rows: int) -> Array:
@@ -112,6 +135,45 @@ def split(
     features: tuple[str, ...] = (),
 ) -> Split:
     """Return the problem in a table X (rows, features), y (rows,), small domains treated as `cuvee.data.roles` says."""
+    label_of = {str(label): label for label in (*roles.sources, *roles.targets)}
+    usable = _usable(_labelled_rows(y, roles, classify=classify, weight=weight), roles, strict=strict)
+    if classify:
+        usable = _teachable(usable, y, roles, strict=strict)
+
+    def domain(name: str) -> Domain:
+        rows = usable.rows[name]
+        own = np.array(y[rows].tolist()) if y.dtype == object else y[rows]  # objects, where some rows had None
+        return Domain(name, X[rows], own, None if weight is None else weight[rows], features)
+
+    def labels(names: Iterable[str]) -> Array:
+        return np.array([label_of[name] for name in names], dtype=roles.labels.dtype)
+
+    sources, targets, small = usable.sources, usable.targets, usable.pooled
+    pooled = np.array([*labels(s for s in sources if s != SMALL).tolist(), SMALL], dtype=object)
+    chosen = set(targets)
+    return Split(
+        Problem(list(map(domain, sources)), list(map(domain, targets))),
+        {name: usable.rows[name] for name in (*sources, *targets)},
+        pooled if small else labels(sources),
+        labels(targets),
+        labels(small),
+        labels(name for name in map(str, roles.targets) if name not in chosen),
+        list(usable.notes),
+    )
+
+
+class _Usable(NamedTuple):
+    """Who can learn and teach: the rows of each by name, those pooled into SMALL, and what is to be said."""
+
+    rows: dict[str, Array]
+    sources: Sequence[str]
+    targets: Sequence[str]
+    pooled: Sequence[str]
+    notes: Sequence[str]
+
+
+def _labelled_rows(y: Array, roles: Roles, *, classify: bool, weight: Array | None) -> dict[str, Array]:
+    """Return the rows of every domain that have a label and count; a source's row without one is an error."""
     of_source, of_target = (np.isin(roles.labels, some) for some in (roles.sources, roles.targets))
     if (absent := of_source & missing(y)).any():
         row = int(np.argmax(absent))
@@ -122,49 +184,40 @@ def split(
     kept = of_source | (of_target & ~masked(y, classes))
     at = np.flatnonzero(kept & (weight is None or weight > 0))  # weight 0 is as good as absent
     held = rows_by_domain(roles.labels[at])
-    label_of = {str(label): label for label in (*roles.sources, *roles.targets)}
-    groups = {name: at[held[name]] if name in held else at[:0] for name in label_of}
+    names = dict.fromkeys(map(str, (*roles.sources, *roles.targets)))
+    return {name: at[held[name]] if name in held else at[:0] for name in names}
+
+
+def _usable(groups: dict[str, Array], roles: Roles, *, strict: bool) -> _Usable:
+    """Return targets with enough rows, and sources after small domains were pooled."""
     sizes = {name: len(rows) for name, rows in groups.items()}
     targets, notes = enough(sizes, [str(t) for t in roles.targets], strict=strict)
     small = pool(sizes, strict=strict)
-    notes += small.notes
-    if small.names:
-        groups[SMALL] = np.sort(np.concatenate([groups.pop(name) for name in small.names]))
-    chosen = set(targets)
+    aside, chosen = set(small.names), set(targets)
+    if aside:
+        together = np.sort(np.concatenate([groups[name] for name in small.names]))
+        groups = {name: rows for name, rows in groups.items() if name not in aside} | {SMALL: together}
     sources = [name for name, rows in groups.items() if name not in chosen and len(rows) >= LEAST_ROWS]
     if not sources:
         raise DomainError(f"no source is left: none has {LEAST_ROWS} labelled rows; label some, or name fewer targets")
-    if classify:
-        classes = np.unique(y[np.concatenate([groups[s] for s in sources])])
-        for name in targets if len(classes) > 1 else ():
-            fits, said = teachable(name, y[groups[name]], classes, strict=strict, at=groups[name])
-            groups[name], notes = groups[name][fits], [*notes, *said]
-        targets = [name for name in targets if len(groups[name])]
-        if not targets and len(roles.targets):
-            raise DomainError(f"no target is left: {notes[-1]}")
-
-    def domain(name: str) -> Domain:
-        rows = groups[name]
-        own = np.array(y[rows].tolist()) if y.dtype == object else y[rows]  # objects, where some rows had None
-        return Domain(name, X[rows], own, None if weight is None else weight[rows], features)
-
-    def labels(names: Sequence[str]) -> Array:
-        return np.array([label_of[name] for name in names], dtype=roles.labels.dtype)
-
-    pooled = np.array([*labels([s for s in sources if s != SMALL]).tolist(), SMALL], dtype=object)
-    chosen = set(targets)
-    return Split(
-        Problem([domain(s) for s in sources], [domain(t) for t in targets]),
-        {name: groups[name] for name in (*sources, *targets)},
-        pooled if small.names else labels(sources),
-        labels(targets),
-        labels(small.names),
-        labels([name for name in map(str, roles.targets) if name not in chosen]),
-        notes,
-    )
+    return _Usable(groups, sources, targets, small.names, [*notes, *small.notes])
 
 
-def nearest(name: str, known: dict[str, Any]) -> str:
+def _teachable(usable: _Usable, y: Array, roles: Roles, *, strict: bool) -> _Usable:
+    """Return the same with those rows of targets alone whose class some source has."""
+    classes = np.unique(y[np.concatenate([usable.rows[s] for s in usable.sources])])
+    rows, notes = dict(usable.rows), list(usable.notes)
+    for name in usable.targets if len(classes) > 1 else ():
+        fits, said = teachable(name, y[rows[name]], classes, strict=strict, at=rows[name])
+        rows[name] = rows[name][fits]
+        notes += said
+    targets = [name for name in usable.targets if len(rows[name])]
+    if not targets and len(roles.targets):
+        raise DomainError(f"no target is left: {notes[-1]}")
+    return usable._replace(rows=rows, targets=targets, notes=notes)
+
+
+def nearest(name: str, known: Mapping[str, Any]) -> str:
     """Return the end of a sentence about a name that is not there."""
     close = get_close_matches(name, known, 1)
     return f"did you mean {close[0]!r}?" if close else f"there is {some(known)}"

@@ -13,6 +13,7 @@ import numpy as np
 from cuvee.data.columns import at, is_number, tidy
 from cuvee.data.encode import MOST_CATEGORIES, Category, Encoder, Number, check_categories, hides_variation, say_missing
 from cuvee.data.files import ROWS, File, to_frame
+from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
 from cuvee.data.place import placed
 from cuvee.data.targets import domain_names, suggest
@@ -20,9 +21,6 @@ from cuvee.data.task import label_kind
 from cuvee.data.told import notes, text_throughout
 from cuvee.errors import DomainError, InputError, check_number
 from cuvee.problem import Array, Domain
-from cuvee.results import Floats
-
-DIGITS = 13, 13, 13, 13, 12  # bits of a float64, by which medians are found
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def spool(
     for frame, where in scan.frames(spec.features):
         rows.update(frame[spec.domain])
         labels.add(frame[spec.label], where)
-        chosen = frame if fit_on is None else frame[frame[spec.domain].isin(fit_on)]
+        chosen = scan.of_domains(frame, fit_on)
         for column in fit.values():
             column.add(chosen[column.name], where)
     if not rows:
@@ -135,6 +133,10 @@ class _Scan:
                 if self.spec.exclude:
                     frame = frame[~frame[domain].isin(self.spec.exclude)]
                 yield frame if unlabelled else frame[frame[label].notna()], where
+
+    def of_domains(self, frame: Any, names: Collection[str] | None) -> Any:
+        """Return a frame's rows of these domains; None: all of them."""
+        return frame if names is None else frame[frame[self.spec.domain].isin(names)]
 
 
 @dataclass
@@ -206,56 +208,40 @@ class _Column:
 
 
 def _encoder(columns: Sequence[_Column], scan: _Scan, impute: bool, fit_on: Collection[str] | None) -> Encoder:
+    """Return the encoder of columns that one pass has looked at, after the further passes that some of them need."""
     empty = next((column.name for column in columns if column.gaps == column.rows), None)
     if empty is not None:
         raise DomainError(f"{scan.spec.where}: column {empty!r} is missing in every row; drop it")
-    again = [c for c in columns if c.scaler is not None and hides_variation(c.scaler, c.low, c.high)]
-    for column in again:
-        column.begin_again()
-    for frame, where in scan.frames([c.name for c in again]) if again else ():
-        for column in again:
-            column.add((frame if fit_on is None else frame[frame[scan.spec.domain].isin(fit_on)])[column.name], where)
-    gaps = {column.name: column.gaps for column in columns if column.gaps}
-    numbers = {column.name: column.rows - column.gaps for column in columns if column.scaler is not None}
-    fills = _medians(scan, numbers, fit_on) if impute else {}
-    if gaps and not impute:
-        chosen = (f if fit_on is None else f[f[scan.spec.domain].isin(fit_on)] for f, _ in scan.frames(list(gaps)))
-        rows = sum(int(frame.isna().any(axis=1).sum()) for frame in chosen)
-        say_missing(gaps, rows, columns[0].rows, scan.spec.where)
+    _fit_again([c for c in columns if c.scaler is not None and hides_variation(c.scaler, c.low, c.high)], scan, fit_on)
+    fills = {}
+    if impute:
+        numbers = {column.name: column.rows - column.gaps for column in columns if column.scaler is not None}
+        fills = medians(lambda: (scan.of_domains(f, fit_on) for f, _ in scan.frames(list(numbers))), numbers)
+    else:
+        _say_gaps(columns, scan, fit_on)
     return Encoder(tuple(column.rule(fills.get(column.name), impute, scan.spec.where) for column in columns))
 
 
-def _medians(scan: _Scan, sizes: Mapping[str, int], fit_on: Collection[str] | None) -> dict[str, float]:
-    """Exact, without a column in memory: a pass for each digit of the two middle values, from the highest."""
-    names = list(sizes)
-    rank = np.array([[(n - 1) // 2, n // 2] for n in sizes.values()]).reshape(-1, 2)  # (columns, 2) among those left
-    found = np.zeros(rank.shape, np.uint64)  # the digits so far
-    left = 64
-    for bits in DIGITS:
-        left -= bits
-        seen = np.zeros((*rank.shape, 1 << bits), np.int64)
-        for frame, _ in scan.frames(names):
-            rows = frame if fit_on is None else frame[frame[scan.spec.domain].isin(fit_on)]
-            for i, name in enumerate(names):
-                digits = _sortable(rows[name].dropna().to_numpy(np.float64)) >> np.uint64(left)
-                for side in (0, 1):
-                    here = digits[digits >> np.uint64(bits) == found[i, side]]
-                    seen[i, side] += np.bincount(
-                        (here & np.uint64((1 << bits) - 1)).astype(np.int64), minlength=1 << bits
-                    )
-        upto = seen.cumsum(-1)
-        digit = (upto <= rank[..., None]).sum(-1)
-        rank -= np.where(digit > 0, np.take_along_axis(upto, np.maximum(digit - 1, 0)[..., None], -1)[..., 0], 0)
-        found = (found << np.uint64(bits)) | digit.astype(np.uint64)
-    top = np.uint64(1 << 63)
-    middle = np.where(found & top, found ^ top, ~found).view(np.float64)
-    return dict(zip(names, (0.5 * middle).sum(1).tolist(), strict=True))  # a sum of both could overflow
+def _fit_again(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] | None) -> None:
+    """Fit the scalers of columns once more whose variation is lost beside their size."""
+    if not columns:
+        return
+    for column in columns:
+        column.begin_again()
+    for frame, where in scan.frames([column.name for column in columns]):
+        chosen = scan.of_domains(frame, fit_on)
+        for column in columns:
+            column.add(chosen[column.name], where)
 
 
-def _sortable(values: Floats) -> Array:
-    """Whole numbers in the order of the floats."""
-    bits, top = values.view(np.uint64), np.uint64(1 << 63)
-    return np.where(bits & top, ~bits, bits | top)
+def _say_gaps(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] | None) -> None:
+    """Raise `DomainError` where cells are missing, which says in how many rows."""
+    gaps = {column.name: column.gaps for column in columns if column.gaps}
+    if not gaps:
+        return
+    chosen = (scan.of_domains(frame, fit_on) for frame, _ in scan.frames(list(gaps)))
+    rows = sum(int(frame.isna().any(axis=1).sum()) for frame in chosen)
+    say_missing(gaps, rows, columns[0].rows, scan.spec.where)
 
 
 def _write(folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str) -> tuple[Array, Array]:

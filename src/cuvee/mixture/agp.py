@@ -11,7 +11,8 @@ from torch import Tensor
 
 from cuvee import simplex
 from cuvee.components import ALL, Components
-from cuvee.mixture import play
+from cuvee.mixture import loop, play
+from cuvee.mixture.method import AlphaMethod, Estimate, Request
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.play import Play, Settings
 
@@ -38,8 +39,8 @@ def step(state: State, components: Components, objective: Objective, settings: S
     eta = p.eta.after(play.centred(g_alpha))
     alpha = simplex.project(p.alpha - eta.step * g_alpha)
 
-    v, side = objective.ascent(alpha, z)
-    g_w = side.to(p.w) * pullback(v)
+    coefficients, side = objective.ascent(alpha, z)
+    g_w = side.to(p.w) * pullback(coefficients)
     gamma = p.gamma.after(g_w)
     w = components.space.project(p.w + gamma.step * g_w)
 
@@ -47,3 +48,13 @@ def step(state: State, components: Components, objective: Objective, settings: S
     q = play.reweigh(p.q, distance)
     values = distance + objective.penalty(alpha)[:, None]
     return State(play=p.advance(alpha, w, q, eta, gamma, values), z=z)
+
+
+def estimate(request: Request) -> Estimate:
+    """Return the α of a run on full data."""
+    return loop.answer(loop.Steps(init, step), request)
+
+
+METHOD = AlphaMethod(
+    "agp", estimate, "Alternating gradient projection on all rows, without minibatch noise.", steps=1000
+)

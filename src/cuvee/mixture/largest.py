@@ -103,8 +103,8 @@ def _climbed(
         z = differences(losses)
         if full:
             best = torch.maximum(best, objective.distance(alpha, z).amax(-1))
-        v, side = objective.ascent(alpha, z)
-        gradient = side.to(w) * pullback(v)
+        coefficients, side = objective.ascent(alpha, z)
+        gradient = side.to(w) * pullback(coefficients)
         pace = pace.after(gradient)
         w = space.project(w + pace.step * gradient)
     ends = objective.distance(alpha, differences(components.values(w, ALL)))

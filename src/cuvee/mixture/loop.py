@@ -7,8 +7,8 @@ M targets gives what M single runs give.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,12 +17,10 @@ from torch import Tensor
 from cuvee import simplex
 from cuvee.components import ALL, Components
 from cuvee.mixture import play
+from cuvee.mixture.method import Estimate, Progress, Request
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.play import Play, Settings
-from cuvee.results import Floats, Status, Trace
-
-Progress = Callable[[str, int, int], None]
-"""Called with (what, done, total) now and then."""
+from cuvee.results import Status, Trace
 
 RUNAWAY = 1e5  # an F this many times what it started with is not coming back
 HOPELESS = 2.0  # times the tolerance: a minibatch's estimate is not that wrong
@@ -30,27 +28,36 @@ RECORDS = 200  # trace records per run
 TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
 
 
-class Method(Protocol):
-    """A module such as `scgda` or `agp`: `init` and `step` on a small state with the fields `play` and `z`."""
+class Algorithm(Protocol):
+    """A minimax algorithm: `init` and `step` on a small state with the fields `play` and `z`. A module will do."""
 
-    def init(self, components: Components, objective: Objective, settings: Settings, warm: Play | None) -> Any: ...
-    def step(self, state: Any, components: Components, objective: Objective, settings: Settings) -> Any: ...
+    def init(self, components: Components, objective: Objective, settings: Settings, warm: Play | None, /) -> Any: ...
+    def step(self, state: Any, components: Components, objective: Objective, settings: Settings, /) -> Any: ...
+
+
+class Steps(NamedTuple):
+    """An algorithm from its two functions."""
+
+    init: Callable[[Components, Objective, Settings, Play | None], Any]
+    step: Callable[[Any, Components, Objective, Settings], Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Estimate):
     """How a run ended; one row per target."""
 
-    alpha: Floats  # (M, J)
-    gap: Floats  # (M,)
-    objective: Floats  # (M,)
-    status: tuple[Status, ...]
     trace: Trace
-    play: Play  # to warm-start the next run from
+    play: Play = field(kw_only=True)  # to warm-start the next run from
+
+
+def answer(algorithm: Algorithm, request: Request) -> Outcome:
+    """Run an algorithm on what an α method was asked."""
+    run_settings, progress = request.settings.run, request.progress
+    return run(algorithm, request.components, request.objective(), run_settings, progress=progress)
 
 
 def run(
-    method: Method,
+    algorithm: Algorithm,
     components: Components,
     objective: Objective,
     settings: Settings,
@@ -59,8 +66,8 @@ def run(
     progress: Progress | None = None,
     what: str = "α",
 ) -> Outcome:
-    """Run `method` until every target converged, diverged or `settings.steps` are done."""
-    state = whole = method.init(components, objective, settings, warm)
+    """Run the algorithm until every target converged, diverged or `settings.steps` are done."""
+    state = whole = algorithm.init(components, objective, settings, warm)
     M = len(components.own_counts)
     status = np.full(M, Status.STEP_LIMIT)
     penalty = (objective.C * objective.inverse_counts).amax(-1).expand(M)
@@ -70,7 +77,7 @@ def run(
     check_every = max(1, settings.steps // settings.checks)
     recorder = _Recorder(settings.steps, state.play.alpha)
     for t in range(1, settings.steps + 1):
-        new = method.step(state, here, F, settings)
+        new = algorithm.step(state, here, F, settings)
         sane = _sane(new.play, runaway[running])
         if not bool(sane.all()):  # these end where they stood before
             whole = _put(whole, running, state)

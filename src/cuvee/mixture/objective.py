@@ -19,6 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from cuvee.components import Components
+
 Discrepancy = Literal["sum", "mixture"]
 DISCREPANCIES: tuple[Discrepancy, ...] = ("sum", "mixture")
 
@@ -57,6 +59,10 @@ class Objective:
 
     def gradient_alpha(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
         """∇_α of Σ_k q_k F(α, w_k): (M, J). The paper's v + 2CMα."""
+        return self.v(alpha, z, q) + self.penalty_gradient(alpha)
+
+    def v(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
+        """Return the paper's v, ∇_α of Σ_k q_k times the distance: (M, J). In its form, "sum", v_j = g(z_j)."""
         n = z.shape[-1]
         if self.discrepancy == "sum":
             v, own = self.g(z), self.c**0.5
@@ -65,7 +71,11 @@ class Objective:
         gradient = (q[..., None] * v).sum(-2)
         if alpha.shape[-1] > n:
             gradient = torch.cat([gradient, torch.full_like(gradient[:, :1], own)], -1)
-        return gradient + 2.0 * self.C * self.inverse_counts * alpha
+        return gradient
+
+    def penalty_gradient(self, alpha: Tensor) -> Tensor:
+        """Return 2CMα with M = diag(1/m): (M, J)."""
+        return 2.0 * self.C * self.inverse_counts * alpha
 
     def coefficients(self, alpha: Tensor, z: Tensor) -> Tensor:
         """What to pull back for ∇_w F: −α_j g'_j on source j and Σ_j α_j g'_j on the target, (M, K, N+1)."""
@@ -104,3 +114,9 @@ def differences(losses: Tensor) -> Tensor:
     """
     losses = losses.double()
     return losses[..., -1:] - losses[..., :-1]
+
+
+def inverse_counts(components: Components) -> Tensor:
+    """Return 1/m_j and, in the last column, 1/m_T: (M, N+1). The diagonal of the paper's M."""
+    counts = components.counts.expand(len(components.own_counts), -1)
+    return 1.0 / torch.cat([counts, components.own_counts[:, None]], -1).double()

@@ -10,66 +10,46 @@ rows picking one is a gamble, averaging is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cuvee.components import Batch, Components, Folds
-from cuvee.mixture import loop, play
-from cuvee.mixture.baselines import pooled_sources, proportional, target_only, uniform
-from cuvee.mixture.objective import Discrepancy, Objective
+from cuvee.mixture import agp, loop, play, proportional, scgda, target_only, uniform
+from cuvee.mixture.method import AlphaMethod, Estimate, Progress, Request, Solver
+from cuvee.mixture.objective import Discrepancy, Objective, inverse_counts
 from cuvee.mixture.play import Settings
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status, Trace
 
-Solver = Callable[[Components, Batch, Tensor], Tensor]
-"""(components, rows with folds left out, α (M, Q, N+1)) -> w (M, Q, P)."""
-
 POINTS = 8  # values of C between the two ends
 ENDS = (3.0, 1.0)  # C/D at them, in units of all rows and of the target's own rows
+SMOOTHING = 0.1  # √c as a share of the mean loss: the path's small C end at a kink
 TEMPERATURE = 0.5  # of the averaging: share ∝ (held-out likelihood)^½, as folds share most of their rows
 HEAVY = 0.05  # a path point with at least this share counts for the status
+CHEAP = 2_000_000  # multiplications per target and full-batch step that no minibatch is worth avoiding
+FITTED = 80  # models that a target holds at a time while its candidates are cross-validated: 16 for each of 5 folds
 
 
-@dataclass(frozen=True)
-class Path:
-    """The candidates with their scores, and the average they give; one row per target."""
-
-    alpha: Floats  # (M, N+1)
-    gap: Floats  # (M,)
-    objective: Floats  # (M,)
-    status: tuple[Status, ...]
-    trace: Trace
-    candidates: tuple[Candidate, ...]
-
-
-def estimate(
-    method: loop.Method,
-    discrepancy_components: Components,
-    risk_components: Components,
-    solver: Solver,
-    *,
-    discrepancy: Discrepancy,
-    c: float,
-    settings: Settings,
-    folds: int = 5,
-    progress: loop.Progress | None = None,
-) -> Path:
-    """α (M, N+1): follow the path, cross-validate every candidate, average."""
-    points = follow(method, discrepancy_components, discrepancy, c, settings, progress)
-    named = candidates(risk_components, points)
+def estimate(request: Request) -> Estimate:
+    """Return α (M, N+1): follow the path, cross-validate every candidate, average."""
+    components, settings = request.components, request.settings
+    algorithm = agp if _full_batch_is_cheap(components, settings.run) else scgda
+    c = request.smoothing(SMOOTHING)
+    points = follow(algorithm, components, settings.discrepancy, c, settings.run, request.progress)
+    risk = request.risk()
+    named = candidates(risk, points)
     alpha = np.stack([a for _, a in named], 1)  # (M, G, N+1)
-    if progress:
-        progress("cross-validating candidates", 0, 1)
-    cv_loss = held_out_loss(risk_components, solver, alpha, folds)  # (M, G), NaN where a model failed
-    share = shares(cv_loss, risk_components.own_counts.cpu().numpy(), risk_components.space.likelihood)
-    if progress:
-        progress("cross-validating candidates", 1, 1)
+    if request.progress:
+        request.progress("cross-validating candidates", 0, 1)
+    cv_loss = held_out_loss(risk, request.solver, alpha, settings.folds)  # (M, G), NaN where a model failed
+    share = shares(cv_loss, risk.own_counts.cpu().numpy(), risk.space.likelihood)
+    if request.progress:
+        request.progress("cross-validating candidates", 1, 1)
     on_path = share[:, -len(points) :]
-    return Path(
+    return Estimate(
         alpha=np.einsum("mg,mgj->mj", share, alpha),
         gap=_weighed([p.gap for p in points], on_path),
         objective=_weighed([p.objective for p in points], on_path),
@@ -77,29 +57,50 @@ def estimate(
             Status.DIVERGED if failed else s
             for failed, s in zip(np.logical_and.reduce(np.isnan(cv_loss), 1), _status(points, on_path), strict=True)
         ),
-        trace=_joined([p.trace for p in points], settings.steps),
+        trace=_joined([p.trace for p in points], settings.run.steps),
         candidates=tuple(Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)),
     )
 
 
+METHOD = AlphaMethod(
+    "path",
+    estimate,
+    "Needs no C: tries a path of them and the simple mixtures, and averages by cross-validated loss.",
+    steps=500,
+    network_steps=200,
+    own=True,
+    tol=0.1,
+    checks=5,
+    models=lambda adversaries, sources: max(adversaries, FITTED),
+)
+
+
+def _full_batch_is_cheap(components: Components, settings: Settings) -> bool:
+    """Return whether a pass over all rows costs about what a minibatch does. The number of targets has no say in it."""
+    if components.space.quadratic and components.loss == "trained":
+        return True
+    rows, minibatch = int(components.counts.sum()), len(components.counts) * settings.batch_size
+    return rows <= 3 * minibatch or rows * components.space.n_params * settings.adversaries <= CHEAP
+
+
 def follow(
-    method: loop.Method,
+    algorithm: loop.Algorithm,
     components: Components,
     discrepancy: Discrepancy,
     c: float,
     settings: Settings,
-    progress: loop.Progress | None = None,
+    progress: Progress | None = None,
 ) -> list[loop.Outcome]:
     """α (M, N+1) for every C of the path, from large to small, each warm-started from the one before."""
     objective = Objective(discrepancy, c, 0.0, inverse_counts(components))
     players = play.start(components, objective, settings)
-    pooled = torch.as_tensor(proportional(components, own=True)).to(players.alpha)
+    pooled = torch.as_tensor(proportional.weights(components, own=True)).to(players.alpha)
     players = replace(players, alpha=pooled, alpha_mean=pooled)
     outcomes = []
     for i, C in enumerate(path_of_C(objective, players.unit)):
         objective = replace(objective, C=C)
         players = play.again(players, objective, settings)
-        outcomes.append(loop.run(method, components, objective, settings, warm=players))
+        outcomes.append(loop.run(algorithm, components, objective, settings, warm=players))
         players = outcomes[-1].play
         if progress:
             progress("α along the path of C", i + 1, POINTS)
@@ -117,19 +118,13 @@ def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
     return [high * (low / high) ** (i / (POINTS - 1)) for i in range(POINTS)]
 
 
-def inverse_counts(components: Components) -> Tensor:
-    """1/m_j and, in the last column, 1/m_T: (M, N+1)."""
-    counts = components.counts.expand(len(components.own_counts), -1)
-    return 1.0 / torch.cat([counts, components.own_counts[:, None]], -1).double()
-
-
 def candidates(components: Components, points: list[loop.Outcome]) -> list[tuple[str, Floats]]:
     """The simple mixtures, then the path's points, so that averaging can always fall back on any of them."""
     simple = [
-        ("pooled + own", proportional(components, own=True)),
-        ("pooled", pooled_sources(components, own=True)),
-        ("uniform", uniform(components, own=True)),
-        ("target only", target_only(components)),
+        ("pooled + own", proportional.weights(components, own=True)),
+        ("pooled", proportional.of_sources(components)),
+        ("uniform", uniform.weights(components, own=True)),
+        ("target only", target_only.weights(components)),
     ]
     # Sources of equal size make uniform and pooled one and the same: it should not vote twice.
     if np.allclose(simple[1][1], simple[2][1]):

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from cuvee import simplex
 from cuvee.components import ALL, Batch, Components
-from cuvee.mixture import play
+from cuvee.mixture import loop, play
+from cuvee.mixture.method import AlphaMethod, Estimate, Request
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.play import Play, Settings
 
@@ -40,24 +41,33 @@ def step(state: State, components: Components, objective: Objective, settings: S
     p, beta = state.play, settings.beta
     minibatch = Batch(p.t, settings.batch_size)  # ξ_T^t, ξ_1^t, …, ξ_N^t
 
-    d_previous = differences(components.values(state.w_previous, minibatch))
+    d_previous = differences(components.values(state.w_previous, minibatch))  # f_T − f_j at w^{t−1}
     losses, pullback = components.losses(p.w, minibatch)
-    d = differences(losses)
-    z = (1 - beta) * (state.z + d - d_previous) + beta * d
+    d = differences(losses)  # f_T − f_j at w^t
+    z = (1 - beta) * (state.z + d - d_previous) + beta * d  # z^{t+1}
 
-    v, side = objective.ascent(p.alpha, z)
-    g_w = side.to(p.w) * pullback(v)  # Σ_j α_j g'(z_j^{t+1}) (∇f_T − ∇f_j)
+    coefficients, side = objective.ascent(p.alpha, z)  # what makes the sum below of ∇f_T, ∇f_1, …, ∇f_N
+    g_w = side.to(p.w) * pullback(coefficients)  # Σ_j α_j g'(z_j^{t+1}) (∇f_T − ∇f_j)
     gamma = p.gamma.after(g_w)
-    w = components.space.project(p.w + gamma.step * g_w)
+    w = components.space.project(p.w + gamma.step * g_w)  # P_W(w + γ g_w)
 
-    g_alpha = objective.gradient_alpha(p.alpha, state.z, p.q)  # v + 2CMα, with v_j = g(z_j^t)
+    v = objective.v(p.alpha, state.z, p.q)  # v_j = g(z_j^t)
+    g_alpha = v + objective.penalty_gradient(p.alpha)  # v + 2CMα
     eta = p.eta.after(play.centred(g_alpha))
-    alpha = simplex.project(p.alpha - eta.step * g_alpha)
+    alpha = simplex.project(p.alpha - eta.step * g_alpha)  # P_Δ(α − η g_α)
 
     distance = objective.distance(p.alpha, z)
     q = play.reweigh(p.q, distance)
     values = distance + objective.penalty(p.alpha)[:, None]
     return State(play=p.advance(alpha, w, q, eta, gamma, values), z=z, w_previous=p.w)
+
+
+def estimate(request: Request) -> Estimate:
+    """Return the α of a run of Algorithm 1."""
+    return loop.answer(loop.Steps(init, step), request)
+
+
+METHOD = AlphaMethod("scgda", estimate, "Algorithm 1 of the paper, stochastic corrected descent ascent.", steps=3000)
 
 
 def tracking_error(state: State, components: Components) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
@@ -28,6 +28,30 @@ class Heat:
     legend: svg.Drawing
 
 
+@dataclass(frozen=True)
+class Look:
+    """How values become colours and words."""
+
+    unit: float = 1.0  # where the scale ends
+    means: str = "α"  # what it measures
+    hue: str = "q"  # one of the page's two scales
+    says: Callable[[float], str] = number
+
+    def level(self, value: float) -> int:
+        """Return the class of colour of a value."""
+        return int(np.searchsorted(EDGES, value / self.unit, side="right"))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Where cells are: the left edges of columns, the upper edges of rows, and the size of a cell."""
+
+    xs: Sequence[float]
+    ys: Sequence[float]
+    width: float
+    height: float
+
+
 def heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
@@ -35,43 +59,46 @@ def heat_map(
     label: str,
     *,
     apart: tuple[int, int] = (0, 0),
-    unit: float = 1.0,
-    means: str = "α",
-    hue: str = "q",
-    says: Callable[[float], str] = number,
+    look: Look | None = None,
 ) -> Heat:
-    """Values (rows, columns) ≥ 0 as cells; the last rows and the first columns, `apart`, stand apart; NaN is a stroke.
-
-    `unit` is where the scale ends, `means` what it measures; `hue` is one of the page's two scales.
-    """
+    """Draw values (rows, columns) ≥ 0 as cells; the last rows and first columns, `apart`, stand apart."""
+    look = look or Look()
     width = float(np.clip(880 / max(len(columns), 1), 17, 62))
     height = 26.0 if len(rows) <= 20 else 17.0
-    xs = [j * width + GAP * (j >= apart[1] > 0) for j in range(len(columns))]
     names = [short(name, 24) for name in columns]
     rise = max([ems(name) for name in names], default=0.0) * FONT
     top = 12 + rise * 0.766 + 6
-    ys = [top + i * height + GAP * (i >= len(rows) - apart[0] > 0) for i in range(len(rows))]
-    full_width = (xs[-1] if xs else 0) + width + rise * 0.643 + END
-    full_height = (ys[-1] if ys else top) + height + 2
+    grid = _Grid(
+        xs=[j * width + GAP * (j >= apart[1] > 0) for j in range(len(columns))],
+        ys=[top + i * height + GAP * (i >= len(rows) - apart[0] > 0) for i in range(len(rows))],
+        width=width,
+        height=height,
+    )
+    full_width = (grid.xs[-1] if columns else 0) + width + rise * 0.643 + END
+    full_height = (grid.ys[-1] if rows else top) + height + 2
     parts = [
         svg.text(x + width / 2 + 3, top - 6, name, turn=TURN, hint=full[:200] if full != name else "")
-        for x, name, full in zip(xs, names, columns, strict=True)
+        for x, name, full in zip(grid.xs, names, columns, strict=True)
     ]
-    says_most = max([ems(says(v)) for v in values.flat if _level(v / unit)], default=0.0)
-    printed = height >= 20 and width >= says_most * 11 + 4
-    for i, row in enumerate(values):
-        for j, value in enumerate(row):
-            hint = f"{short(rows[i], 40)} ← {short(columns[j], 40)}: {says(value)}"
-            if np.isnan(value):
-                parts.append(svg.rect(xs[j] + 1, ys[i] + 1, width - 2, height - 2, f"{hue}0", f"{hint}"))
-                parts.append(svg.line(xs[j] + 4, ys[i] + height - 4, xs[j] + width - 4, ys[i] + 4, "void"))
-                continue
-            level = _level(value / unit)
-            parts.append(svg.rect(xs[j] + 1, ys[i] + 1, width - 2, height - 2, f"{hue}{level}", hint))
-            if printed and level > 0:
-                parts.append(svg.text(xs[j] + width / 2, ys[i] + height / 2 + 4, says(value), f"on t{level}", "middle"))
-    aside = _names(rows, ys, height, full_height)
-    return Heat(aside, svg.drawing(full_width, full_height, label, parts, "as-is"), _legend(unit, hue, means))
+    hints = [[f"{short(row, 40)} ← {short(column, 40)}: " for column in columns] for row in rows]
+    parts += _cells(values, hints, grid, look)
+    cells = svg.drawing(full_width, full_height, label, parts, "as-is")
+    return Heat(_names(rows, grid.ys, height, full_height), cells, _legend(look.unit, look.hue, look.means))
+
+
+def _cells(values: Floats, hints: Sequence[Sequence[str]], grid: _Grid, look: Look) -> Iterator[str]:
+    """Draw the cells, with their numbers where these fit; NaN is a stroke."""
+    width, height = grid.width, grid.height
+    longest = max([ems(look.says(v)) for v in values.flat if look.level(v)], default=0.0)
+    printed = height >= 20 and width >= longest * 11 + 4
+    for (i, j), value in np.ndenumerate(values):
+        x, y, said = grid.xs[j], grid.ys[i], look.says(value)
+        level = 0 if np.isnan(value) else look.level(value)
+        yield svg.rect(x + 1, y + 1, width - 2, height - 2, f"{look.hue}{level}", hints[i][j] + said)
+        if np.isnan(value):
+            yield svg.line(x + 4, y + height - 4, x + width - 4, y + 4, "void")
+        elif printed and level > 0:
+            yield svg.text(x + width / 2, y + height / 2 + 4, said, f"on t{level}", "middle")
 
 
 def _names(rows: Sequence[str], ys: Sequence[float], height: float, full_height: float) -> svg.Drawing:
@@ -98,7 +125,3 @@ def _legend(unit: float, hue: str, means: str) -> svg.Drawing:
             parts.append(svg.text(6 + level * each, 28, edges[level - 1], "small", "middle"))
     said = f"Colour scale: lightest below {number(EDGES[0] * unit)}, strongest above {number(EDGES[-1] * unit)}"
     return svg.drawing(14 + (len(EDGES) + 1) * each + ems(means) * 11, 32, said, parts, "legend")
-
-
-def _level(share: float) -> int:
-    return int(np.searchsorted(EDGES, share, side="right"))

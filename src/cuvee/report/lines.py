@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,8 +17,11 @@ NAMED = 3
 HEIGHT, LEFT, RIGHT = 190, 46, 12
 
 
+Line = tuple[str, Floats, Floats]  # a target's name, its steps and its values
+
+
 def course(names: Sequence[str], runs: Sequence[Convergence], field: str, log: bool) -> svg.Drawing | None:
-    """One quantity over steps, a line per target; the NAMED with the largest gap at the end are coloured."""
+    """Draw one quantity over steps, a line per target; the NAMED with the largest gap at the end are coloured."""
     lines = [(name, *_line(run, field, log)) for name, run in zip(names, runs, strict=True)]
     lines = [entry for entry in lines if len(entry[1])]
     if not lines:
@@ -30,26 +33,36 @@ def course(names: Sequence[str], runs: Sequence[Convergence], field: str, log: b
     if log:
         low, high = np.floor(low), np.ceil(high)
     y = svg.Scale(low, high, HEIGHT - 26, 10)
-    parts = []
-    marks = svg.ticks(low, high, 4)
+    parts = [*_value_axis(y, log), *_step_axis(x), *_courses(lines, x, y)]
+    return svg.drawing(svg.WIDTH, HEIGHT, f"{field} over steps for {count(len(lines), 'target')}", parts)
+
+
+def _value_axis(y: svg.Scale, log: bool) -> Iterator[str]:
+    """Draw a rule and a number at every tick; on a logarithmic scale at whole powers of ten alone."""
+    marks = svg.ticks(y.low, y.high, 4)
     for tick, plain in zip(marks, alike(marks), strict=True):
         if log and tick != int(tick):
             continue
-        parts.append(svg.line(LEFT, y(tick), svg.WIDTH - RIGHT, y(tick)))
-        said = power(int(tick)) if log else plain
-        parts.append(svg.text(LEFT - 6, y(tick) + 4, said, "small", "end"))
+        yield svg.line(LEFT, y(tick), svg.WIDTH - RIGHT, y(tick))
+        yield svg.text(LEFT - 6, y(tick) + 4, power(int(tick)) if log else plain, "small", "end")
+
+
+def _step_axis(x: svg.Scale) -> Iterator[str]:
+    """Write the numbers of steps, those near an edge so that they stay inside it."""
     for k, tick in enumerate(svg.ticks(x.low, x.high, 3)):
-        said = "0" if tick == 0 else number(tick)
         anchor = "middle" if k or x(tick) > LEFT + 20 else "start"
-        parts.append(svg.text(x(tick), HEIGHT - 10, said, "small", anchor if x(tick) < svg.WIDTH - 40 else "end"))
-    for k, (name, xs, ys) in reversed(list(enumerate(lines))):  # the named ones last, on top
+        anchor = anchor if x(tick) < svg.WIDTH - 40 else "end"
+        yield svg.text(x(tick), HEIGHT - 10, "0" if tick == 0 else number(tick), "small", anchor)
+
+
+def _courses(lines: Sequence[Line], x: svg.Scale, y: svg.Scale) -> Iterator[str]:
+    """Draw the targets, the named ones last, on top; one that has a single step is a dot."""
+    for k, (name, xs, ys) in reversed(list(enumerate(lines))):
         points = [(x(float(a)), y(float(b))) for a, b in zip(xs, ys, strict=True)]
-        class_ = f"course l{k + 1}" if k < NAMED else "course many"
         if len(points) == 1:
-            parts.append(svg.dot(*points[0], 2.5, f"l{k + 1}" if k < NAMED else "faint", short(name, 60)))
+            yield svg.dot(*points[0], 2.5, f"l{k + 1}" if k < NAMED else "faint", short(name, 60))
         else:
-            parts.append(svg.polyline(points, class_, short(name, 60)))
-    return svg.drawing(svg.WIDTH, HEIGHT, f"{field} over steps for {count(len(lines), 'target')}", parts)
+            yield svg.polyline(points, f"course l{k + 1}" if k < NAMED else "course many", short(name, 60))
 
 
 def slowest(runs: Sequence[Convergence | None]) -> list[int]:

@@ -23,31 +23,35 @@ COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them 
 
 
 def scores(f: Findings) -> dict[str, Any]:
-    """Everything about scores; cards are empty where there are none."""
+    """Return everything about scores; cards are empty where there are none."""
     known = np.flatnonzero(np.isfinite(f.scores[..., 0]).any(1)) if f.scores.size else np.arange(0)
     if not len(known) or CUVEE not in f.methods:
         return {"text": "No target has test rows: there is nothing to compare.", "cards": []}
-    best = best_baseline(f)
-    better = "higher is better" if f.higher_is_better else "lower is better"
+    best, alone = best_baseline(f), len(known) == 1
     ordered = _by_gain(f, known, best)
-    drawn = ordered if len(ordered) <= DRAWN else [*ordered[: DRAWN // 2], *ordered[-DRAWN // 2 :]]
-    size = ceil(len(drawn) / min(COLUMNS, ceil(len(drawn) / LEAST)))
-    pieces = [drawn[k : k + size] for k in range(0, len(drawn), size)]
+    drawn = _ends(ordered)
+    pictures = [] if alone else [intervals.by_target(f, p, -1 if best is None else best, drawn) for p in _pieces(drawn)]
     rival = "" if best is None else f.methods[best]
     sorted_by = f"Sorted by cuvee's gain over {rival}, the largest first." if rival else ""
+    half = DRAWN // 2
+    left_out = f" The {half} largest and the {half} smallest of {len(ordered):,}." if len(ordered) > DRAWN else ""
+    return {
+        "text": _introduction(f, known),
+        "cards": _cards(f, alone),
+        "means": _means(f),
+        "rival": rival,
+        "targets": pictures,
+        "targets_text": sorted_by + left_out + (f" {BEYOND}, and in the table." if _cut(*pictures) else ""),
+        "table": _table(f, ordered),
+    }
+
+
+def _introduction(f: Findings, known: Any) -> str:
+    """Return what was measured on which rows, and what the scores beside the first mean."""
     alone = len(known) == 1
-    left_out = (
-        f" The {DRAWN // 2} largest and the {DRAWN // 2} smallest of {len(ordered):,}." if len(ordered) > DRAWN else ""
-    )
-    name, what = ("Score.", f.metric.capitalize()) if alone else ("Mean score.", f"Mean {f.metric} over targets")
-    cards = [_card(name, f"{what}, 95 % interval.", intervals.means(f))]
-    if len(f.methods) > 1:
-        cards.append(
-            _card("Gain.", "cuvee over each baseline, paired; right of 0 cuvee is better.", intervals.gains(f))
-        )
-    pictures = [] if alone else [intervals.by_target(f, piece, -1 if best is None else best, drawn) for piece in pieces]
     tested = count(float(f.test_rows[known[0]]), "labelled row") if alone else "labelled rows"
     who = f.targets[known[0]] if alone else count(len(known), "target")
+    better = "higher is better" if f.higher_is_better else "lower is better"
     said = f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: {better}. "
     said += "Intervals are of 95 %."
     if any(method in CONSTANT for method in f.methods):
@@ -56,15 +60,28 @@ def scores(f: Findings) -> dict[str, Any]:
         said += f" {'; '.join(meanings)}."
     if any(not np.isfinite(f.also[name][known]).all() for name in means_also(f)):
         said += " Where test rows are of one class alone, they have nothing to say."
-    return {
-        "text": said,
-        "cards": cards,
-        "means": _means(f),
-        "rival": rival,
-        "targets": pictures,
-        "targets_text": sorted_by + left_out + (f" {BEYOND}, and in the table." if _cut(*pictures) else ""),
-        "table": _table(f, ordered),
-    }
+    return said
+
+
+def _cards(f: Findings, alone: bool) -> list[dict[str, Any]]:
+    """Return the drawings of all targets together: scores, and gains where there is a baseline."""
+    name, what = ("Score.", f.metric.capitalize()) if alone else ("Mean score.", f"Mean {f.metric} over targets")
+    cards = [_card(name, f"{what}, 95 % interval.", intervals.means(f))]
+    if len(f.methods) > 1:
+        caption = "cuvee over each baseline, paired; right of 0 cuvee is better."
+        cards.append(_card("Gain.", caption, intervals.gains(f)))
+    return cards
+
+
+def _ends(ordered: list[int]) -> list[int]:
+    """Return the targets to draw: all, or where they are many the first and the last."""
+    return ordered if len(ordered) <= DRAWN else [*ordered[: DRAWN // 2], *ordered[-DRAWN // 2 :]]
+
+
+def _pieces(drawn: list[int]) -> list[list[int]]:
+    """Return the targets in pieces of about the same size, each for a drawing beside the others."""
+    size = ceil(len(drawn) / min(COLUMNS, ceil(len(drawn) / LEAST)))
+    return [drawn[k : k + size] for k in range(0, len(drawn), size)]
 
 
 def _by_gain(f: Findings, known: Any, best: int | None) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cuvee.report import bars, lines, svg
 from cuvee.report.findings import Findings
-from cuvee.report.heat import heat_map
+from cuvee.report.heat import Look, heat_map
 from cuvee.report.order import Layout
 from cuvee.report.summary import is_bad, n_sources, settled
 from cuvee.report.words import count, named, number, weight
@@ -50,7 +50,7 @@ def weights(f: Findings, drawn: Layout) -> dict[str, Any]:
     return {
         "text": " ".join(said),
         "label": label,
-        "map": heat_map(rows, columns, values, label, apart=apart, says=weight),
+        "map": heat_map(rows, columns, values, label, apart=apart, look=Look(says=weight)),
     }
 
 
@@ -111,6 +111,7 @@ def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:
     label = "Sensitivity of models to sources"
     rows = [f.targets[i] for i in drawn.rows]
     unit = svg.rounded(float(np.nanmax(known)) or 1.0)
+    look = Look(unit, means="", hue="h", says=lambda v: number(v, 2))
     apart = (0, int(drawn.own is not None))
     ranked = bars.moves(f, n_sources(f))
     said = ", ".join(f"{b.name} {b.says}" for b in ranked)
@@ -119,9 +120,7 @@ def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:
         "source. A strong cell in a column of little weight is a source that would change the model if it were trusted "
         "more.",
         "label": label,
-        "map": heat_map(
-            rows, columns, values, label, apart=apart, unit=unit, hue="h", means="", says=lambda v: number(v, 2)
-        ),
+        "map": heat_map(rows, columns, values, label, apart=apart, look=look),
         "bars": {
             "name": "Who moves most.",
             "caption": "Mean over targets." if len(f.targets) > 1 else "",

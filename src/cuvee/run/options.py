@@ -15,11 +15,11 @@ from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis import Hypothesis, Logistic, Network, Ridge
+from cuvee.mixture import registry as alpha_methods
 
 HIDDEN = 64  # units of "mlp"
 LARGEST = 2**63 - 1  # whole number that a tensor holds
 KINDS = ("auto", "ridge", "logistic", "mlp")
-METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Options:
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         check_encoding(self.encoding)
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
-        check_choice("method", self.method, METHODS)
+        alpha_methods.find(self.method)
         if self.hypothesis not in KINDS and ":" not in self.hypothesis:
             raise OptionError(
                 f"hypothesis must be {', '.join(map(repr, KINDS))} or 'package.module:factory'; got {self.hypothesis!r}"

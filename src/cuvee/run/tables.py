@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from cuvee.api import OWN
 from cuvee.errors import InputError
 from cuvee.files import understood
 from cuvee.problem import Array
-from cuvee.results import Candidate, Floats, Mixtures, Status
+from cuvee.results import Candidate, Floats, Mixtures, Status, widen
 from cuvee.run import scores, theorem, weights
 from cuvee.run.groups import Prepared
 from cuvee.run.judge import Judged
@@ -82,14 +83,14 @@ def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
     """The files of the step that found α."""
     own = any(OWN in mix.columns for mix in mixtures)
     columns = (*of.sources, *([OWN] if own else []))
-    alpha = np.concatenate([weights.widen(mix.alpha, mix.columns, columns) for mix in mixtures])
+    every = Mixtures.concat([replace(mix, trace=None, candidates=()) for mix in mixtures], columns)
     found = {
         "target": of.targets,
-        "status": [str(s) for mix in mixtures for s in mix.status],
-        "gap": np.concatenate([mix.gap for mix in mixtures]),
-        "objective": np.concatenate([mix.objective for mix in mixtures]),
+        "status": [str(s) for s in every.status],
+        "gap": every.gap,
+        "objective": every.objective,
     }
-    files = {ALPHA: weights.to_csv(of.targets, columns, alpha), WEIGHTS: _parquet(found)}
+    files = {ALPHA: weights.to_csv(of.targets, columns, every.alpha), WEIGHTS: _parquet(found)}
     numbers = sum(len(mix.targets) * len(mix.candidates) * len(columns) for mix in mixtures)
     few = mixtures if numbers <= KEPT else []
     if any(mix.candidates for mix in few):
@@ -108,7 +109,7 @@ def _candidates(mixtures: list[Mixtures], columns: tuple[str, ...]) -> dict[str,
         stacked = [np.stack([of(mix, c) for c in mix.candidates], 1) for mix in mixtures]
         return np.concatenate([part.reshape(-1, *part.shape[2:]) for part in stacked])
 
-    alpha = gathered(lambda mix, c: weights.widen(c.alpha, mix.columns, columns))
+    alpha = gathered(lambda mix, c: widen(c.alpha, mix.columns, columns))
     return {
         "target": [target for mix in mixtures for target in mix.targets for _ in mix.candidates],
         "candidate": [c.name for mix in mixtures for _ in mix.targets for c in mix.candidates],

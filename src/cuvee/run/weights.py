@@ -65,14 +65,6 @@ def unpack(content: bytes, where: Path) -> Mixtures:
         )
 
 
-def widen(alpha: Floats, columns: Sequence[str], to: Sequence[str]) -> Floats:
-    """(M, columns) -> (M, to); NaN where a target has no such source."""
-    wide = np.full((len(alpha), len(to)), np.nan)
-    place = {name: j for j, name in enumerate(to)}
-    wide[:, [place[c] for c in columns]] = alpha
-    return wide
-
-
 def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> bytes:
     """A row per target, a column per source, the own sample last; digits enough to be the same numbers again.
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from cuvee.components import ALL, Components
 from cuvee.mixture import play
-from cuvee.mixture.objective import differences
+from cuvee.mixture.method import AlphaMethod, Estimate, Request, closed_form
+from cuvee.mixture.objective import differences, inverse_counts
 from cuvee.mixture.play import Settings
 from cuvee.results import Floats
 
@@ -25,14 +26,14 @@ def discrepancies(components: Components, settings: Settings) -> Tensor:
     The panel axis holds 2·N·S adversaries: for each source, S starts that climb f_T − f_j and S that descend it.
     """
     M, N = len(components.own_counts), len(components.counts)
-    starts = max(1, settings.adversaries // 8)
+    starts = _starts(settings.adversaries)
     first = components.space.start(starts, settings.seed).to(components.counts.device)
     w = first.repeat(2 * N, 1).expand(M, -1, -1).contiguous()  # (M, 2·N·S, P)
     source = torch.arange(N, device=w.device).repeat_interleave(2 * starts)
     side = torch.tensor([1.0, -1.0], device=w.device, dtype=w.dtype).repeat_interleave(starts).repeat(N)
-    v = w.new_zeros(len(source), N + 1)
-    v[torch.arange(len(source)), source] = -side
-    v[:, N] = side
+    coefficients = w.new_zeros(len(source), N + 1)
+    coefficients[torch.arange(len(source)), source] = -side
+    coefficients[:, N] = side
     pace = play.Pace.fresh(settings.gamma, play.W_REACH * play.w_reach(components.space, first), w)
     best = w.new_zeros(M, N)
     for t in range(settings.steps + 1):
@@ -40,7 +41,7 @@ def discrepancies(components: Components, settings: Settings) -> Tensor:
         z = differences(losses)[:, torch.arange(len(source)), source] * side  # (M, 2NS)
         best = torch.maximum(best, z.nan_to_num(nan=0.0, posinf=0.0).view(M, N, 2 * starts).amax(-1))
         if t < settings.steps:
-            gradient = pullback(v.expand(M, -1, -1))
+            gradient = pullback(coefficients.expand(M, -1, -1))
             pace = pace.after(gradient)
             w = components.space.project(w + pace.step * gradient)
     return best
@@ -60,3 +61,27 @@ def weigh(disc: Floats, inverse_counts: Floats, C: float) -> Floats:
     level = np.take_along_axis(nu, size[:, None] - 1, 1)
     alpha = np.maximum(0.0, level - disc) / (2 * C * inverse_counts)
     return np.asarray(alpha / alpha.sum(1, keepdims=True))
+
+
+def estimate(request: Request) -> Estimate:
+    """Return the weights that the discrepancies give at the caller's C; the own sample's discrepancy is 0."""
+    disc = discrepancies(request.components, request.settings.run).double().cpu().numpy()
+    inverse = 1.0 / request.components.counts.double().cpu().numpy()
+    if request.settings.own:
+        disc = np.column_stack([disc, np.zeros(len(disc))])
+        inverse = np.asarray(inverse_counts(request.components).double().cpu())
+    return closed_form(weigh(disc, inverse, request.settings.C))
+
+
+def _starts(adversaries: int) -> int:
+    """Return how many adversaries climb on either side of every source."""
+    return max(1, adversaries // 8)
+
+
+METHOD = AlphaMethod(
+    "konstantinov_lampert",
+    estimate,
+    "One discrepancy per source, then a quadratic in α (Konstantinov and Lampert 2019).",
+    steps=200,
+    models=lambda adversaries, sources: 2 * sources * _starts(adversaries),
+)

@@ -1,0 +1,116 @@
+"""What the caller of `cuvee.estimate` chose, checked, and what is filled in where nothing was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cuvee.errors import OptionError, check_choice, check_number, check_whole
+from cuvee.hypothesis.base import LossKind, Space
+from cuvee.mixture import registry
+from cuvee.mixture.method import AlphaMethod, AlphaSettings
+from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
+from cuvee.mixture.play import Settings
+from cuvee.mixture.registry import Method
+from cuvee.problem import Problem
+from cuvee.results import OWN
+
+Loss = Literal["auto", "trained", "bounded"]
+
+ADVERSARIES, NETWORK_ADVERSARIES = 16, 4  # copies of a network are dear
+BATCH, NETWORK_BATCH = 32, 16
+RIDGE_FOLDS, FOLDS, NETWORK_FOLDS = 20, 5, 3
+
+
+@dataclass(frozen=True)
+class EstimateSettings:
+    """The options of `cuvee.estimate`, each as it is described there; None leaves a choice to the method."""
+
+    method: Method = "path"
+    discrepancy: Discrepancy = "mixture"
+    C: float = 10.0
+    c: float | None = None
+    own: bool | None = None
+    loss: Loss = "auto"
+    adversaries: int | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    beta: float = 0.1
+    eta: float | None = None
+    gamma: float | None = None
+    average: bool = True
+    tol: float | None = None
+    folds: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        registry.find(self.method)
+        check_choice("discrepancy", self.discrepancy, DISCREPANCIES)
+        check_choice("loss", self.loss, ("auto", "trained", "bounded"))
+        check_number("C", self.C, above=0.0)
+        check_number("beta", self.beta, above=0.0, most=1.0)
+        check_whole("seed", self.seed, 0)
+        for name in ("c", "eta", "gamma", "tol"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), above=0.0)
+        for name, least in (("adversaries", 1), ("steps", 1), ("batch_size", 1), ("folds", 2)):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), least)
+        if self.own not in (None, True, False):
+            raise OptionError(f"own must be True, False or None; got {self.own!r}")
+        if self.average not in (True, False):
+            raise OptionError(f"average must be True or False; got {self.average!r}")
+        if self.how.own and not self.joins:
+            raise OptionError(f"method={self.method!r} needs the target's own sample: leave own=False out")
+
+    @property
+    def how(self) -> AlphaMethod:
+        """Return the method itself."""
+        return registry.find(self.method)
+
+    @property
+    def joins(self) -> bool:
+        """Return whether the target's own sample joins as a last column."""
+        return self.how.own if self.own is None else bool(self.own)
+
+    def check_problem(self, problem: Problem) -> None:
+        """Raise `OptionError` where the problem leaves nothing to weigh."""
+        if problem.n_targets == 0:
+            raise OptionError("the problem has no targets (M=0): nothing to weigh; pass targets=[...]")
+        if problem.n_sources == 1 and not self.joins:
+            raise OptionError(
+                f"with the one source {problem.source_names[0]!r} (N=1) its weight is 1 whatever the data: "
+                "add sources, or let the own sample join with own=True"
+            )
+        if OWN in problem.source_names:
+            raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
+
+    def compared(self, space: Space) -> LossKind:
+        """Return which loss the discrepancy compares: bounded, except where W bounds the one that is trained on."""
+        if self.loss == "auto":
+            return "trained" if space.quadratic else "bounded"
+        return self.loss
+
+    def complete(self, space: Space) -> AlphaSettings:
+        """Return what the method is told: the choices made, and for the others what suits the method and the space."""
+        how, network = self.how, not space.convex
+        steps = how.network_steps if network and how.network_steps else how.steps
+        return AlphaSettings(
+            discrepancy=self.discrepancy,
+            C=self.C,
+            c=self.c,
+            own=self.joins,
+            folds=self.folds or (NETWORK_FOLDS if network else RIDGE_FOLDS if space.quadratic else FOLDS),
+            run=Settings(
+                beta=self.beta,
+                batch_size=self.batch_size or (NETWORK_BATCH if network else BATCH),
+                eta=self.eta,
+                gamma=self.gamma,
+                adversaries=self.adversaries or (NETWORK_ADVERSARIES if network else ADVERSARIES),
+                steps=self.steps or max(1, steps),
+                tol=self.tol or how.tol,
+                average=self.average,
+                seed=self.seed,
+                checks=how.checks,
+            ),
+        )

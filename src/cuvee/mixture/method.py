@@ -1,0 +1,107 @@
+"""What every α method is asked and what it answers. One more method is one more file that fills in an `AlphaMethod`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from cuvee.components import ALL, Batch, Components
+from cuvee.mixture.objective import Discrepancy, Objective, inverse_counts
+from cuvee.mixture.play import Settings
+from cuvee.results import Candidate, Floats, Status, Trace
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what, done, total) now and then."""
+
+Solver = Callable[[Components, Batch, Tensor], Tensor]
+"""(components, rows with folds left out, α (M, Q, N+1)) -> w (M, Q, P)."""
+
+SMOOTHING = 0.01  # √c as a share of the sources' mean loss
+
+
+@dataclass(frozen=True)
+class AlphaSettings:
+    """What a method is told. `cuvee.estimate` has checked it and filled in what the caller left open."""
+
+    discrepancy: Discrepancy = "mixture"
+    C: float = 10.0
+    c: float | None = None  # None: a share of the mean loss, which needs the components
+    own: bool = False  # whether the target's own sample joins as a last column
+    folds: int = 5
+    run: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Weights wanted for M targets: the losses to compare, the settings, and what only some methods need."""
+
+    components: Components  # f_1..f_N and f_T as the discrepancy compares them
+    settings: AlphaSettings
+    risk: Callable[[], Components]  # makes the same components with the loss that models are trained on
+    solver: Solver  # trains models on them
+    progress: Progress | None = None
+
+    def smoothing(self, share: float = SMOOTHING) -> float:
+        """Return c: the caller's, or (share of the sources' mean loss)².
+
+        Targets have no say in it, so a batch of targets equals its rows.
+        """
+        if self.settings.c is not None:
+            return self.settings.c
+        components, run = self.components, self.settings.run
+        w = components.space.start(run.adversaries, run.seed).to(components.counts.device)
+        M = len(components.own_counts)
+        losses = components.values(w[:1].expand(M, 1, -1), ALL)[0, :, :-1]
+        return float((share * losses.mean().clamp(min=1e-12)) ** 2)
+
+    def objective(self) -> Objective:
+        """Return F with the caller's C, over the sources and, where it joins, the own sample."""
+        settings, N = self.settings, len(self.components.counts)
+        inverse = inverse_counts(self.components)[:, : N + int(settings.own)]
+        return Objective(settings.discrepancy, self.smoothing(), settings.C, inverse)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a method found; one row per target."""
+
+    alpha: Floats  # (M, J) on the simplex: J = N sources, and the own sample where it joined
+    gap: Floats  # (M,)
+    objective: Floats  # (M,)
+    status: tuple[Status, ...]
+    trace: Trace | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True)
+class AlphaMethod:
+    """An α method: its name, the function that answers a request, one line about it, and its defaults."""
+
+    name: str
+    estimate: Callable[[Request], Estimate]
+    summary: str
+    steps: int = 0
+    """Taken by default; 0 where nothing is searched for."""
+    network_steps: int | None = None
+    """The same for a network, whose steps are dear; None: as many."""
+    own: bool = False
+    """Whether the target's own sample always joins; else it does where the caller asks for it."""
+    tol: float = 0.02
+    checks: int = 20
+    """How often a run looks whether it has converged."""
+    models: Callable[[int, int], int] = field(default=lambda adversaries, sources: adversaries)
+    """(adversaries, N) -> models that one target holds in memory at a time."""
+
+
+def closed_form(alpha: Floats) -> Estimate:
+    """Return weights (M, J) that follow directly from the data: there is no gap and no objective."""
+    nothing = np.full(len(alpha), np.nan)
+    return Estimate(alpha, nothing, nothing, (Status.CLOSED_FORM,) * len(alpha))
+
+
+def with_own(alpha: Floats, weight: float) -> Floats:
+    """Return weights of the sources (M, N) with a last column, the own sample's: (M, N+1)."""
+    return np.column_stack([alpha, np.full(len(alpha), weight)])

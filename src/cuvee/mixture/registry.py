@@ -1,0 +1,59 @@
+"""The α methods by name. To add one: a file with a `METHOD` beside this one, and its name in a list below.
+
+Error messages, `cuvee weights --method`, `cuvee adapt --method` and the table in docs/choosing.md follow from it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Literal, get_args
+
+from cuvee.errors import OptionError, check_choice
+from cuvee.mixture.method import AlphaMethod
+
+Searching = Literal[
+    "path",
+    "scgda",
+    "sgda",
+    "agp",
+    "konstantinov_lampert",
+]
+"""Methods that compare the target with the sources: what `cuvee.OnlineMixtures` may learn from."""
+
+ClosedForm = Literal[
+    "uniform",
+    "proportional",
+    "target_only",
+]
+"""Methods whose weights follow from numbers of rows."""
+
+Method = Literal[Searching, ClosedForm]
+
+_METHODS: dict[str, AlphaMethod] = {}
+
+
+def register(method: AlphaMethod) -> None:
+    """Make a method known to `cuvee.estimate` by its name."""
+    if method.name in _METHODS:
+        raise OptionError(f"an α method named {method.name!r} is registered already: choose another name")
+    _METHODS[method.name] = method
+
+
+def unregister(name: str) -> None:
+    """Forget a method."""
+    del _METHODS[name]
+
+
+def names(searching: bool = False) -> tuple[str, ...]:
+    """Return the names of all methods, or of those that search for their weights, in the order they are listed."""
+    return tuple(name for name, method in _METHODS.items() if method.steps or not searching)
+
+
+def find(name: str) -> AlphaMethod:
+    """Return the method of this name, or raise `OptionError` that lists the names there are."""
+    check_choice("method", name, names())
+    return _METHODS[name]
+
+
+for _name in get_args(Method):
+    register(import_module(f"cuvee.mixture.{_name}").METHOD)
