@@ -34,12 +34,7 @@ def adapt(
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
-    levels: Annotated[
-        bool,
-        typer.Option(
-            "--levels/--no-levels", help="Take each domain's own level out of a quantity, so that slopes are shared."
-        ),
-    ] = True,
+    levels: asked.Levels = True,
     stream: Annotated[
         bool | None,
         typer.Option(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json
 from cuvee.cli.voice import show, speaking
+
+if TYPE_CHECKING:
+    from cuvee.data.opened import OpenedTable
+    from cuvee.data.options import Options
+    from cuvee.hypothesis import Hypothesis
+    from cuvee.problem import Domain
 
 OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
 MapTol = Annotated[
@@ -43,6 +50,8 @@ def learn(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -56,19 +65,17 @@ def learn(
     Example: cuvee learn visits.csv --domain hospital --label readmitted --targets new --out map.safetensors
     """
     from cuvee.api import learn as learn_map
-    from cuvee.cli.tables import Data
 
     with speaking(quiet) as voice:
-        options = asked.options(
+        options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding,
-            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, seed=seed,
         )  # fmt: skip
         check_out(out, force, (".safetensors",))
-        data = Data.read(table, options)
-        sources = data.without(targets)
-        kind, sample = data.hypothesis(sources), _sample(mixtures, [s.name for s in sources], voice)
-        data.tell(voice)
+        sources, kind, notes = _prepared(table, options, lambda opened: opened.others(targets))
+        sample = _sample(mixtures, [s.name for s in sources], voice)
+        voice.tell(notes)
         with voice.bar() as bar:
             how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed, "progress": bar}
             atlas = learn_map(sources, kind, n_labels=labels, tol=tol, **how)
@@ -84,7 +91,7 @@ def learn(
                     "tol": tol,
                     "why": plan.why,
                     "seconds": plan.seconds,
-                    "notes": data.notes,
+                    "notes": notes,
                     "out": str(out),
                 }
             )
@@ -109,6 +116,8 @@ def plan(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -121,20 +130,18 @@ def plan(
     Example: cuvee plan visits.csv --domain hospital --label readmitted --targets new --n-targets 10000
     """
     from cuvee.api import plan as make_plan
-    from cuvee.cli.tables import Data
 
     with speaking(quiet) as voice:
-        options = asked.options(
+        options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding,
-            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, seed=seed,
         )  # fmt: skip
         if picture is not None:
             check_out(picture, force=True, option="--picture")
-        data = Data.read(table, options)
-        sources = data.without(targets)
-        kind, sample = data.hypothesis(sources), _sample(mixtures, [s.name for s in sources], voice)
-        data.tell(voice)
+        sources, kind, notes = _prepared(table, options, lambda opened: opened.others(targets))
+        sample = _sample(mixtures, [s.name for s in sources], voice)
+        voice.tell(notes)
         how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed}
         found = make_plan(sources, kind, n_targets=n_targets, tol=tol, **how)
         if picture is not None:
@@ -152,7 +159,7 @@ def plan(
                     "learn_seconds": found.learn(n_targets),
                     "crossing": found.crossing,
                     "seconds": found.seconds,
-                    "notes": data.notes,
+                    "notes": notes,
                 }
             )
         else:
@@ -189,6 +196,8 @@ def online(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -203,13 +212,12 @@ def online(
     """
     from cuvee.api import OnlineMap, run_online
     from cuvee.cli.alpha import read_alpha
-    from cuvee.cli.tables import Data
 
     with speaking(quiet) as voice:
-        options = asked.options(
+        options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding,
-            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, seed=seed,
         )  # fmt: skip
         if out is not None:
             check_out(out, force, (".safetensors",))
@@ -217,14 +225,11 @@ def online(
             if path is not None:
                 check_out(path, force=True, option=option)
         given, note = read_alpha(stream).of_sources()
-        data = Data.read(table, options)
-        data.named(given.columns)
-        given = given.ordered([name for name in data.names if name in given.columns])
+        sources, kind, notes = _prepared(table, options, lambda opened: opened.named(given.columns))
+        given = given.ordered([s.name for s in sources])
         if checkpoint is not None:
             voice.hint = lambda: f"; the same command goes on from {checkpoint}" if checkpoint.is_file() else ""
-        sources = data.named(given.columns)
-        kind = data.hypothesis(sources)
-        data.tell(voice, *([note] if note else []))
+        voice.tell([*notes, *([note] if note else [])])
         how: Any = {"variant": variant, "policy": policy, "evaluate": evaluate, "seed": seed}
         with voice.bar() as bar:
             learner = OnlineMap(sources, kind, label_budget=budget, tol=tol, **how)
@@ -242,12 +247,25 @@ def online(
                     "centres": ledger.centres,
                     "looks": ledger.looks,
                     "average_loss": ledger.average_loss,
-                    "notes": [*data.notes, *ledger.notes],
+                    "notes": [*notes, *ledger.notes],
                     "out": out and str(out),
                 }
             )
         else:
             show(ledger if out is None else f"{ledger}\nmap: {out}")
+
+
+def _prepared(
+    table: Path, options: Options, chosen: Callable[[OpenedTable], list[str]]
+) -> tuple[Sequence[Domain], Hypothesis, tuple[str, ...]]:
+    """Return the sources that were chosen of a table, at one level, with their hypothesis, and what is to be said."""
+    from cuvee.data.blends import of_sources
+    from cuvee.data.opened import decodable, open_table
+
+    with decodable():
+        opened = open_table(table, options)
+        prepared = of_sources(opened, chosen(opened))
+    return prepared.group(0).problem.sources, prepared.hypothesis(0), (prepared.inferred.why, *prepared.notes)
 
 
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:

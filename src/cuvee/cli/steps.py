@@ -44,6 +44,8 @@ def weights(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -61,42 +63,28 @@ def weights(
     """
     from cuvee.api import estimate
     from cuvee.cli.alpha import merged, write_alpha
-    from cuvee.cli.tables import Data
+    from cuvee.data.prepare import prepare
 
     with speaking(quiet) as voice:
-        options = asked.options(
-            label=label,
-            domain=domain,
-            targets=targets,
-            exclude=exclude,
-            strict=strict,
-            features=features,
-            drop=drop,
-            text=text,
-            encoding=encoding,
-            impute=impute,
-            task=task,
-            hypothesis=hypothesis,
-            l2=l2,
-            method=method,
-            C=C,
-            seed=seed,
-        )
+        options = asked.of_all_rows(
+            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict, features=features, drop=drop,
+            text=text, encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task,
+            hypothesis=hypothesis, l2=l2, method=method, C=C, seed=seed,
+        )  # fmt: skip
         if out is not None:
             check_out(out, force)
-        data = Data.read(table, options)
-        found, notes = data.problems(targets)
-        problems = [(problem, data.hypothesis(problem)) for problem in found]
-        data.tell(voice, *notes)
-        parts = []
+        prepared = prepare(table, options)
+        notes = (prepared.inferred.why, *prepared.notes)
+        voice.tell(notes)
+        parts, many = [], len(prepared.members)
         with voice.bar() as bar:
-            for i, (problem, kind) in enumerate(problems):
-                inner = bar if len(problems) == 1 else None  # every domain in turn: one bar over all of them
+            for i in range(many):
+                inner = bar if many == 1 else None  # every domain in turn: one bar over all of them
                 how: Any = {"method": method, "C": C, "own": own, "seed": seed, "progress": inner}
-                parts.append(estimate(problem, kind, **how))
+                parts.append(estimate(prepared.group(i).problem, prepared.hypothesis(i), **how))
                 if inner is None:
-                    bar("weighing", i + 1, len(problems))
-        mix = merged(parts, data.names)
+                    bar("weighing", i + 1, many)
+        mix = merged(parts, prepared.sources)
         voice.say(repr(mix))
         if out is not None or not as_json:
             write_alpha(mix, out)
@@ -109,7 +97,7 @@ def weights(
                         name: {"alpha": mix.alpha[i], "gap": mix.gap[i], "status": str(mix.status[i])}
                         for i, name in enumerate(mix.targets)
                     },
-                    "notes": [*data.notes, *notes, *mix.notes],
+                    "notes": [*notes, *mix.notes],
                     "out": out and str(out),
                 }
             )
@@ -129,6 +117,8 @@ def solve(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -142,56 +132,37 @@ def solve(
 
     Example: cuvee solve visits.csv --domain hospital --label readmitted --alpha alpha.csv --out models.safetensors
     """
-    from cuvee.api import load_map
-    from cuvee.api import solve as solve_models
     from cuvee.cli.alpha import read_alpha
-    from cuvee.cli.models import as_dict, write_models
-    from cuvee.cli.tables import Data, joined
-    from cuvee.errors import MixtureError
+    from cuvee.cli.models import as_dict, headline, solved
+    from cuvee.data.blends import blends
+    from cuvee.data.opened import decodable, open_table
 
     with speaking(quiet) as voice:
-        options = asked.options(
-            label=label,
-            domain=domain,
-            exclude=exclude,
-            strict=strict,
-            features=features,
-            drop=drop,
-            text=text,
-            encoding=encoding,
-            impute=impute,
-            task=task,
-            hypothesis=hypothesis,
-            l2=l2,
-            tol=tol,
-            seed=seed,
-        )
+        options = asked.of_all_rows(
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, tol=tol, seed=seed,
+        )  # fmt: skip
         check_out(out, force, (".safetensors",))
         given = read_alpha(alpha)
         given.check_named()
-        data = Data.read(table, options)
-        data.named(given.columns)
-        given = given.ordered([name for name in data.names if name in given.columns])
-        if given.own and given.targets is None:
-            raise MixtureError("alpha weighs own samples but does not say whose: add a column 'target'")
-        owners, notes = data.owners(given.columns, given.targets or ()) if given.own else ([], [])
-        problem = joined(data.named(given.columns), owners)
-        kind = data.hypothesis(problem)
-        atlas = None if map_file is None else load_map(map_file, problem, kind)
-        data.tell(voice, *notes)
+        with decodable():
+            opened = open_table(table, options)
+            given = given.ordered(opened.named(given.columns))
+            apart = given.apart if map_file is None else ()  # a map has one list of sources
+            found = blends(opened, given.columns, given.rows, own=given.own, apart=apart)
+        notes = (found.prepared.inferred.why, *found.prepared.notes)
+        voice.tell(notes)
         with voice.bar() as bar:
-            if atlas is None:
-                sol = solve_models(problem, kind, given.alpha, tol=tol, seed=seed, progress=bar)
-            else:
-                sol = atlas(given.alpha, tol=tol, progress=bar)
-        write_models(out, data, given, sol)
+            models = solved(found, given, map_file, bar)
+        models.save(out)
         if as_json:
-            print_json({**as_dict(data, given, sol), "notes": [*data.notes, *notes], "out": str(out)})
+            print_json({**as_dict(models), "notes": notes, "out": str(out)})
             return
-        bounds = zip(sol.certificate.distance, sol.certificate.excess_risk, strict=True)
+        bounds = zip(models.certificate.distance, models.certificate.excess_risk, strict=True)
         rows = [
             (name, str(status), f"{distance:.2g}", f"{excess:.2g}")
-            for name, status, (distance, excess) in zip(given.rows, sol.status, bounds, strict=True)
+            for name, status, (distance, excess) in zip(models.targets, models.status, bounds, strict=True)
         ]
-        print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, repr(sol).partition("\n")[0], str(out))
-        show(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")
+        print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, headline(models), str(out))
+        show(f"bounds rest on: {models.certificate.rests_on}\nmodels: {out}")

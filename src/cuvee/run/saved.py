@@ -13,6 +13,7 @@ import torch
 from cuvee import files
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import DOMAIN
+from cuvee.data.options import Options
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError
 from cuvee.problem import Array
@@ -21,10 +22,10 @@ from cuvee.run import theorem
 from cuvee.run.models import WHAT as PART_OF_A_RUN
 from cuvee.run.models import Delivered, space_of
 from cuvee.run.opened import Predictor
-from cuvee.run.options import Options
+from cuvee.run.weights import widen
 from cuvee.solution import Certificate, Solution
 
-WHAT, FORMAT = "cuvee models", 2
+WHAT, FORMAT = "cuvee models", 3
 BOUNDS = ("distance", "excess_risk", "gradient_norm")  # of a `Certificate`
 
 
@@ -52,23 +53,39 @@ class SavedModels(Predictor):
             bounds: Any = {name: numbers[name] for name in BOUNDS}
             self.certificate = Certificate(**bounds, rests_on=rests_on, calibrated=calibrated)
             self._prepared = {
-                **{name: header[name] for name in ("task", "classes", "domain")},
-                "targets": [{"name": name, "group": 0} for name in self.targets],
-                "groups": [{"encoder": header["encoder"]}],
+                **{name: header[name] for name in ("task", "classes", "domain", "groups")},
+                "targets": [{"name": n, "group": g} for n, g in zip(self.targets, header["group"], strict=True)],
             }
-            self._check(numbers["w"])
+            self._check(numbers["w"], numbers["offset"])
 
-    def _check(self, w: Floats) -> None:
+    def _check(self, w: Floats, offset: Floats) -> None:
         """Raise `ValueError` where parts do not fit each other; files that `save` wrote do."""
-        if (self._prepared["classes"] is None) != (self._prepared["task"] == Task.regression):
+        task, groups = self._prepared["task"], self._prepared["groups"]
+        classes = [self._prepared["classes"], *(group["classes"] for group in groups)]
+        if any((one is None) != (task == Task.regression) for one in classes):
             raise ValueError("the task and the classes do not match")
         sizes = {len(self.status), *map(len, self._numbers.values())}
         if len(set(self.targets)) != len(self.targets) or sizes != {len(self.targets)}:
             raise ValueError("targets and models do not match")
-        encoder = Encoder.from_dict(self._prepared["groups"][0]["encoder"])
-        space = space_of(self.options, self._prepared["task"], len(encoder.names), self.classes)
-        if w.shape != (len(self.targets), space.n_params):
-            raise ValueError(f"models of shape {w.shape} for {space.n_params} parameters each")
+        if not np.isfinite(offset).all() or offset.ndim != 1:
+            raise ValueError("the levels of the models are not numbers")
+        if {t["group"] for t in self._prepared["targets"]} != {*range(len(groups))}:
+            raise ValueError("models and groups do not match")
+        own = [group["classes"] for group in groups]
+        if self.classes is not None and _union(own) != self._prepared["classes"]:
+            raise ValueError("the classes of the groups and of all models do not match")
+        encoders = [Encoder.from_dict(group["encoder"]) for group in groups]
+        spaces = [
+            space_of(self.options, task, len(e.names), None if c is None else np.array(c))
+            for e, c in zip(encoders, own, strict=True)
+        ]
+        if w.shape != (len(self.targets), longest := max(space.n_params for space in spaces)):
+            raise ValueError(f"models of shape {w.shape} for {longest} parameters each")
+
+    @property
+    def task(self) -> str:
+        """What the models learnt: "regression" or "classification"."""
+        return str(self._prepared["task"])
 
     @classmethod
     def of(
@@ -79,6 +96,7 @@ class SavedModels(Predictor):
         columns: Sequence[str],
         encoder: Encoder,
         options: Options,
+        offset: Floats | None = None,
     ) -> SavedModels:
         """Return the models of a solution on columns that `encoder` made.
 
@@ -88,23 +106,62 @@ class SavedModels(Predictor):
             columns: the names of the columns of α.
             encoder: what made numbers of raw columns, and will make them of rows to predict.
             options: names the label, the domain column and the kind of hypothesis.
+            offset: (M,) the level of each, to add to what it predicts, where levels were taken out of the labels
+                (`cuvee.data.levels`); by default 0.
         """
         bounds, classes = solution.certificate, getattr(solution.space, "classes", None)
         numbers: dict[str, Array] = {"w": solution.w, "alpha": solution.alpha}
+        numbers["offset"] = np.zeros(len(solution.w)) if offset is None else np.asarray(offset, dtype=np.float64)
         numbers |= {name: getattr(bounds, name) for name in BOUNDS}
         numbers |= {} if bounds.calibrated is None else {"calibrated": bounds.calibrated}
+        listed = None if classes is None else classes.tolist()
         header = {
             "what": WHAT,
             "format": FORMAT,
             "models": list(targets),
+            "group": [0] * len(solution.w),
+            "groups": [{"encoder": encoder.as_dict(), "classes": listed}],
             "columns": list(columns),
             "status": [str(status) for status in solution.status],
             "rests_on": bounds.rests_on,
             "task": str(Task.regression if classes is None else Task.classification),
-            "classes": None if classes is None else classes.tolist(),
+            "classes": listed,
             "domain": options.domain or DOMAIN,
             "options": options.as_dict(),
-            "encoder": encoder.as_dict(),
+        }
+        return cls(Path("models"), numbers, header)
+
+    @classmethod
+    def joined(cls, parts: Sequence[SavedModels], targets: Sequence[str], columns: Sequence[str]) -> SavedModels:
+        """Return models of several solutions, each with its own sources and encoder, as one.
+
+        Args:
+            parts: the models.
+            targets: (M,) the names of all of them, in the order wanted.
+            columns: the names of all columns of α; whoever is no source of a model has weight 0.
+        """
+        if len(parts) == 1 and parts[0].targets == tuple(targets):
+            return parts[0]
+        names = [name for part in parts for name in part.targets]
+        order = [names.index(name) for name in targets]
+        longest = max(part.w.shape[1] for part in parts)
+        numbers = {
+            name: np.concatenate([part._numbers[name] for part in parts])[order]
+            for name in parts[0]._numbers
+            if name not in ("w", "alpha")
+        }
+        numbers["w"] = np.concatenate([np.pad(p.w, ((0, 0), (0, longest - p.w.shape[1]))) for p in parts])[order]
+        wide = np.concatenate([widen(part.alpha, part.columns, columns) for part in parts])[order]
+        numbers["alpha"] = np.nan_to_num(wide, nan=0.0)
+        classes = [part._header["classes"] for part in parts]
+        header = {
+            **parts[0]._header,
+            "models": list(targets),
+            "group": [[g for g, part in enumerate(parts) for _ in part.targets][i] for i in order],
+            "groups": [part._header["groups"][0] for part in parts],
+            "columns": list(columns),
+            "status": [[status for part in parts for status in part._header["status"]][i] for i in order],
+            "classes": None if classes[0] is None else _union(classes),
         }
         return cls(Path("models"), numbers, header)
 
@@ -123,7 +180,7 @@ class SavedModels(Predictor):
         nothing, M = np.zeros((len(self.targets), 0)), len(self.targets)
         return Delivered(
             w=self._numbers["w"],
-            offset=np.zeros(M),  # `solve` takes labels as they are
+            offset=self._numbers["offset"],
             status=np.array([str(status) for status in self.status], dtype=object),
             distance=self.certificate.distance,
             excess_risk=self.certificate.excess_risk,
@@ -140,6 +197,11 @@ class SavedModels(Predictor):
         models = "1 model" if len(self.targets) == 1 else f"{len(self.targets)} models"
         names = ", ".join(map(repr, self.targets[:4])) + (", …" if len(self.targets) > 4 else "")
         return f"{models} of {self.options.label!r}, for {names}\n  {self.certificate!r}"
+
+
+def _union(classes: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the classes of several groups, sorted."""
+    return np.unique(np.concatenate([np.array(one) for one in classes])).tolist()
 
 
 def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedModels:

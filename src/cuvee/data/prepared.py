@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from cuvee.components import check_precision
 from cuvee.data.encode import Encoder
+from cuvee.data.held_out import Divided, scoring_notes
 from cuvee.data.levels import Levelled, take_out
+from cuvee.data.options import Options, hypothesis_of, kind_of
 from cuvee.data.roles import SMALL
 from cuvee.data.task import Inferred
-from cuvee.errors import CuveeWarning
+from cuvee.errors import CuveeWarning, DomainError
 from cuvee.hypothesis import Hypothesis
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
-from cuvee.run.options import Options, hypothesis_of
 
 BELIEVED = 0.5  # of a level, from which on it is worth a note
+FAR = 1e150
 DIFFER = (
-    "domains differ in level: each of cuvee's models has its own, and learns slopes from others; baselines take labels "
-    "as they are"
+    "domains differ in level: each of cuvee's models has its own, and learns slopes from others (--no-levels takes "
+    "labels as they are, as the baselines of a run do)"
 )
 
 
@@ -36,14 +39,13 @@ class Group:
     test: tuple[Domain | None, ...]  # (M,) rows for scores, labels as they are; None where there are none
     offset: Floats  # (M,) to add to what models of `problem` predict: the targets' levels
     whole_offset: Floats  # (M,) the same for `whole`
+    levels: Floats  # (N,) what was taken out of the sources' labels
 
     def part(self, some: slice) -> Group:
-        """The same sources with some of the targets."""
-        with warnings.catch_warnings():  # what had to be said of them has been said
-            warnings.simplefilter("ignore", CuveeWarning)
-            each = (self.problem, self.whole, self.plain)
-            problem, whole, plain = (Problem(p.sources, p.targets[some]) for p in each)
-        return Group(problem, whole, plain, self.test[some], self.offset[some], self.whole_offset[some])
+        """Return the same sources with some of the targets."""
+        problem, whole, plain = (p.with_targets(p.targets[some]) for p in (self.problem, self.whole, self.plain))
+        offsets = self.offset[some], self.whole_offset[some]
+        return Group(problem, whole, plain, self.test[some], *offsets, self.levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +69,33 @@ class Prepared:
     classes: Array | None  # of a classification, sorted: those of all groups
     sizes: Mapping[str, int]  # labelled rows of every domain, of SMALL instead of those pooled in it
     pooled: tuple[str, ...]  # the domains that are pooled into SMALL
-    divided: Mapping[str, tuple[Array, Array]]  # of every target: its rows to learn from, and for scores
+    divided: Divided  # of every target: its rows to learn from, and for scores
     notes: tuple[str, ...]
     n_features: int
     domain: str  # the column
-    fingerprint: str  # of the table
     rows: Callable[[Members], Mapping[str, tuple[Array, Array]]]  # name -> encoded X, y of the labelled rows
+    fingerprint: str = ""  # of the table, where a run is to be resumed
+
+    @classmethod
+    def of(
+        cls,
+        options: Options,
+        inferred: Inferred,
+        members: tuple[Members, ...],
+        labels: Any,
+        *,
+        notes: Sequence[str],
+        **rest: Any,
+    ) -> Prepared:
+        """Return everything together, with its hypothesis and what is worth saying; labels are those of all rows."""
+        known = [m.classes for m in members if m.classes is not None]
+        classes = np.unique(np.concatenate(known)) if known else None
+        if classes is None and (far := float(np.abs(labels.to_numpy(np.float64)).max())) > FAR:
+            raise DomainError(
+                f"label {options.label!r} reaches {far:g}, whose square is too far for a float: rescale it"
+            )
+        notes = (*notes, *members[0].encoder.notes, *scoring_notes(options, rest["sizes"], rest["divided"]))
+        return cls(members, options, inferred, kind_of(options, inferred.task), classes, notes=notes, **rest)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -90,12 +113,18 @@ class Prepared:
         return self.options.levels and self.classes is None
 
     def hypothesis(self, i: int) -> Hypothesis:
-        """Of a group: a network has as many inputs as its encoder has columns."""
+        """Return the hypothesis of a group: a network has as many inputs as its encoder has columns."""
         classes = self.members[i].classes
         n_outputs = 1 if classes is None else len(classes)
         return hypothesis_of(self.options, self.inferred.task, len(self.members[i].encoder.names), n_outputs)
 
     def group(self, i: int) -> Group:
+        """Return a group's rows as problems; `checked` has told what is to be said of them."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CuveeWarning)
+            return self._group(i)
+
+    def _group(self, i: int) -> Group:
         members = self.members[i]
         rows, names = self.rows(members), members.encoder.names
 
@@ -104,29 +133,39 @@ class Prepared:
             return Domain(name, X[which], y[which], features=names)
 
         sources = [domain(s, slice(None)) for s in members.sources]
-        learnt, tests = zip(*(self.divided[t] for t in members.targets), strict=True)
-        test = tuple(domain(t, at) if len(at) else None for t, at in zip(members.targets, tests, strict=True))
-        problem = Problem(sources, [domain(t, at) for t, at in zip(members.targets, learnt, strict=True)])
-        whole = problem
-        if self.options.labelled is None:  # rows for scores are not to be wasted
-            whole = Problem(sources, [domain(t, np.sort(np.concatenate(self.divided[t]))) for t in members.targets])
+        parts = {t: self.divided[t] for t in members.targets}
+        test = tuple(domain(t, at) if len(at) else None for t, (_, at) in parts.items())
+        problem = whole = Problem(sources, [domain(t, at) for t, (at, _) in parts.items()])
+        if self.options.labelled is None and any(test):  # rows for scores are not to be wasted
+            whole = Problem(sources, [domain(t, np.sort(np.concatenate(both))) for t, both in parts.items()])
         if not self.levels:
-            nothing = np.zeros(len(members.targets))
-            return Group(problem, whole, problem, test, nothing, nothing)
-        seen, delivered = self._at_one_level(problem), self._at_one_level(whole)
-        return Group(seen.problem, delivered.problem, problem, test, seen.offset, delivered.offset)
+            nothing = np.zeros(len(parts))
+            return Group(problem, whole, problem, test, nothing, nothing, np.zeros(len(sources)))
+        seen = self._at_one_level(problem)
+        delivered = seen if whole is problem else self._at_one_level(whole)
+        offsets = seen.offset, delivered.offset
+        return Group(seen.problem, delivered.problem, problem, test, *offsets, delivered.levels)
 
     def _at_one_level(self, problem: Problem) -> Levelled:
         return take_out(problem, self.options.l2, pooled=(SMALL,) if self.pooled else ())
 
-    def checked(self, i: int) -> Prepared:
-        """The same with what is to be said of a group, which is made once, so that nothing is wrong later."""
+    def checked(self, tell: Callable[[str, int, int], None]) -> Prepared:
+        """Return the same with what is to be said of its groups, each made once, so that nothing is wrong later."""
+        notes = list(self.notes)
+        for i in range(len(self.members)):
+            tell("preparing", i, len(self.members))
+            notes += self._said_of(i)
+        return replace(self, notes=tuple(dict.fromkeys(notes)))
+
+    def _said_of(self, i: int) -> list[str]:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always", CuveeWarning)
-            group = self.group(i)
+            group = self._group(i)
             space = self.hypothesis(i).bind(group.whole.facts)
             check_precision((*group.whole.sources, *group.whole.targets), space)
         said = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
+        if {*self.members[i].targets} & {*self.members[i].sources}:  # as an α says that somebody gave
+            said = [one for one in said if one not in {*group.plain.notes, *group.problem.notes}]
         if i == 0 and self.levels and self._at_one_level(group.plain).believed.max(initial=0.0) >= BELIEVED:
             said.append(DIFFER)
-        return replace(self, notes=tuple(dict.fromkeys([*self.notes, *said])))
+        return said
