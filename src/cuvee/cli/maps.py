@@ -13,6 +13,7 @@ from cuvee.cli.output import check_out, print_json
 from cuvee.cli.voice import show, speaking
 
 if TYPE_CHECKING:
+    from cuvee.api import ModelMap
     from cuvee.data.opened import OpenedTable
     from cuvee.data.options import Options
     from cuvee.hypothesis import Hypothesis
@@ -30,6 +31,19 @@ Concentration = Annotated[
     float,
     typer.Option(metavar="X", help="Of the Dirichlet law that mixtures are drawn from: 1 is uniform, less is sparser."),
 ]
+Stream = Annotated[
+    str, typer.Option(metavar="FILE", help="CSV of weights, a row per round; its columns name the sources.")
+]
+OutOnline = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Safetensors file to write the map to, as it is at the end.")
+]
+Checkpoint = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Kept while it runs; if it is there, the run goes on from it.")
+]
+Budget = Annotated[float, typer.Option(metavar="X", help="Share of the rounds that may be paid for with a solve.")]
+Variant = Annotated[str, typer.Option(metavar="NAME", help="auto, paper, paper_repaired, first_order or curved.")]
+Policy = Annotated[str, typer.Option(metavar="NAME", help="auto, coin, budget or certificate.")]
+Evaluate = Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it into this PNG.")]
 
 
@@ -81,20 +95,7 @@ def learn(
             atlas = learn_map(sources, kind, n_labels=labels, tol=tol, **how)
         atlas.save(out)
         if as_json:
-            plan = atlas.plan
-            print_json(
-                {
-                    "sources": [s.name for s in sources],
-                    "method": plan.method,
-                    "status": str(atlas.status),
-                    "labels": plan.n_labels,
-                    "tol": tol,
-                    "why": plan.why,
-                    "seconds": plan.seconds,
-                    "notes": notes,
-                    "out": str(out),
-                }
-            )
+            print_json(_map(atlas, [s.name for s in sources], tol) | {"notes": notes, "out": str(out)})
         else:
             show(f"{atlas!r}\nmap: {out}")
 
@@ -147,47 +148,23 @@ def plan(
         if picture is not None:
             found.draw(picture)
         if as_json:
-            print_json(
-                {
-                    "choice": found.choice,
-                    "why": str(found),
-                    "n_targets": n_targets,
-                    "tol": tol,
-                    "method": found.method,
-                    "labels": found.n_labels,
-                    "solve_seconds": found.solve(n_targets),
-                    "learn_seconds": found.learn(n_targets),
-                    "crossing": found.crossing,
-                    "seconds": found.seconds,
-                    "notes": notes,
-                }
-            )
+            print_json(_plan(found, n_targets, tol) | {"notes": notes})
         else:
             show(found)
 
 
 def online(
     table: asked.TableFile,
-    stream: Annotated[
-        str, typer.Option(metavar="FILE", help="CSV of weights, a row per round; its columns name the sources.")
-    ],
+    stream: Stream,
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Safetensors file to write the map to, as it is at the end.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Kept while it runs; if it is there, the run goes on from it.")
-    ] = None,
-    budget: Annotated[
-        float, typer.Option(metavar="X", help="Share of the rounds that may be paid for with a solve.")
-    ] = 0.1,
-    variant: Annotated[
-        str, typer.Option(metavar="NAME", help="auto, paper, paper_repaired, first_order or curved.")
-    ] = "auto",
-    policy: Annotated[str, typer.Option(metavar="NAME", help="auto, coin, budget or certificate.")] = "auto",
+    out: OutOnline = None,
+    checkpoint: Checkpoint = None,
+    budget: Budget = 0.1,
+    variant: Variant = "auto",
+    policy: Policy = "auto",
     tol: MapTol = 3e-3,
-    evaluate: Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")] = False,
+    evaluate: Evaluate = False,
     picture: Picture = None,
     exclude: asked.Exclude = None,
     strict: asked.Strict = False,
@@ -219,40 +196,72 @@ def online(
             encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
             l2=l2, seed=seed,
         )  # fmt: skip
-        if out is not None:
-            check_out(out, force, (".safetensors",))
-        for option, path in (("--checkpoint", checkpoint), ("--picture", picture)):
-            if path is not None:
-                check_out(path, force=True, option=option)
+        _check_outs(out, checkpoint, picture, force)
         given, note = read_alpha(stream).of_sources()
         sources, kind, notes = _prepared(table, options, lambda opened: opened.named(given.columns))
         given = given.ordered([s.name for s in sources])
-        if checkpoint is not None:
-            voice.hint = lambda: f"; the same command goes on from {checkpoint}" if checkpoint.is_file() else ""
+        voice.hint = lambda: f"; the same command goes on from {checkpoint}" if _is_file(checkpoint) else ""
         voice.tell([*notes, *([note] if note else [])])
         how: Any = {"variant": variant, "policy": policy, "evaluate": evaluate, "seed": seed}
         with voice.bar() as bar:
             learner = OnlineMap(sources, kind, label_budget=budget, tol=tol, **how)
             ledger = run_online(given.alpha, learner, checkpoint=checkpoint, picture=picture, progress=bar)
-        for said in ledger.notes:
-            voice.note(said)
+        voice.tell(ledger.notes)
         if out is not None:
             learner.save(out)
         if as_json:
-            print_json(
-                {
-                    "rounds": ledger.rounds,
-                    "labels": ledger.labels,
-                    "failed": ledger.failed,
-                    "centres": ledger.centres,
-                    "looks": ledger.looks,
-                    "average_loss": ledger.average_loss,
-                    "notes": [*notes, *ledger.notes],
-                    "out": out and str(out),
-                }
-            )
+            print_json(_rounds(ledger) | {"notes": [*notes, *ledger.notes], "out": out and str(out)})
         else:
             show(ledger if out is None else f"{ledger}\nmap: {out}")
+
+
+def _check_outs(out: Path | None, checkpoint: Path | None, picture: Path | None, force: bool) -> None:
+    """Raise an error unless all that a stream writes can be written."""
+    if out is not None:
+        check_out(out, force, (".safetensors",))
+    for option, path in (("--checkpoint", checkpoint), ("--picture", picture)):
+        if path is not None:
+            check_out(path, force=True, option=option)
+
+
+def _is_file(path: Path | None) -> bool:
+    return path is not None and path.is_file()
+
+
+def _map(atlas: ModelMap, sources: Sequence[str], tol: float) -> dict[str, Any]:
+    """Return what was learnt, for JSON."""
+    plan = atlas.plan
+    return {
+        "sources": sources,
+        "method": plan.method,
+        "status": str(atlas.status),
+        "labels": plan.n_labels,
+        "tol": tol,
+        "why": plan.why,
+        "seconds": plan.seconds,
+    }
+
+
+def _plan(found: Any, n_targets: int, tol: float) -> dict[str, Any]:
+    """Return what is cheaper, for JSON."""
+    return {
+        "choice": found.choice,
+        "why": str(found),
+        "n_targets": n_targets,
+        "tol": tol,
+        "method": found.method,
+        "labels": found.n_labels,
+        "solve_seconds": found.solve(n_targets),
+        "learn_seconds": found.learn(n_targets),
+        "crossing": found.crossing,
+        "seconds": found.seconds,
+    }
+
+
+def _rounds(ledger: Any) -> dict[str, Any]:
+    """Return what a stream cost, for JSON."""
+    names = ("rounds", "labels", "failed", "centres", "looks", "average_loss")
+    return {name: getattr(ledger, name) for name in names}
 
 
 def _prepared(

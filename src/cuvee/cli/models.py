@@ -9,6 +9,8 @@ import numpy as np
 
 from cuvee.api import OWN, load_map, solve
 from cuvee.cli.alpha import Weights
+from cuvee.cli.output import print_table
+from cuvee.cli.voice import show
 from cuvee.data.blends import Blends
 from cuvee.run import SavedModels
 
@@ -36,13 +38,6 @@ def solved(found: Blends, given: Weights, map_file: Path | None, progress: Any) 
     return SavedModels.joined(parts, given.rows, columns)
 
 
-def headline(models: SavedModels) -> str:
-    """Return how many models there are, and how they ended, in one line."""
-    many = "1 model" if len(models.w) == 1 else f"{len(models.w)} models"
-    ended = ", ".join(f"{models.status.count(s)} {s}" for s in dict.fromkeys(models.status))
-    return f"Solution of {many}, {models.w.shape[1]} parameters each: {ended}"
-
-
 def as_dict(models: SavedModels) -> dict[str, Any]:
     """Return what became of every model, for JSON."""
     bounds = models.certificate
@@ -58,3 +53,17 @@ def as_dict(models: SavedModels) -> dict[str, Any]:
         ],
         "rests_on": bounds.rests_on,
     }
+
+
+def print_models(models: SavedModels, out: Path) -> None:
+    """Print how each model ended and what is proven of it, and where they are."""
+    bounds = zip(models.certificate.distance, models.certificate.excess_risk, strict=True)
+    rows = [
+        (name, str(status), f"{distance:.2g}", f"{excess:.2g}")
+        for name, status, (distance, excess) in zip(models.targets, models.status, bounds, strict=True)
+    ]
+    many = "1 model" if len(rows) == 1 else f"{len(rows)} models"
+    ended = ", ".join(f"{models.status.count(s)} {s}" for s in dict.fromkeys(models.status))
+    title = f"Solution of {many}, {models.w.shape[1]} parameters each: {ended}"
+    print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, title, str(out))
+    show(f"bounds rest on: {models.certificate.rests_on}\nmodels: {out}")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cuvee.cli import options as asked
-from cuvee.cli.output import check_out, print_json, print_table
-from cuvee.cli.voice import show, speaking
+from cuvee.cli.output import check_out, print_json
+from cuvee.cli.voice import speaking
+
+if TYPE_CHECKING:
+    from cuvee.data.prepared import Prepared
+    from cuvee.results import Mixtures
 
 OutAlpha = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")]
 OutModels = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")]
@@ -61,8 +65,7 @@ def weights(
 
     Example: cuvee weights visits.csv --domain hospital --label readmitted --targets new --out alpha.csv
     """
-    from cuvee.api import estimate
-    from cuvee.cli.alpha import merged, write_alpha
+    from cuvee.cli.alpha import write_alpha
     from cuvee.data.prepare import prepare
 
     with speaking(quiet) as voice:
@@ -76,31 +79,37 @@ def weights(
         prepared = prepare(table, options)
         notes = (prepared.inferred.why, *prepared.notes)
         voice.tell(notes)
-        parts, many = [], len(prepared.members)
+        how: Any = {"method": method, "C": C, "own": own, "seed": seed}
         with voice.bar() as bar:
-            for i in range(many):
-                inner = bar if many == 1 else None  # every domain in turn: one bar over all of them
-                how: Any = {"method": method, "C": C, "own": own, "seed": seed, "progress": inner}
-                parts.append(estimate(prepared.group(i).problem, prepared.hypothesis(i), **how))
-                if inner is None:
-                    bar("weighing", i + 1, many)
-        mix = merged(parts, prepared.sources)
+            mix = _estimated(prepared, bar, how)
         voice.say(repr(mix))
         if out is not None or not as_json:
             write_alpha(mix, out)
         if as_json:
-            print_json(
-                {
-                    "method": mix.method,
-                    "columns": mix.columns,
-                    "targets": {
-                        name: {"alpha": mix.alpha[i], "gap": mix.gap[i], "status": str(mix.status[i])}
-                        for i, name in enumerate(mix.targets)
-                    },
-                    "notes": [*notes, *mix.notes],
-                    "out": out and str(out),
-                }
-            )
+            print_json(_weights(mix) | {"notes": [*notes, *mix.notes], "out": out and str(out)})
+
+
+def _estimated(prepared: Prepared, progress: Any, how: Any) -> Mixtures:
+    """Return α of all targets; those of every domain in turn are found one after the other."""
+    from cuvee.api import estimate
+    from cuvee.cli.alpha import merged
+
+    parts, many = [], len(prepared.members)
+    inner = progress if many == 1 else None  # every domain in turn: one bar over all of them
+    for i in range(many):
+        parts.append(estimate(prepared.group(i).problem, prepared.hypothesis(i), progress=inner, **how))
+        if inner is None:
+            progress("weighing", i + 1, many)
+    return merged(parts, prepared.sources)
+
+
+def _weights(mix: Mixtures) -> dict[str, Any]:
+    """Return α and how it was found, for JSON."""
+    each = {
+        name: {"alpha": mix.alpha[i], "gap": mix.gap[i], "status": str(mix.status[i])}
+        for i, name in enumerate(mix.targets)
+    }
+    return {"method": mix.method, "columns": mix.columns, "targets": each}
 
 
 def solve(
@@ -133,7 +142,7 @@ def solve(
     Example: cuvee solve visits.csv --domain hospital --label readmitted --alpha alpha.csv --out models.safetensors
     """
     from cuvee.cli.alpha import read_alpha
-    from cuvee.cli.models import as_dict, headline, solved
+    from cuvee.cli.models import as_dict, print_models, solved
     from cuvee.data.blends import blends
     from cuvee.data.opened import decodable, open_table
 
@@ -159,10 +168,4 @@ def solve(
         if as_json:
             print_json({**as_dict(models), "notes": notes, "out": str(out)})
             return
-        bounds = zip(models.certificate.distance, models.certificate.excess_risk, strict=True)
-        rows = [
-            (name, str(status), f"{distance:.2g}", f"{excess:.2g}")
-            for name, status, (distance, excess) in zip(models.targets, models.status, bounds, strict=True)
-        ]
-        print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, headline(models), str(out))
-        show(f"bounds rest on: {models.certificate.rests_on}\nmodels: {out}")
+        print_models(models, out)

@@ -74,11 +74,8 @@ def taught(
         at = rows.at
         plain = [Taught({t: at[t] for t in g.targets}, g.sources, {o: at[o] for o in g.others}, None) for g in groups]
         return plain, []
-    classes, code = np.unique(rows.y, return_inverse=True)
+    classes, has = _classes(rows)
     place = {name: i for i, name in enumerate(rows.at)}
-    has = np.zeros((len(place), len(classes)), dtype=bool)  # which domain has which class
-    for name, places in rows.at.items():
-        has[place[name], code[places]] = True
     kept, notes = [], list[str]()
     for group in groups:
         known = has[[place[s] for s in group.sources]].any(0)
@@ -92,6 +89,15 @@ def taught(
     if not kept:
         raise DomainError(f"no target is left: {notes[-1]}")
     return kept, notes
+
+
+def _classes(rows: Labelled) -> tuple[Array, Array]:
+    """Return all classes, sorted, and which domain has which of them (domains, classes)."""
+    classes, code = np.unique(rows.y, return_inverse=True)
+    has = np.zeros((len(rows.at), len(classes)), dtype=bool)
+    for i, places in enumerate(rows.at.values()):
+        has[i, code[places]] = True
+    return classes, has
 
 
 def _teachable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,27 +61,31 @@ class SavedModels(Predictor):
 
     def _check(self, w: Floats, offset: Floats) -> None:
         """Raise `ValueError` where parts do not fit each other; files that `save` wrote do."""
-        task, groups = self._prepared["task"], self._prepared["groups"]
-        classes = [self._prepared["classes"], *(group["classes"] for group in groups)]
-        if any((one is None) != (task == Task.regression) for one in classes):
-            raise ValueError("the task and the classes do not match")
+        groups, n = self._prepared["groups"], len(self.targets)
         sizes = {len(self.status), *map(len, self._numbers.values())}
-        if len(set(self.targets)) != len(self.targets) or sizes != {len(self.targets)}:
+        if len(set(self.targets)) != n or sizes != {n}:
             raise ValueError("targets and models do not match")
-        if not np.isfinite(offset).all() or offset.ndim != 1:
-            raise ValueError("the levels of the models are not numbers")
         if {t["group"] for t in self._prepared["targets"]} != {*range(len(groups))}:
             raise ValueError("models and groups do not match")
-        own = [group["classes"] for group in groups]
-        if self.classes is not None and _union(own) != self._prepared["classes"]:
-            raise ValueError("the classes of the groups and of all models do not match")
-        encoders = [Encoder.from_dict(group["encoder"]) for group in groups]
-        spaces = [
-            space_of(self.options, task, len(e.names), None if c is None else np.array(c))
-            for e, c in zip(encoders, own, strict=True)
-        ]
-        if w.shape != (len(self.targets), longest := max(space.n_params for space in spaces)):
+        if offset.shape != (n,) or not np.isfinite(offset).all():
+            raise ValueError("the levels of the models are not numbers")
+        self._check_classes([group["classes"] for group in groups])
+        longest = max(self._n_params(group) for group in groups)
+        if w.shape != (n, longest):
             raise ValueError(f"models of shape {w.shape} for {longest} parameters each")
+
+    def _check_classes(self, groups: Sequence[Any]) -> None:
+        """Raise `ValueError` unless the classes of the groups are, together, those of the models, and fit the task."""
+        classes, regression = self._prepared["classes"], self._prepared["task"] == Task.regression
+        if any((one is None) != regression for one in (classes, *groups)):
+            raise ValueError("the task and the classes do not match")
+        if classes is not None and _union(groups) != classes:
+            raise ValueError("the classes of the groups and of all models do not match")
+
+    def _n_params(self, group: Mapping[str, Any]) -> int:
+        """Return how many parameters a model of a group has."""
+        classes = None if group["classes"] is None else np.array(group["classes"])
+        return space_of(self.options, self.task, len(Encoder.from_dict(group["encoder"]).names), classes).n_params
 
     @property
     def task(self) -> str:
@@ -142,28 +147,31 @@ class SavedModels(Predictor):
         """
         if len(parts) == 1 and parts[0].targets == tuple(targets):
             return parts[0]
-        names = [name for part in parts for name in part.targets]
-        order = [names.index(name) for name in targets]
+        place = {name: i for i, name in enumerate(chain.from_iterable(part.targets for part in parts))}
+        order = [place[name] for name in targets]
         longest = max(part.w.shape[1] for part in parts)
-        numbers = {
-            name: np.concatenate([part._numbers[name] for part in parts])[order]
-            for name in parts[0]._numbers
-            if name not in ("w", "alpha")
-        }
-        numbers["w"] = np.concatenate([np.pad(p.w, ((0, 0), (0, longest - p.w.shape[1]))) for p in parts])[order]
-        wide = np.concatenate([widen(part.alpha, part.columns, columns) for part in parts])[order]
-        numbers["alpha"] = np.nan_to_num(wide, nan=0.0)
-        classes = [part._header["classes"] for part in parts]
+        each = [part._widened(longest, columns) for part in parts]
+        headers = [part._header for part in parts]
+        group = np.repeat(np.arange(len(parts)), [len(part.targets) for part in parts])
+        status = np.concatenate([header["status"] for header in headers])
+        classes = [header["classes"] for header in headers]
         header = {
-            **parts[0]._header,
+            **headers[0],
             "models": list(targets),
-            "group": [[g for g, part in enumerate(parts) for _ in part.targets][i] for i in order],
-            "groups": [part._header["groups"][0] for part in parts],
+            "group": group[order].tolist(),
+            "groups": [header["groups"][0] for header in headers],
             "columns": list(columns),
-            "status": [[status for part in parts for status in part._header["status"]][i] for i in order],
+            "status": status[order].tolist(),
             "classes": None if classes[0] is None else _union(classes),
         }
+        numbers = {name: np.concatenate([part[name] for part in each])[order] for name in each[0]}
         return cls(Path("models"), numbers, header)
+
+    def _widened(self, n_params: int, columns: Sequence[str]) -> dict[str, Array]:
+        """Return the numbers with more parameters and more columns of α, which are 0."""
+        w = np.pad(self.w, ((0, 0), (0, n_params - self.w.shape[1])))
+        alpha = np.nan_to_num(widen(self.alpha, self.columns, columns), nan=0.0)
+        return {**self._numbers, "w": w, "alpha": alpha}
 
     def save(self, path: str | Path) -> None:
         """Write them and a checksum to a safetensors file, whole or not at all."""
