@@ -73,7 +73,8 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
         kept, said = taught(rows, groups, opened.inferred.task, strict=options.strict)
     places = {name: at for group in kept for name, at in group.targets.items()}
     parts = divided({name: len(at) for name, at in places.items()}, options)
-    members = tuple(_members(rows, table.features, options, group, parts) for group in kept)
+    encoders = _Encoders(rows, table.features, options)
+    members = tuple(_members(encoders, group, parts) for group in kept)
     said += [note for who in members for note in drop_unseen(rows, who.encoder, places, parts, who.targets)]
 
     def encoded(who: Members) -> dict[str, tuple[Array, Array]]:
@@ -89,10 +90,26 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
         )  # fmt: skip
 
 
-def _members(rows: LabelledFrame, features: Sequence[str], options: Options, group: Taught, parts: Divided) -> Members:
-    learnt = [rows.at[s] for s in group.sources] + [at[parts[t][0]] for t, at in group.targets.items()]
-    encoder = Encoder.fit(rows.rows([*learnt, *group.others.values()]), features, impute=options.impute)
-    encoder = encoder if options.standardise else encoder.unscaled()
+class _Encoders:
+    """Encoders that are fitted on some of the rows, each once: every domain in turn often has the same rows."""
+
+    def __init__(self, rows: LabelledFrame, features: Sequence[str], options: Options) -> None:
+        self.rows, self._features, self._options = rows, features, options
+        self._fitted: dict[bytes, Encoder] = {}
+
+    def fitted(self, places: Sequence[Array]) -> Encoder:
+        """Return the encoder of these rows."""
+        frame = self.rows.rows(places)
+        key = hashlib.sha256(frame.index.to_numpy().tobytes()).digest()
+        if key not in self._fitted:
+            encoder = Encoder.fit(frame, self._features, impute=self._options.impute)
+            self._fitted[key] = encoder if self._options.standardise else encoder.unscaled()
+        return self._fitted[key]
+
+
+def _members(encoders: _Encoders, group: Taught, parts: Divided) -> Members:
+    learnt = [encoders.rows.at[s] for s in group.sources] + [at[parts[t][0]] for t, at in group.targets.items()]
+    encoder = encoders.fitted([*learnt, *group.others.values()])
     return Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
 
 
