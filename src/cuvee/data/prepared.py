@@ -163,9 +163,8 @@ class Prepared:
             group = self._group(i)
             space = self.hypothesis(i).bind(group.whole.facts)
             check_precision((*group.whole.sources, *group.whole.targets), space)
+            differ = i == 0 and self.levels and bool((self._at_one_level(group.plain).believed >= BELIEVED).any())
         said = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
         if {*self.members[i].targets} & {*self.members[i].sources}:  # as an α says that somebody gave
             said = [one for one in said if one not in {*group.plain.notes, *group.problem.notes}]
-        if i == 0 and self.levels and self._at_one_level(group.plain).believed.max(initial=0.0) >= BELIEVED:
-            said.append(DIFFER)
-        return said
+        return [*said, DIFFER] if differ else said
