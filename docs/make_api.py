@@ -26,7 +26,7 @@ WIDTH = 110  # of a signature that stays on one line
 
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("The data", "What everything takes.", ("cuvee.Domain", "cuvee.Problem")),
-    ("The kind of model", "", ("cuvee.Ridge", "cuvee.Logistic", "cuvee.Network")),
+    ("The kind of model", "", ("cuvee.Ridge", "cuvee.Logistic", "cuvee.Poisson", "cuvee.Network")),
     (
         "Weights: how much from each source?",
         "See [mixture.md](mixture.md).",

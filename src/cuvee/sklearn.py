@@ -15,6 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, check_consistent_lengt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cuvee.api import estimate, solve
+from cuvee.data.levels import take_out
 from cuvee.data.roles import SMALL
 from cuvee.data.samples import Roles, domain_labels, masked, nearest, rows_by_domain, some, split
 from cuvee.errors import CuveeWarning, DomainError, OptionError, StatusError
@@ -46,6 +47,7 @@ class _Cuvee:
     _hypothesis: type[Logistic] | type[Ridge]
     _metric: Any
     n_features_in_: int
+    levels = False  # whether each domain's own level is taken out of its labels
 
     def __init__(
         self,
@@ -83,15 +85,20 @@ class _Cuvee:
         found = split(X, y, roles, classify=classify, strict=self.strict, weight=weight, features=features)
         for note in found.notes:
             warnings.warn(note, CuveeWarning, stacklevel=2)
-        self._solve(found.problem)
+        self._solve(found.problem, (SMALL,) if len(found.pooled) else ())
         self.sources_, self.targets_ = found.sources, found.targets
         self.pooled_, self.skipped_ = found.pooled, found.skipped
         self.domains_ = np.concatenate([self.sources_, self.targets_])
         return self
 
-    def _solve(self, problem: Problem) -> None:
-        """α (M, columns) and w (M, P) of the targets; a table of one domain is the only mixture of itself."""
+    def _solve(self, problem: Problem, pooled: tuple[str, ...]) -> None:
+        """Find α (M, columns) and w (M, P) of the targets; a table of one domain is the only mixture of itself."""
         hypothesis = self._hypothesis(l2=self.l2, intercept=bool(self.fit_intercept))
+        self._source_level, level = np.zeros(problem.n_sources), np.zeros(max(1, problem.n_targets))
+        if self.levels and problem.n_targets:
+            at_one = take_out(problem, self.l2, pooled=pooled)
+            problem, self._source_level, level = at_one.problem, at_one.levels, at_one.offset
+        self._level = level
         self.mixtures_: Mixtures | None = None
         # Each source alone: predict answers its rows too, and with one domain this is all there is.
         self.solution_ = solve(problem.sources, hypothesis, np.eye(problem.n_sources), tol=self.tol)
@@ -110,6 +117,7 @@ class _Cuvee:
         w = self.solution_.w.reshape(-1, *(() if space.quadratic else (space.n_outputs,)), space.width)
         self.coef_ = w[..., : self.n_features_in_]
         self.intercept_ = w[..., -1] if self.fit_intercept else np.zeros(w.shape[:-1])
+        self.intercept_ = self.intercept_ + level.reshape(-1, *[1] * (self.intercept_.ndim - 1))
         if not space.quadratic:
             self.classes_ = space.classes
 
@@ -119,22 +127,23 @@ class _Cuvee:
         X = validate_data(self, X, dtype=FLOATS, reset=False)
         space: Any = self.solution_.space
         scores = torch.empty(space.n_outputs, len(X), dtype=space.dtype)
-        for w, rows in self._routed(sample_domain, len(X)):
-            scores[:, rows] = space.scores(torch.as_tensor(w), space.prepare(torch.as_tensor(X[rows])))
+        for (w, level), rows in self._routed(sample_domain, len(X)):
+            scores[:, rows] = space.scores(torch.as_tensor(w), space.prepare(torch.as_tensor(X[rows]))) + level
         return scores
 
-    def _routed(self, sample_domain: Any, n_rows: int) -> list[tuple[Array, Array]]:
-        """Models w (P,), each with the rows it answers for."""
+    def _routed(self, sample_domain: Any, n_rows: int) -> list[tuple[tuple[Array, float], Array]]:
+        """Return models w (P,) and their levels, each with the rows it answers for."""
         names = [str(t) for t in self.targets_]
         if sample_domain is None:
             if len(names) > 1:
                 raise OptionError(f"each target has a model ({some(names)}): say with sample_domain whose row each is")
-            return [(self.solution_.w[0], np.arange(n_rows))]
+            return [((self.solution_.w[0], self._level[0]), np.arange(n_rows))]
         if not names:
             raise OptionError("fit had no sample_domain, so that one model answers all rows: leave it out here too")
-        models = dict(zip(map(str, self.sources_), self.source_solution_.w, strict=True))
+        alone = zip(self.source_solution_.w, self._source_level, strict=True)
+        models: dict[str, Any] = dict(zip(map(str, self.sources_), alone, strict=True))
         models |= dict.fromkeys(map(str, self.pooled_), models.get(SMALL))
-        models |= dict(zip(names, self.solution_.w, strict=True))
+        models |= dict(zip(names, zip(self.solution_.w, self._level, strict=True), strict=True))
         for name in map(str, self.skipped_):
             models.pop(name, None)  # that of a few rows of its own is not what was asked for
         groups = rows_by_domain(domain_labels(sample_domain, n_rows))
@@ -197,6 +206,28 @@ class CuveeRegressor(_Cuvee, RegressorMixin, BaseEstimator):  # type: ignore[mis
     """Ridge regression for every target; arguments and attributes are those of `CuveeClassifier`.
 
     `coef_` is (M, features) and `intercept_` (M,); on one domain it is scikit-learn's `Ridge(alpha=l2 * rows)`.
+
+    Args:
+        levels: take each domain's own level out of its labels, as `cuvee.adapt` does, so that domains share slopes and
+            not means; predictions and `intercept_` hold it again. By default labels are taken as they are, so that
+            `mixtures_` and `solution_` are what `cuvee.estimate` and `cuvee.solve` return for them.
     """
 
     _hypothesis, _metric = Ridge, staticmethod(r2_score)
+
+    def __init__(
+        self,
+        *,
+        l2: float = 1e-2,
+        fit_intercept: bool = True,
+        method: Any = "path",
+        C: float = 10.0,
+        tol: float = 1e-6,
+        random_state: Any = 0,
+        exclude: Any = (),
+        strict: bool = False,
+        levels: bool = False,
+    ) -> None:
+        shared: Any = {"fit_intercept": fit_intercept, "random_state": random_state}
+        super().__init__(l2=l2, method=method, C=C, tol=tol, exclude=exclude, strict=strict, **shared)
+        self.levels = levels

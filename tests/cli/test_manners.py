@@ -56,10 +56,10 @@ def test_ctrl_c_says_how_to_go_on(cli, folder, monkeypatch):
 def test_ctrl_c_while_a_command_loads_its_libraries(cli, folder, monkeypatch):
     class Interrupted:
         def find_spec(self, name, path=None, target=None):
-            if name == "cuvee.cli.tables":
+            if name == "cuvee.cli.alpha":
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "cuvee.cli.tables", raising=False)
+    monkeypatch.delitem(sys.modules, "cuvee.cli.alpha", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
     assert cli("weights", "visits.csv", "--targets", "new") == (130, "", "cuvee: stopped\n")
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 import cuvee
 from cuvee import files
 from cuvee.data.encode import Encoder
+from cuvee.data.levels import take_out
 from cuvee.run.saved import FORMAT, WHAT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,14 +55,17 @@ def solve(cli, table):
 
 
 def by_hand(table, kind):
-    """The models as the library solves them, and the encoded rows."""
+    """The models as the library solves them, the level of each, and the encoded rows."""
     label, _, hypothesis = LABELS[kind]
     encoder = Encoder.fit(table, FEATURES)
     rows = {name: table[table.hospital == name] for name in table.hospital.unique()}
     domains = {name: cuvee.Domain(name, encoder(some), some[label].to_numpy()) for name, some in rows.items()}
     problem = cuvee.Problem([domains[n] for n in ("north", "east", "south")], [domains[n] for n in ("007", "new")])
     alpha = np.array([[0.2, 0.3, 0.1, 0.4], [0.5, 0.1, 0.1, 0.3]])
-    return cuvee.solve(problem, hypothesis, alpha), encoder(table)
+    if label != "cost":
+        return cuvee.solve(problem, hypothesis, alpha), np.zeros(2), encoder(table)
+    levelled = take_out(problem, hypothesis.l2)
+    return cuvee.solve(levelled.problem, hypothesis, alpha), levelled.offset, encoder(table)
 
 
 def printed(ended):
@@ -72,7 +76,7 @@ def printed(ended):
 @pytest.mark.parametrize("kind", LABELS)
 def test_predictions_are_those_of_the_library(cli, table, solve, kind):
     path = solve(kind)
-    sol, X = by_hand(table, kind)
+    sol, level, X = by_hand(table, kind)
     models, classes = cuvee.load_models(path), sol.models[0].classes
     assert models.targets == ("007", "new") and list(models.features) == FEATURES
     assert (models.classes is None) if classes is None else (models.classes.tolist() == classes.tolist())
@@ -82,8 +86,8 @@ def test_predictions_are_those_of_the_library(cli, table, solve, kind):
         assert list(shown.columns) == list(loaded.columns)
         wanted = sol.models[i].predict(X)
         if classes is None:
-            np.testing.assert_allclose(loaded.prediction, wanted, rtol=0, atol=1e-12)
-            np.testing.assert_allclose(shown.prediction, wanted, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(loaded.prediction, wanted + level[i], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(shown.prediction, wanted + level[i], rtol=0, atol=1e-12)
             continue
         chances = sol.models[i].predict_proba(X)
         assert loaded.prediction.tolist() == shown.prediction.tolist() == wanted.tolist()
@@ -113,7 +117,7 @@ def test_each_row_gets_the_model_of_its_own_domain_as_in_a_run(cli, table, solve
 
 
 def test_what_a_file_says_of_its_models(table, solve):
-    sol, _ = by_hand(table, "two classes")
+    sol, _, _ = by_hand(table, "two classes")
     models = cuvee.load_models(solve())
     assert models.columns == ("north", "east", "south", cuvee.OWN) and models.status == sol.status
     np.testing.assert_array_equal(models.alpha, sol.alpha)
@@ -224,8 +228,8 @@ CHANGES = {
     "a name less": lambda h, t: h["models"].pop(),
     "a name twice": lambda h, t: h.update(models=["new", "new"]),
     "a parameter less": lambda h, t: t.update(w=t["w"][:, 1:].contiguous()),
-    "no encoder": lambda h, t: h.pop("encoder"),
-    "another encoder": lambda h, t: h["encoder"]["columns"].pop(),
+    "no encoder": lambda h, t: h["groups"][0].pop("encoder"),
+    "another encoder": lambda h, t: h["groups"][0]["encoder"]["columns"].pop(),
     "no classes": lambda h, t: h.update(classes=None),
     "a class more": lambda h, t: h.update(classes=[0, 1, 2]),
     "an unknown status": lambda h, t: h.update(status=["fine", "fine"]),
@@ -233,6 +237,12 @@ CHANGES = {
     "no options": lambda h, t: h.update(options=None),
     "an unknown task": lambda h, t: h.update(task="clustering"),
     "no bounds": lambda h, t: t.pop("distance"),
+    "no levels": lambda h, t: t.pop("offset"),
+    "a level less": lambda h, t: t.update(offset=t["offset"][1:]),
+    "a level that is no number": lambda h, t: t["offset"].fill_(np.nan),
+    "no group": lambda h, t: h.update(group=[]),
+    "another group": lambda h, t: h.update(group=[0, 1]),
+    "other classes in a group": lambda h, t: h["groups"][0].update(classes=["a", "b"]),
 }
 
 

@@ -48,7 +48,7 @@ def test_weights_piped_into_solve_are_those_of_the_library(cli, folder):
     assert [m["name"] for m in said["models"]] == ["new"] and said["models"][0]["status"] == "solved"
     tensors, header = files.read(folder / "m.safetensors", "cpu", WHAT, FORMAT)
     table = cuvee.data.frame.read(folder / "visits.csv", domain="hospital", label="readmitted", drop=["cost"])
-    encoder = cuvee.data.encode.Encoder.from_dict(header["encoder"])
+    encoder = cuvee.data.encode.Encoder.from_dict(header["groups"][0]["encoder"])
     domains = [cuvee.Domain(n, encoder(table.rows(n)), table.rows(n)["readmitted"]) for n in table.names]
     problem = cuvee.Problem(domains[:-1], domains[-1:])
     alpha = [[float(cell) for cell in piped.out.splitlines()[1].split(",")[1:]]]

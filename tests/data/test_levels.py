@@ -59,6 +59,17 @@ def test_more_rows_of_a_target_are_believed_more_and_other_targets_have_no_say()
     np.testing.assert_allclose(alone.offset, levels.take_out(few, 0.0).offset[1:2])
 
 
+def test_the_order_of_rows_does_not_change_a_bit():
+    """Sums round otherwise in another order, as they do with more threads; maps know their sources by these labels."""
+    problem = problem_with(20.0)
+    turned = [cuvee.Domain(s.name, s.X[::-1], s.y[::-1]) for s in problem.sources]
+    one, other = (levels.take_out(p, 1e-3) for p in (problem, cuvee.Problem(turned, problem.targets)))
+    np.testing.assert_array_equal(one.levels, other.levels)
+    np.testing.assert_array_equal(one.offset, other.offset)
+    for source, same in zip(one.problem.sources, other.problem.sources, strict=True):
+        np.testing.assert_array_equal(source.y, same.y[::-1])
+
+
 def test_weights_stand_for_repeated_rows():
     problem = problem_with(2.0)
     first = problem.sources[0]

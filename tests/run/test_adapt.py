@@ -18,10 +18,10 @@ from sklearn.linear_model import Ridge as SklearnRidge
 import cuvee
 from cuvee.data.encode import Encoder
 from cuvee.data.levels import take_out
+from cuvee.data.prepare import prepare
 from cuvee.errors import InputError
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.judge import Judged
-from cuvee.run.prepare import prepare
 from cuvee.run.scores import METHODS, metrics, paired_error, simple_mixtures
 from cuvee.run.weights import from_csv, to_csv
 from rounding import SOLVED, assert_alike, assert_rounded
@@ -525,7 +525,7 @@ def small_network(n_inputs, n_outputs):
 
 @pytest.mark.parametrize(("hypothesis", "label"), [("mlp", "sick"), ("test_adapt:small_network", "cost")])
 def test_networks(tmp_path, monkeypatch, hypothesis, label):
-    monkeypatch.setattr("cuvee.run.options.HIDDEN", 3)
+    monkeypatch.setattr("cuvee.data.options.HIDDEN", 3)
     asked = options(label, targets="site 0", hypothesis=hypothesis, l2=1.0, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cuvee.CuveeWarning)

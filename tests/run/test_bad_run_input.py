@@ -101,7 +101,7 @@ BAD_TABLES = {
     "no target": (BASE, {"targets": " , "}, "no target is named"),
     "constant label": (BASE.assign(cost=3.5), {}, "label 'cost' is 3.5 in every row; there is nothing to learn"),
     "constant class": (BASE.assign(sick="no"), {"label": "sick", "drop": ("cost",)}, "'sick' is 'no' in every row"),
-    "no labels": (BASE.assign(cost=np.nan), {}, "labelled row"),
+    "no labels": (BASE.assign(cost=np.nan), {}, "label 'cost' is missing in every row; there is nothing to learn from"),
     "missing values": (
         BASE.assign(age=BASE.age.where(BASE.index % 7 > 0), sex=BASE.sex.where(BASE.index != 20)),
         {},

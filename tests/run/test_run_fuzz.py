@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.data.prepare import prepare
 from cuvee.errors import CuveeError, CuveeWarning, InputError
 from cuvee.report.page import render
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.manifest import as_json
 from cuvee.run.opened import REPORT
-from cuvee.run.prepare import prepare
 from cuvee.run.store import LOCK, MANIFEST
 from damage import flips
 from frame_builders import written

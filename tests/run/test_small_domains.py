@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.data.prepare import prepare
 from cuvee.data.roles import SMALL
 from cuvee.errors import InputError
 from cuvee.run import adapt, open_run, resume
-from cuvee.run.prepare import prepare
 from cuvee.run.store import PREPARED
 from run_builders import options, table
 

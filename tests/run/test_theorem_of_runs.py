@@ -11,9 +11,9 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 import cuvee
+from cuvee.data.prepare import prepare
 from cuvee.run import adapt, open_run, theorem
 from cuvee.run.manifest import FORMAT, as_json
-from cuvee.run.prepare import prepare
 from cuvee.run.store import METRICS, MODELS, RunFolder
 from run_builders import options, table
 

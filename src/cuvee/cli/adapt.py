@@ -17,6 +17,26 @@ if TYPE_CHECKING:
     from cuvee.run import Run, SavedModels
 
 TOP, LEAST = 3, 0.005  # sources of a target that are shown
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read the table batch by batch, never whole; by default where it is large.",
+        show_default=False,
+    ),
+]
+AlphaFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="CSV of weights to use as they are, as cuvee weights writes it."),
+]
+TestShare = Annotated[
+    float,
+    typer.Option(metavar="X", help="Share of a target's labelled rows for scores; delivered models learn from all."),
+]
+LabelledRows = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Labelled rows of a target to learn from; the others are for scores alone."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")]
 
 
@@ -34,39 +54,16 @@ def adapt(
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
-    levels: Annotated[
-        bool,
-        typer.Option(
-            "--levels/--no-levels", help="Take each domain's own level out of a quantity, so that slopes are shared."
-        ),
-    ] = True,
-    stream: Annotated[
-        bool | None,
-        typer.Option(
-            "--stream/--no-stream",
-            help="Read the table batch by batch, never whole; by default where it is large.",
-            show_default=False,
-        ),
-    ] = None,
+    levels: asked.Levels = True,
+    stream: Stream = None,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
     method: asked.Method = "path",
     C: asked.C = 10.0,
-    alpha: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="CSV of weights to use as they are, as cuvee weights writes it."),
-    ] = None,
-    test: Annotated[
-        float,
-        typer.Option(
-            metavar="X", help="Share of a target's labelled rows for scores; delivered models learn from all."
-        ),
-    ] = 0.25,
-    labelled: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Labelled rows of a target to learn from; the others are for scores alone."),
-    ] = None,
+    alpha: AlphaFile = None,
+    test: TestShare = 0.25,
+    labelled: LabelledRows = None,
     tol: asked.Tol = 1e-6,
     seed: asked.Seed = 0,
     as_json: asked.Json = False,

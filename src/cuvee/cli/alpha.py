@@ -36,7 +36,9 @@ class Weights:
         return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))
 
     def check_named(self) -> None:
-        """Raise `MixtureError` where two rows have one name: models are asked for by name."""
+        """Raise `MixtureError` where two rows have one name, as models are asked for by name, or need one."""
+        if self.own and self.targets is None:
+            raise MixtureError("alpha weighs own samples but does not say whose: add a column 'target'")
         name, rows = Counter(self.rows).most_common(1)[0]
         if rows > 1:
             raise MixtureError(f"alpha has {rows} rows for target {name!r}: give each model a name of its own")
@@ -45,6 +47,13 @@ class Weights:
         """Return the columns of sources in the order of `names`; an error unless these are the names they have."""
         table = Labelled(self.alpha, [*self.columns, *([OWN] if self.own else [])])
         return Weights(tuple(names), ordered_alpha(table, names), self.targets)
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Return the targets that are sources of others and not of themselves, as with every domain in turn."""
+        place = {name: j for j, name in enumerate(self.columns)}
+        alone = {t for t, row in zip(self.rows, self.alpha, strict=True) if t in place and row[place[t]] == 0}
+        return tuple(alone) if len(self.columns) > 1 else ()
 
     def of_sources(self) -> tuple[Weights, str]:
         """What it says of the sources, with each row on the simplex again, and a note where that changed it."""
@@ -90,7 +99,7 @@ def write_alpha(mix: Mixtures, path: Path | None) -> None:
 
 
 def merged(parts: Sequence[Mixtures], names: Sequence[str]) -> Mixtures:
-    """Targets with different sources in one table, in the order of `names`: who is no source has an empty cell."""
+    """Return targets with different sources as one table, in the order of `names`; no weight is an empty cell."""
     if len(parts) == 1:
         return parts[0]
     used = {name for part in parts for name in part.columns}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,13 @@ from cuvee.cli import options as asked
 from cuvee.cli.output import check_out, print_json
 from cuvee.cli.voice import show, speaking
 from cuvee.learn import registry
+
+if TYPE_CHECKING:
+    from cuvee.api import ModelMap
+    from cuvee.data.opened import OpenedTable
+    from cuvee.data.options import Options
+    from cuvee.hypothesis import Hypothesis
+    from cuvee.problem import Domain
 
 OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
 MapTol = Annotated[
@@ -27,6 +35,19 @@ Concentration = Annotated[
 MapMethod = Annotated[
     str, typer.Option(metavar="NAME", help=f"What the map is: {', '.join(registry.names())}; see docs/maps.md.")
 ]
+Stream = Annotated[
+    str, typer.Option(metavar="FILE", help="CSV of weights, a row per round; its columns name the sources.")
+]
+OutOnline = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Safetensors file to write the map to, as it is at the end.")
+]
+Checkpoint = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Kept while it runs; if it is there, the run goes on from it.")
+]
+Budget = Annotated[float, typer.Option(metavar="X", help="Share of the rounds that may be paid for with a solve.")]
+Variant = Annotated[str, typer.Option(metavar="NAME", help="auto, paper, paper_repaired, first_order or curved.")]
+Policy = Annotated[str, typer.Option(metavar="NAME", help="auto, coin, budget or certificate.")]
+Evaluate = Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it into this PNG.")]
 
 
@@ -48,6 +69,8 @@ def learn(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -61,40 +84,25 @@ def learn(
     Example: cuvee learn visits.csv --domain hospital --label readmitted --targets new --out map.safetensors
     """
     from cuvee.api import learn as learn_map
-    from cuvee.cli.tables import Data
 
     with speaking(quiet) as voice:
-        options = asked.options(
+        options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding,
-            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, seed=seed,
         )  # fmt: skip
         registry.find(method)
         check_out(out, force, (".safetensors",))
-        data = Data.read(table, options)
-        sources = data.without(targets)
-        kind, sample = data.hypothesis(sources), _sample(mixtures, [s.name for s in sources], voice)
-        data.tell(voice)
+        sources, kind, notes = _prepared(table, options, lambda opened: opened.others(targets))
+        sample = _sample(mixtures, [s.name for s in sources], voice)
+        voice.tell(notes)
         with voice.bar() as bar:
             how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed, "progress": bar}
             how["method"] = method
             atlas = learn_map(sources, kind, n_labels=labels, tol=tol, **how)
         atlas.save(out)
         if as_json:
-            plan = atlas.plan
-            print_json(
-                {
-                    "sources": [s.name for s in sources],
-                    "method": plan.method,
-                    "status": str(atlas.status),
-                    "labels": plan.n_labels,
-                    "tol": tol,
-                    "why": plan.why,
-                    "seconds": plan.seconds,
-                    "notes": data.notes,
-                    "out": str(out),
-                }
-            )
+            print_json(_map(atlas, [s.name for s in sources], tol) | {"notes": notes, "out": str(out)})
         else:
             show(f"{atlas!r}\nmap: {out}")
 
@@ -116,6 +124,8 @@ def plan(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -128,66 +138,40 @@ def plan(
     Example: cuvee plan visits.csv --domain hospital --label readmitted --targets new --n-targets 10000
     """
     from cuvee.api import plan as make_plan
-    from cuvee.cli.tables import Data
 
     with speaking(quiet) as voice:
-        options = asked.options(
+        options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding,
-            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, seed=seed,
         )  # fmt: skip
         if picture is not None:
             check_out(picture, force=True, option="--picture")
-        data = Data.read(table, options)
-        sources = data.without(targets)
-        kind, sample = data.hypothesis(sources), _sample(mixtures, [s.name for s in sources], voice)
-        data.tell(voice)
+        sources, kind, notes = _prepared(table, options, lambda opened: opened.others(targets))
+        sample = _sample(mixtures, [s.name for s in sources], voice)
+        voice.tell(notes)
         how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed}
         found = make_plan(sources, kind, n_targets=n_targets, tol=tol, **how)
         if picture is not None:
             found.draw(picture)
         if as_json:
-            print_json(
-                {
-                    "choice": found.choice,
-                    "why": str(found),
-                    "n_targets": n_targets,
-                    "tol": tol,
-                    "method": found.method,
-                    "labels": found.n_labels,
-                    "solve_seconds": found.solve(n_targets),
-                    "learn_seconds": found.learn(n_targets),
-                    "crossing": found.crossing,
-                    "seconds": found.seconds,
-                    "notes": data.notes,
-                }
-            )
+            print_json(_plan(found, n_targets, tol) | {"notes": notes})
         else:
             show(found)
 
 
 def online(
     table: asked.TableFile,
-    stream: Annotated[
-        str, typer.Option(metavar="FILE", help="CSV of weights, a row per round; its columns name the sources.")
-    ],
+    stream: Stream,
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Safetensors file to write the map to, as it is at the end.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Kept while it runs; if it is there, the run goes on from it.")
-    ] = None,
-    budget: Annotated[
-        float, typer.Option(metavar="X", help="Share of the rounds that may be paid for with a solve.")
-    ] = 0.1,
-    variant: Annotated[
-        str, typer.Option(metavar="NAME", help="auto, paper, paper_repaired, first_order or curved.")
-    ] = "auto",
-    policy: Annotated[str, typer.Option(metavar="NAME", help="auto, coin, budget or certificate.")] = "auto",
+    out: OutOnline = None,
+    checkpoint: Checkpoint = None,
+    budget: Budget = 0.1,
+    variant: Variant = "auto",
+    policy: Policy = "auto",
     tol: MapTol = 3e-3,
-    evaluate: Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")] = False,
+    evaluate: Evaluate = False,
     picture: Picture = None,
     exclude: asked.Exclude = None,
     strict: asked.Strict = False,
@@ -196,6 +180,8 @@ def online(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -210,51 +196,92 @@ def online(
     """
     from cuvee.api import OnlineMap, run_online
     from cuvee.cli.alpha import read_alpha
-    from cuvee.cli.tables import Data
 
     with speaking(quiet) as voice:
-        options = asked.options(
+        options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding,
-            impute=impute, task=task, hypothesis=hypothesis, l2=l2, seed=seed
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, seed=seed,
         )  # fmt: skip
-        if out is not None:
-            check_out(out, force, (".safetensors",))
-        for option, path in (("--checkpoint", checkpoint), ("--picture", picture)):
-            if path is not None:
-                check_out(path, force=True, option=option)
+        _check_outs(out, checkpoint, picture, force)
         given, note = read_alpha(stream).of_sources()
-        data = Data.read(table, options)
-        data.named(given.columns)
-        given = given.ordered([name for name in data.names if name in given.columns])
-        if checkpoint is not None:
-            voice.hint = lambda: f"; the same command goes on from {checkpoint}" if checkpoint.is_file() else ""
-        sources = data.named(given.columns)
-        kind = data.hypothesis(sources)
-        data.tell(voice, *([note] if note else []))
+        sources, kind, notes = _prepared(table, options, lambda opened: opened.named(given.columns))
+        given = given.ordered([s.name for s in sources])
+        voice.hint = lambda: f"; the same command goes on from {checkpoint}" if _is_file(checkpoint) else ""
+        voice.tell([*notes, *([note] if note else [])])
         how: Any = {"variant": variant, "policy": policy, "evaluate": evaluate, "seed": seed}
         with voice.bar() as bar:
             learner = OnlineMap(sources, kind, label_budget=budget, tol=tol, **how)
             ledger = run_online(given.alpha, learner, checkpoint=checkpoint, picture=picture, progress=bar)
-        for said in ledger.notes:
-            voice.note(said)
+        voice.tell(ledger.notes)
         if out is not None:
             learner.save(out)
         if as_json:
-            print_json(
-                {
-                    "rounds": ledger.rounds,
-                    "labels": ledger.labels,
-                    "failed": ledger.failed,
-                    "centres": ledger.centres,
-                    "looks": ledger.looks,
-                    "average_loss": ledger.average_loss,
-                    "notes": [*data.notes, *ledger.notes],
-                    "out": out and str(out),
-                }
-            )
+            print_json(_rounds(ledger) | {"notes": [*notes, *ledger.notes], "out": out and str(out)})
         else:
             show(ledger if out is None else f"{ledger}\nmap: {out}")
+
+
+def _check_outs(out: Path | None, checkpoint: Path | None, picture: Path | None, force: bool) -> None:
+    """Raise an error unless all that a stream writes can be written."""
+    if out is not None:
+        check_out(out, force, (".safetensors",))
+    for option, path in (("--checkpoint", checkpoint), ("--picture", picture)):
+        if path is not None:
+            check_out(path, force=True, option=option)
+
+
+def _is_file(path: Path | None) -> bool:
+    return path is not None and path.is_file()
+
+
+def _map(atlas: ModelMap, sources: Sequence[str], tol: float) -> dict[str, Any]:
+    """Return what was learnt, for JSON."""
+    plan = atlas.plan
+    return {
+        "sources": sources,
+        "method": plan.method,
+        "status": str(atlas.status),
+        "labels": plan.n_labels,
+        "tol": tol,
+        "why": plan.why,
+        "seconds": plan.seconds,
+    }
+
+
+def _plan(found: Any, n_targets: int, tol: float) -> dict[str, Any]:
+    """Return what is cheaper, for JSON."""
+    return {
+        "choice": found.choice,
+        "why": str(found),
+        "n_targets": n_targets,
+        "tol": tol,
+        "method": found.method,
+        "labels": found.n_labels,
+        "solve_seconds": found.solve(n_targets),
+        "learn_seconds": found.learn(n_targets),
+        "crossing": found.crossing,
+        "seconds": found.seconds,
+    }
+
+
+def _rounds(ledger: Any) -> dict[str, Any]:
+    """Return what a stream cost, for JSON."""
+    names = ("rounds", "labels", "failed", "centres", "looks", "average_loss")
+    return {name: getattr(ledger, name) for name in names}
+
+
+def _prepared(
+    table: Path, options: Options, chosen: Callable[[OpenedTable], list[str]]
+) -> tuple[Sequence[Domain], Hypothesis, tuple[str, ...]]:
+    """Return the sources that were chosen of a table, at one level, with their hypothesis, and what is to be said."""
+    from cuvee.data.blends import of_sources
+    from cuvee.data.opened import decodable, open_table
+
+    with decodable():
+        opened = open_table(table, options)
+        prepared = of_sources(opened, chosen(opened))
+    return prepared.group(0).problem.sources, prepared.hypothesis(0), (prepared.inferred.why, *prepared.notes)
 
 
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:

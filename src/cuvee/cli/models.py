@@ -1,40 +1,69 @@
-"""What `cuvee solve` writes and prints of its models."""
+"""What `cuvee solve` makes, writes and prints of its models."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from cuvee.api import OWN
+import numpy as np
+
+from cuvee.api import OWN, load_map, solve
 from cuvee.cli.alpha import Weights
-from cuvee.cli.tables import Data
+from cuvee.cli.output import print_table
+from cuvee.cli.voice import show
+from cuvee.data.blends import Blends
 from cuvee.run import SavedModels
-from cuvee.solution import Solution
 
 
-def write_models(path: Path, data: Data, given: Weights, sol: Solution) -> None:
-    """Write a file that `cuvee predict` reads, with a model for each row of α."""
-    named: Any = {"targets": given.rows, "columns": _columns(given)}
-    SavedModels.of(sol, **named, encoder=data.encoder, options=data.options).save(path)
+def solved(found: Blends, given: Weights, map_file: Path | None, progress: Any) -> SavedModels:
+    """Return a model for each row of α, solved or asked of a map: those with the same sources together."""
+    prepared, own = found.prepared, [OWN] if given.own else []
+    options, columns = prepared.options, [*given.columns, *own]
+    inner = progress if len(found.parts) == 1 else None  # every domain in turn: one bar over all of them
+    parts = []
+    for part in found.parts:
+        group, kind = prepared.group(part.group), prepared.hypothesis(part.group)
+        problem, own_columns = found.problem(part, group), [*part.columns, *own]
+        alpha = given.alpha[np.ix_(part.rows, [columns.index(c) for c in own_columns])]
+        if map_file is None:
+            sol = solve(problem, kind, alpha, tol=options.tol, seed=options.seed, progress=inner)
+        else:
+            sol = load_map(map_file, problem, kind)(alpha, tol=options.tol, progress=inner)
+        named: Any = {"targets": [found.names[i] for i in part.rows], "columns": own_columns}
+        offset = found.offsets(part, group, alpha)
+        encoder = prepared.members[part.group].encoder
+        parts.append(SavedModels.of(sol, **named, encoder=encoder, options=options, offset=offset))
+        if inner is None:
+            progress("solving", len(parts), len(found.parts))
+    return SavedModels.joined(parts, given.rows, columns)
 
 
-def as_dict(data: Data, given: Weights, sol: Solution) -> dict[str, Any]:
-    """What became of every model, for JSON."""
-    bounds = sol.certificate
+def as_dict(models: SavedModels) -> dict[str, Any]:
+    """Return what became of every model, for JSON."""
+    bounds = models.certificate
     return {
-        "task": str(data.inferred.task),
-        "columns": _columns(given),
-        "parameters": sol.w.shape[1],
+        "task": models.task,
+        "columns": models.columns,
+        "parameters": models.w.shape[1],
         "models": [
             {"name": name, "status": str(status), "distance": distance, "excess_risk": excess}
             for name, status, distance, excess in zip(
-                given.rows, sol.status, bounds.distance, bounds.excess_risk, strict=True
+                models.targets, models.status, bounds.distance, bounds.excess_risk, strict=True
             )
         ],
         "rests_on": bounds.rests_on,
-        "notes": data.notes,
     }
 
 
-def _columns(given: Weights) -> list[str]:
-    return [*given.columns, *([OWN] if given.own else [])]
+def print_models(models: SavedModels, out: Path) -> None:
+    """Print how each model ended and what is proven of it, and where they are."""
+    bounds = zip(models.certificate.distance, models.certificate.excess_risk, strict=True)
+    rows = [
+        (name, str(status), f"{distance:.2g}", f"{excess:.2g}")
+        for name, status, (distance, excess) in zip(models.targets, models.status, bounds, strict=True)
+    ]
+    many = "1 model" if len(rows) == 1 else f"{len(rows)} models"
+    ended = ", ".join(f"{models.status.count(s)} {s}" for s in dict.fromkeys(models.status))
+    title = f"Solution of {many}, {models.w.shape[1]} parameters each: {ended}"
+    print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, title, str(out))
+    show(f"bounds rest on: {models.certificate.rests_on}\nmodels: {out}")

@@ -12,7 +12,7 @@ import typer
 from cuvee.mixture import registry as alpha_methods
 
 if TYPE_CHECKING:
-    from cuvee.run.options import Options
+    from cuvee.data.options import Options
 
 Said = Sequence[str] | None  # an option that may be repeated
 _TABLE, _MODEL = "The table", "What is learnt"
@@ -99,6 +99,14 @@ Standardise = Annotated[
         help="Numbers with mean 0 and variance 1; not for pixels and embeddings.",
     ),
 ]
+Levels = Annotated[
+    bool,
+    typer.Option(
+        "--levels/--no-levels",
+        rich_help_panel=_MODEL,
+        help="Take each domain's own level out of a quantity, so that slopes are shared.",
+    ),
+]
 Task = Annotated[
     str,
     typer.Option(
@@ -149,9 +157,14 @@ def names(said: Said) -> tuple[str, ...]:
     return tuple(name.strip() for one in lists for name in one if name.strip())
 
 
+def of_all_rows(**said: Any) -> Options:
+    """Return the options of a single step, which learns from all labelled rows: none are kept for scores."""
+    return options(**said, test=0.0)
+
+
 def options(exclude: Said, features: Said, drop: Said, text: Said, **said: Any) -> Options:
     """`cuvee.run.Options` of what a command was told, its lists of columns taken apart."""
-    from cuvee.run.options import Options
+    from cuvee.data.options import Options
 
     lists: dict[str, Any] = {"features": names(features) or None, "drop": names(drop), "text": names(text)}
     return Options(exclude=tuple(exclude or ()), **lists, **said)

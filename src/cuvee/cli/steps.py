@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cuvee.cli import options as asked
-from cuvee.cli.output import check_out, print_json, print_table
-from cuvee.cli.voice import show, speaking
+from cuvee.cli.output import check_out, print_json
+from cuvee.cli.voice import speaking
 from cuvee.mixture import registry as alpha_methods
+
+if TYPE_CHECKING:
+    from cuvee.data.prepared import Prepared
+    from cuvee.results import Mixtures
 
 OutAlpha = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")]
 OutModels = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")]
@@ -46,6 +50,8 @@ def weights(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -61,60 +67,51 @@ def weights(
 
     Example: cuvee weights visits.csv --domain hospital --label readmitted --targets new --out alpha.csv
     """
-    from cuvee.api import estimate
-    from cuvee.cli.alpha import merged, write_alpha
-    from cuvee.cli.tables import Data
+    from cuvee.cli.alpha import write_alpha
+    from cuvee.data.prepare import prepare
 
     with speaking(quiet) as voice:
-        options = asked.options(
-            label=label,
-            domain=domain,
-            targets=targets,
-            exclude=exclude,
-            strict=strict,
-            features=features,
-            drop=drop,
-            text=text,
-            encoding=encoding,
-            impute=impute,
-            task=task,
-            hypothesis=hypothesis,
-            l2=l2,
-            method=method,
-            C=C,
-            seed=seed,
-        )
+        options = asked.of_all_rows(
+            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict, features=features, drop=drop,
+            text=text, encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task,
+            hypothesis=hypothesis, l2=l2, method=method, C=C, seed=seed,
+        )  # fmt: skip
         if out is not None:
             check_out(out, force)
-        data = Data.read(table, options)
-        found, notes = data.problems(targets)
-        problems = [(problem, data.hypothesis(problem)) for problem in found]
-        data.tell(voice, *notes)
-        parts = []
+        prepared = prepare(table, options)
+        notes = (prepared.inferred.why, *prepared.notes)
+        voice.tell(notes)
+        how: Any = {"method": method, "C": C, "own": own, "seed": seed}
         with voice.bar() as bar:
-            for i, (problem, kind) in enumerate(problems):
-                inner = bar if len(problems) == 1 else None  # every domain in turn: one bar over all of them
-                how: Any = {"method": method, "C": C, "own": own, "seed": seed, "progress": inner}
-                parts.append(estimate(problem, kind, **how))
-                if inner is None:
-                    bar("weighing", i + 1, len(problems))
-        mix = merged(parts, data.names)
+            mix = _estimated(prepared, bar, how)
         voice.say(repr(mix))
         if out is not None or not as_json:
             write_alpha(mix, out)
         if as_json:
-            print_json(
-                {
-                    "method": mix.method,
-                    "columns": mix.columns,
-                    "targets": {
-                        name: {"alpha": mix.alpha[i], "gap": mix.gap[i], "status": str(mix.status[i])}
-                        for i, name in enumerate(mix.targets)
-                    },
-                    "notes": [*data.notes, *notes, *mix.notes],
-                    "out": out and str(out),
-                }
-            )
+            print_json(_weights(mix) | {"notes": [*notes, *mix.notes], "out": out and str(out)})
+
+
+def _estimated(prepared: Prepared, progress: Any, how: Any) -> Mixtures:
+    """Return α of all targets; those of every domain in turn are found one after the other."""
+    from cuvee.api import estimate
+    from cuvee.cli.alpha import merged
+
+    parts, many = [], len(prepared.members)
+    inner = progress if many == 1 else None  # every domain in turn: one bar over all of them
+    for i in range(many):
+        parts.append(estimate(prepared.group(i).problem, prepared.hypothesis(i), progress=inner, **how))
+        if inner is None:
+            progress("weighing", i + 1, many)
+    return merged(parts, prepared.sources)
+
+
+def _weights(mix: Mixtures) -> dict[str, Any]:
+    """Return α and how it was found, for JSON."""
+    each = {
+        name: {"alpha": mix.alpha[i], "gap": mix.gap[i], "status": str(mix.status[i])}
+        for i, name in enumerate(mix.targets)
+    }
+    return {"method": mix.method, "columns": mix.columns, "targets": each}
 
 
 def solve(
@@ -131,6 +128,8 @@ def solve(
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
     impute: asked.Impute = False,
+    standardise: asked.Standardise = True,
+    levels: asked.Levels = True,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
@@ -144,56 +143,31 @@ def solve(
 
     Example: cuvee solve visits.csv --domain hospital --label readmitted --alpha alpha.csv --out models.safetensors
     """
-    from cuvee.api import load_map
-    from cuvee.api import solve as solve_models
     from cuvee.cli.alpha import read_alpha
-    from cuvee.cli.models import as_dict, write_models
-    from cuvee.cli.tables import Data, joined
-    from cuvee.errors import MixtureError
+    from cuvee.cli.models import as_dict, print_models, solved
+    from cuvee.data.blends import blends
+    from cuvee.data.opened import decodable, open_table
 
     with speaking(quiet) as voice:
-        options = asked.options(
-            label=label,
-            domain=domain,
-            exclude=exclude,
-            strict=strict,
-            features=features,
-            drop=drop,
-            text=text,
-            encoding=encoding,
-            impute=impute,
-            task=task,
-            hypothesis=hypothesis,
-            l2=l2,
-            tol=tol,
-            seed=seed,
-        )
+        options = asked.of_all_rows(
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
+            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
+            l2=l2, tol=tol, seed=seed,
+        )  # fmt: skip
         check_out(out, force, (".safetensors",))
         given = read_alpha(alpha)
         given.check_named()
-        data = Data.read(table, options)
-        data.named(given.columns)
-        given = given.ordered([name for name in data.names if name in given.columns])
-        if given.own and given.targets is None:
-            raise MixtureError("alpha weighs own samples but does not say whose: add a column 'target'")
-        owners, notes = data.owners(given.columns, given.targets or ()) if given.own else ([], [])
-        problem = joined(data.named(given.columns), owners)
-        kind = data.hypothesis(problem)
-        atlas = None if map_file is None else load_map(map_file, problem, kind)
-        data.tell(voice, *notes)
+        with decodable():
+            opened = open_table(table, options)
+            given = given.ordered(opened.named(given.columns))
+            apart = given.apart if map_file is None else ()  # a map has one list of sources
+            found = blends(opened, given.columns, given.rows, own=given.own, apart=apart)
+        notes = (found.prepared.inferred.why, *found.prepared.notes)
+        voice.tell(notes)
         with voice.bar() as bar:
-            if atlas is None:
-                sol = solve_models(problem, kind, given.alpha, tol=tol, seed=seed, progress=bar)
-            else:
-                sol = atlas(given.alpha, tol=tol, progress=bar)
-        write_models(out, data, given, sol)
+            models = solved(found, given, map_file, bar)
+        models.save(out)
         if as_json:
-            print_json({**as_dict(data, given, sol), "notes": [*data.notes, *notes], "out": str(out)})
+            print_json({**as_dict(models), "notes": notes, "out": str(out)})
             return
-        bounds = zip(sol.certificate.distance, sol.certificate.excess_risk, strict=True)
-        rows = [
-            (name, str(status), f"{distance:.2g}", f"{excess:.2g}")
-            for name, status, (distance, excess) in zip(given.rows, sol.status, bounds, strict=True)
-        ]
-        print_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤"), rows, repr(sol).partition("\n")[0], str(out))
-        show(f"bounds rest on: {sol.certificate.rests_on}\nmodels: {out}")
+        print_models(models, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -42,6 +42,11 @@ class Voice:
     def note(self, text: object) -> None:
         """Something that was inferred, left out or is worth a look."""
         self.say(f"cuvee: note: {one_line(text)}")
+
+    def tell(self, notes: Iterable[str]) -> None:
+        """Say several notes."""
+        for text in notes:
+            self.note(text)
 
     def bar(self) -> Bar:
         return _Bar(self)

@@ -31,6 +31,7 @@ class Levelled:
     problem: Problem  # labels less the believed level of their domain
     offset: Floats  # (M,) to add to each target's predictions
     believed: Floats  # (M,) share of the level seen in each target's rows, in [0, 1]
+    levels: Floats  # (N,) what was taken out of each source's labels
 
 
 def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Levelled:
@@ -57,10 +58,23 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     spread = max(0.0, seen[:N][own].var(ddof=1) - error[:N][own].mean()) if own.sum() > 1 else 0.0
     varies = np.where([*~own, *[False] * problem.n_targets], spread / rows, spread)  # (N+M,)
     believed = varies / np.maximum(varies + error, 1e-300)
-    level = believed * (seen - middle)
+    level = _rounded(believed * (seen - middle), noise)
     domains = (*problem.sources, *problem.targets)
     moved = [_lowered(d, u) for d, u in zip(domains, level, strict=True)]
-    return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:])
+    return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:], level[:N])
+
+
+def _rounded(levels: Floats, noise: float) -> Floats:
+    """Return levels (N+M,) to about a millionth of the noise's standard deviation, a power of two.
+
+    Sums in another order or by another number of threads then give the same labels to the last bit,
+    and a map that was learnt from them on another machine knows its sources again.
+    """
+    with np.errstate(divide="ignore"):
+        unit = 2.0 ** (np.floor(np.log2(noise) / 2.0) - 20.0)
+    if unit <= np.spacing(np.abs(levels).max()):  # labels without noise: there is nothing to round to
+        return levels
+    return np.asarray(np.round(levels / unit) * unit)
 
 
 def _lowered(domain: Domain, level: float) -> Domain:

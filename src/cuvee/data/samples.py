@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from cuvee.data.roles import SMALL, enough, excluded, pool, teachable
+from cuvee.data.groups import assigned, taught
+from cuvee.data.labelled import Labelled
+from cuvee.data.roles import SMALL, excluded, pool
+from cuvee.data.task import Task
 from cuvee.errors import DomainError, OptionError
-from cuvee.problem import LEAST_ROWS, Array, Domain, Problem
+from cuvee.problem import Array, Domain, Problem
 
 ALL = "all rows"  # the one source of a table without sample_domain
 HIDDEN = -1  # skada's label of a row without one, where y holds classes
@@ -134,87 +137,52 @@ def split(
     weight: Array | None = None,
     features: tuple[str, ...] = (),
 ) -> Split:
-    """Return the problem in a table X (rows, features), y (rows,), small domains treated as `cuvee.data.roles` says."""
-    label_of = {str(label): label for label in (*roles.sources, *roles.targets)}
-    usable = _usable(_labelled_rows(y, roles, classify=classify, weight=weight), roles, strict=strict)
-    if classify:
-        usable = _teachable(usable, y, roles, strict=strict)
+    """Return the problem in a table X (rows, features), y (rows,): who learns from whom is decided as for `adapt`."""
+    rows = _labelled(y, roles, classify, weight)
+    task = Task.classification if classify else Task.regression
+    small = pool(rows.sizes, strict=strict)
+    groups, notes = assigned(rows.sizes, small, [str(t) for t in roles.targets], strict=strict)
+    rows = rows.pooled(small.names)
+    (group,), said = taught(rows, groups, task, strict=strict)
+    places = {name: rows.at[name] for name in group.sources} | group.targets
+    numbers = {name: rows.number[at] for name, at in places.items()}
 
     def domain(name: str) -> Domain:
-        rows = usable.rows[name]
-        own = np.array(y[rows].tolist()) if y.dtype == object else y[rows]  # objects, where some rows had None
-        return Domain(name, X[rows], own, None if weight is None else weight[rows], features)
+        at = numbers[name]
+        return Domain(name, X[at], rows.y[places[name]], None if weight is None else weight[at], features)
 
-    def labels(names: Iterable[str]) -> Array:
+    label_of = {str(label): label for label in (*roles.sources, *roles.targets)}
+
+    def labels(names: Sequence[str]) -> Array:
         return np.array([label_of[name] for name in names], dtype=roles.labels.dtype)
 
-    sources, targets, small = usable.sources, usable.targets, usable.pooled
-    pooled = np.array([*labels(s for s in sources if s != SMALL).tolist(), SMALL], dtype=object)
-    chosen = set(targets)
+    sources = labels([s for s in group.sources if s != SMALL or not small.names])
     return Split(
-        Problem(list(map(domain, sources)), list(map(domain, targets))),
-        {name: usable.rows[name] for name in (*sources, *targets)},
-        pooled if small else labels(sources),
-        labels(targets),
-        labels(small),
-        labels(name for name in map(str, roles.targets) if name not in chosen),
-        list(usable.notes),
+        Problem([domain(s) for s in group.sources], [domain(t) for t in group.targets]),
+        numbers,
+        np.array([*sources.tolist(), SMALL], dtype=object) if small.names else sources,
+        labels(list(group.targets)),
+        labels(small.names),
+        roles.targets[~np.isin(roles.targets.astype(str), list(group.targets))],
+        [*notes, *said],
     )
 
 
-class _Usable(NamedTuple):
-    """Who can learn and teach: the rows of each by name, those pooled into SMALL, and what is to be said."""
-
-    rows: dict[str, Array]
-    sources: Sequence[str]
-    targets: Sequence[str]
-    pooled: Sequence[str]
-    notes: Sequence[str]
-
-
-def _labelled_rows(y: Array, roles: Roles, *, classify: bool, weight: Array | None) -> dict[str, Array]:
-    """Return the rows of every domain that have a label and count; a source's row without one is an error."""
+def _labelled(y: Array, roles: Roles, classify: bool, weight: Array | None) -> Labelled:
+    """Return the rows that have a label and some weight; only targets may lack labels."""
     of_source, of_target = (np.isin(roles.labels, some) for some in (roles.sources, roles.targets))
     if (absent := of_source & missing(y)).any():
         row = int(np.argmax(absent))
         raise DomainError(f"source {str(roles.labels[row])!r} has no label at row {row}: only targets may lack some")
     if classify:
         check_classification_targets(y[of_source])
-    classes = np.unique(y[of_source]) if classify else None
-    kept = of_source | (of_target & ~masked(y, classes))
-    at = np.flatnonzero(kept & (weight is None or weight > 0))  # weight 0 is as good as absent
-    held = rows_by_domain(roles.labels[at])
-    names = dict.fromkeys(map(str, (*roles.sources, *roles.targets)))
-    return {name: at[held[name]] if name in held else at[:0] for name in names}
-
-
-def _usable(groups: dict[str, Array], roles: Roles, *, strict: bool) -> _Usable:
-    """Return targets with enough rows, and sources after small domains were pooled."""
-    sizes = {name: len(rows) for name, rows in groups.items()}
-    targets, notes = enough(sizes, [str(t) for t in roles.targets], strict=strict)
-    small = pool(sizes, strict=strict)
-    aside, chosen = set(small.names), set(targets)
-    if aside:
-        together = np.sort(np.concatenate([groups[name] for name in small.names]))
-        groups = {name: rows for name, rows in groups.items() if name not in aside} | {SMALL: together}
-    sources = [name for name, rows in groups.items() if name not in chosen and len(rows) >= LEAST_ROWS]
-    if not sources:
-        raise DomainError(f"no source is left: none has {LEAST_ROWS} labelled rows; label some, or name fewer targets")
-    return _Usable(groups, sources, targets, small.names, [*notes, *small.notes])
-
-
-def _teachable(usable: _Usable, y: Array, roles: Roles, *, strict: bool) -> _Usable:
-    """Return the same with those rows of targets alone whose class some source has."""
-    classes = np.unique(y[np.concatenate([usable.rows[s] for s in usable.sources])])
-    rows, notes = dict(usable.rows), list(usable.notes)
-    for name in usable.targets if len(classes) > 1 else ():
-        fits, said = teachable(name, y[rows[name]], classes, strict=strict, at=rows[name])
-        rows[name] = rows[name][fits]
-        notes += said
-    targets = [name for name in usable.targets if len(rows[name])]
-    if not targets and len(roles.targets):
-        raise DomainError(f"no target is left: {notes[-1]}")
-    return usable._replace(rows=rows, targets=targets, notes=notes)
+    kept = of_source | (of_target & ~masked(y, np.unique(y[of_source]) if classify else None))
+    number = np.flatnonzero(kept & (weight is None or weight > 0))  # weight 0 is as good as absent
+    held = rows_by_domain(roles.labels[number])
+    at = {str(d): held.get(str(d), np.zeros(0, np.int64)) for d in (*roles.sources, *roles.targets)}
+    labels = y[number]
+    labels = np.array(labels.tolist()) if y.dtype == object else labels  # objects, where some rows had None
+    return Labelled(labels, number, at)
 
 
 def nearest(name: str, known: Mapping[str, Any]) -> str:

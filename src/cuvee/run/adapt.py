@@ -15,16 +15,16 @@ import numpy as np
 
 import cuvee
 from cuvee.api import ModelMap, estimate, learn, plan
+from cuvee.data.options import Options, in_words
+from cuvee.data.prepare import prepare
+from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
 from cuvee.files import understood
 from cuvee.results import OWN, Floats
 from cuvee.run import models, tables, theorem, weights
-from cuvee.run.groups import Prepared
 from cuvee.run.models import Delivered
 from cuvee.run.opened import Run
-from cuvee.run.options import Options, in_words
-from cuvee.run.prepare import prepare
 from cuvee.run.store import (
     ABOUT,
     GIVEN,

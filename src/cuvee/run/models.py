@@ -11,15 +11,15 @@ import torch
 
 from cuvee import files
 from cuvee.api import ModelMap, sensitivity, solve
+from cuvee.data.options import Options, hypothesis_of
+from cuvee.data.prepared import Group
 from cuvee.data.task import Task
 from cuvee.hypothesis import Hypothesis
 from cuvee.hypothesis.base import Space
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 from cuvee.run import theorem
-from cuvee.run.groups import Group
 from cuvee.run.judge import judge
-from cuvee.run.options import Options, hypothesis_of
 from cuvee.run.scores import simple_mixtures
 from cuvee.solution import Solution
 

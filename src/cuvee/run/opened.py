@@ -14,6 +14,7 @@ import numpy as np
 from cuvee.data.columns import as_written
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, located, read_rows
+from cuvee.data.options import Options
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
 from cuvee.files import understood
@@ -26,7 +27,6 @@ from cuvee.results import Floats
 from cuvee.run import weights
 from cuvee.run.found import findings
 from cuvee.run.models import Delivered, space_of
-from cuvee.run.options import Options
 from cuvee.run.store import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
 from cuvee.run.whose import as_table, check_whose
 

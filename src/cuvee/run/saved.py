@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,18 @@ import torch
 from cuvee import files
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import DOMAIN
+from cuvee.data.options import Options
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError
 from cuvee.problem import Array
-from cuvee.results import Floats, Status
+from cuvee.results import Floats, Status, widen
 from cuvee.run import theorem
 from cuvee.run.models import WHAT as PART_OF_A_RUN
 from cuvee.run.models import Delivered, space_of
 from cuvee.run.opened import Predictor
-from cuvee.run.options import Options
 from cuvee.solution import Certificate, Solution
 
-WHAT, FORMAT = "cuvee models", 2
+WHAT, FORMAT = "cuvee models", 3
 BOUNDS = ("distance", "excess_risk", "gradient_norm")  # of a `Certificate`
 
 
@@ -52,23 +53,43 @@ class SavedModels(Predictor):
             bounds: Any = {name: numbers[name] for name in BOUNDS}
             self.certificate = Certificate(**bounds, rests_on=rests_on, calibrated=calibrated)
             self._prepared = {
-                **{name: header[name] for name in ("task", "classes", "domain")},
-                "targets": [{"name": name, "group": 0} for name in self.targets],
-                "groups": [{"encoder": header["encoder"]}],
+                **{name: header[name] for name in ("task", "classes", "domain", "groups")},
+                "targets": [{"name": n, "group": g} for n, g in zip(self.targets, header["group"], strict=True)],
             }
-            self._check(numbers["w"])
+            self._check(numbers["w"], numbers["offset"])
 
-    def _check(self, w: Floats) -> None:
+    def _check(self, w: Floats, offset: Floats) -> None:
         """Raise `ValueError` where parts do not fit each other; files that `save` wrote do."""
-        if (self._prepared["classes"] is None) != (self._prepared["task"] == Task.regression):
-            raise ValueError("the task and the classes do not match")
+        groups, n = self._prepared["groups"], len(self.targets)
         sizes = {len(self.status), *map(len, self._numbers.values())}
-        if len(set(self.targets)) != len(self.targets) or sizes != {len(self.targets)}:
+        if len(set(self.targets)) != n or sizes != {n}:
             raise ValueError("targets and models do not match")
-        encoder = Encoder.from_dict(self._prepared["groups"][0]["encoder"])
-        space = space_of(self.options, self._prepared["task"], len(encoder.names), self.classes)
-        if w.shape != (len(self.targets), space.n_params):
-            raise ValueError(f"models of shape {w.shape} for {space.n_params} parameters each")
+        if {t["group"] for t in self._prepared["targets"]} != {*range(len(groups))}:
+            raise ValueError("models and groups do not match")
+        if offset.shape != (n,) or not np.isfinite(offset).all():
+            raise ValueError("the levels of the models are not numbers")
+        self._check_classes([group["classes"] for group in groups])
+        longest = max(self._n_params(group) for group in groups)
+        if w.shape != (n, longest):
+            raise ValueError(f"models of shape {w.shape} for {longest} parameters each")
+
+    def _check_classes(self, groups: Sequence[Any]) -> None:
+        """Raise `ValueError` unless the classes of the groups are, together, those of the models, and fit the task."""
+        classes, regression = self._prepared["classes"], self._prepared["task"] == Task.regression
+        if any((one is None) != regression for one in (classes, *groups)):
+            raise ValueError("the task and the classes do not match")
+        if classes is not None and _union(groups) != classes:
+            raise ValueError("the classes of the groups and of all models do not match")
+
+    def _n_params(self, group: Mapping[str, Any]) -> int:
+        """Return how many parameters a model of a group has."""
+        classes = None if group["classes"] is None else np.array(group["classes"])
+        return space_of(self.options, self.task, len(Encoder.from_dict(group["encoder"]).names), classes).n_params
+
+    @property
+    def task(self) -> str:
+        """What the models learnt: "regression" or "classification"."""
+        return str(self._prepared["task"])
 
     @classmethod
     def of(
@@ -79,6 +100,7 @@ class SavedModels(Predictor):
         columns: Sequence[str],
         encoder: Encoder,
         options: Options,
+        offset: Floats | None = None,
     ) -> SavedModels:
         """Return the models of a solution on columns that `encoder` made.
 
@@ -88,25 +110,67 @@ class SavedModels(Predictor):
             columns: the names of the columns of α.
             encoder: what made numbers of raw columns, and will make them of rows to predict.
             options: names the label, the domain column and the kind of hypothesis.
+            offset: (M,) the level of each, to add to what it predicts, where levels were taken out of the labels
+                (`cuvee.data.levels`); by default 0.
         """
         bounds, classes = solution.certificate, getattr(solution.space, "classes", None)
         numbers: dict[str, Array] = {"w": solution.w, "alpha": solution.alpha}
+        numbers["offset"] = np.zeros(len(solution.w)) if offset is None else np.asarray(offset, dtype=np.float64)
         numbers |= {name: getattr(bounds, name) for name in BOUNDS}
         numbers |= {} if bounds.calibrated is None else {"calibrated": bounds.calibrated}
+        listed = None if classes is None else classes.tolist()
         header = {
             "what": WHAT,
             "format": FORMAT,
             "models": list(targets),
+            "group": [0] * len(solution.w),
+            "groups": [{"encoder": encoder.as_dict(), "classes": listed}],
             "columns": list(columns),
             "status": [str(status) for status in solution.status],
             "rests_on": bounds.rests_on,
             "task": str(Task.regression if classes is None else Task.classification),
-            "classes": None if classes is None else classes.tolist(),
+            "classes": listed,
             "domain": options.domain or DOMAIN,
             "options": options.as_dict(),
-            "encoder": encoder.as_dict(),
         }
         return cls(Path("models"), numbers, header)
+
+    @classmethod
+    def joined(cls, parts: Sequence[SavedModels], targets: Sequence[str], columns: Sequence[str]) -> SavedModels:
+        """Return models of several solutions, each with its own sources and encoder, as one.
+
+        Args:
+            parts: the models.
+            targets: (M,) the names of all of them, in the order wanted.
+            columns: the names of all columns of α; whoever is no source of a model has weight 0.
+        """
+        if len(parts) == 1 and parts[0].targets == tuple(targets):
+            return parts[0]
+        place = {name: i for i, name in enumerate(chain.from_iterable(part.targets for part in parts))}
+        order = [place[name] for name in targets]
+        longest = max(part.w.shape[1] for part in parts)
+        each = [part._widened(longest, columns) for part in parts]
+        headers = [part._header for part in parts]
+        group = np.repeat(np.arange(len(parts)), [len(part.targets) for part in parts])
+        status = np.concatenate([header["status"] for header in headers])
+        classes = [header["classes"] for header in headers]
+        header = {
+            **headers[0],
+            "models": list(targets),
+            "group": group[order].tolist(),
+            "groups": [header["groups"][0] for header in headers],
+            "columns": list(columns),
+            "status": status[order].tolist(),
+            "classes": None if classes[0] is None else _union(classes),
+        }
+        numbers = {name: np.concatenate([part[name] for part in each])[order] for name in each[0]}
+        return cls(Path("models"), numbers, header)
+
+    def _widened(self, n_params: int, columns: Sequence[str]) -> dict[str, Array]:
+        """Return the numbers with more parameters and more columns of α, which are 0."""
+        w = np.pad(self.w, ((0, 0), (0, n_params - self.w.shape[1])))
+        alpha = np.nan_to_num(widen(self.alpha, self.columns, columns), nan=0.0)
+        return {**self._numbers, "w": w, "alpha": alpha}
 
     def save(self, path: str | Path) -> None:
         """Write them and a checksum to a safetensors file, whole or not at all."""
@@ -123,7 +187,7 @@ class SavedModels(Predictor):
         nothing, M = np.zeros((len(self.targets), 0)), len(self.targets)
         return Delivered(
             w=self._numbers["w"],
-            offset=np.zeros(M),  # `solve` takes labels as they are
+            offset=self._numbers["offset"],
             status=np.array([str(status) for status in self.status], dtype=object),
             distance=self.certificate.distance,
             excess_risk=self.certificate.excess_risk,
@@ -140,6 +204,11 @@ class SavedModels(Predictor):
         models = "1 model" if len(self.targets) == 1 else f"{len(self.targets)} models"
         names = ", ".join(map(repr, self.targets[:4])) + (", …" if len(self.targets) > 4 else "")
         return f"{models} of {self.options.label!r}, for {names}\n  {self.certificate!r}"
+
+
+def _union(classes: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the classes of several groups, sorted."""
+    return np.unique(np.concatenate([np.array(one) for one in classes])).tolist()
 
 
 def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedModels:

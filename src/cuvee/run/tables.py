@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from cuvee.api import OWN
+from cuvee.data.options import Options, in_words
+from cuvee.data.prepared import Prepared
 from cuvee.errors import InputError
 from cuvee.files import understood
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status, widen
 from cuvee.run import scores, theorem, weights
-from cuvee.run.groups import Prepared
 from cuvee.run.judge import Judged
 from cuvee.run.models import Delivered
-from cuvee.run.options import Options, in_words
 from cuvee.run.scores import listed
 from cuvee.run.store import (
     ALPHA,

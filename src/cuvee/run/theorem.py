@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from cuvee.api.risk import LOSSES, risk_bound
+from cuvee.data.prepared import Group
 from cuvee.hypothesis import Hypothesis
 from cuvee.hypothesis.base import Space
 from cuvee.problem import Domain
 from cuvee.results import Floats
-from cuvee.run.groups import Group
 from cuvee.run.scores import listed
 from cuvee.solution import Solution
 

@@ -1,0 +1,115 @@
+"""Who learns from whom, from which rows, and which classes: the same for every way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cuvee.data.labelled import Labelled
+from cuvee.data.roles import Pool, enough, teachable
+from cuvee.data.task import Task
+from cuvee.errors import DomainError
+from cuvee.problem import LEAST_ROWS, Array
+from cuvee.results import OWN
+
+
+class Names(NamedTuple):
+    """The names of targets that learn from the same sources."""
+
+    targets: Sequence[str]
+    sources: Sequence[str]
+    others: Sequence[str] = ()
+    """Domains that are neither, and would be targets if somebody asked: columns are encoded by their rows too."""
+
+
+def assigned(
+    sizes: Mapping[str, int], small: Pool, targets: Sequence[str], *, in_turn: bool = False, strict: bool = False
+) -> tuple[list[Names], list[str]]:
+    """Return who learns from whom, and notes on domains that are too small; `in_turn` makes a group of every target.
+
+    >>> assigned({"north": 9, "south": 9, "new": 9}, Pool((), (), ()), ["new"])[0][0].sources
+    ['north', 'south']
+    """
+    kept, notes = enough(sizes, targets, strict=strict)
+    usable = usable_names(small.resized(sizes))
+    grouped = [[t] for t in kept] if in_turn else [kept]
+    groups = [Names(some, [n for n in usable if n not in own]) for some, own in ((g, set(g)) for g in grouped)]
+    if not all(group.sources for group in groups):
+        raise DomainError(
+            f"no source is left: no other domain has {LEAST_ROWS} labelled rows; label some, or name fewer targets"
+        )
+    return groups, [*notes, *small.notes]
+
+
+def usable_names(sizes: Mapping[str, int]) -> list[str]:
+    """Return the domains that may be sources; `sizes` are those after small domains were pooled."""
+    usable = [name for name, rows in sizes.items() if rows >= LEAST_ROWS]
+    if OWN in usable:
+        raise DomainError(
+            f"a domain is named {OWN!r}, as each target's own rows are called: rename it, or leave it out with exclude "
+            "(--exclude)"
+        )
+    return usable
+
+
+class Taught(NamedTuple):
+    """A group, with the rows of its targets that its sources can teach."""
+
+    targets: dict[str, Array]  # name -> places of its rows
+    sources: Sequence[str]
+    others: dict[str, Array]  # name -> places of the rows that the sources could teach
+    classes: Array | None  # that the sources have, sorted; None: a quantity
+
+
+def taught(
+    rows: Labelled, groups: Sequence[Names], task: Task, *, strict: bool = False
+) -> tuple[list[Taught], list[str]]:
+    """Return the groups without rows whose class no source has, and notes on these.
+
+    Targets with too few other rows are left out too, and groups that lose all their targets.
+    """
+    if task is Task.regression:
+        at = rows.at
+        plain = [Taught({t: at[t] for t in g.targets}, g.sources, {o: at[o] for o in g.others}, None) for g in groups]
+        return plain, []
+    classes, has = _classes(rows)
+    place = {name: i for i, name in enumerate(rows.at)}
+    kept, notes = [], list[str]()
+    for group in groups:
+        known = has[[place[s] for s in group.sources]].any(0)
+        alone = known.sum() < 2 and len(groups) > 1  # one class; where all share it the hypothesis says so
+        strange = {t for t in (*group.targets, *group.others) if alone or (has[place[t]] & ~known).any()}
+        targets, said = _teachable(rows, group.targets, strange, classes[known], strict)
+        others, _ = _teachable(rows, group.others, strange, classes[known], False)
+        notes += said
+        if targets or not group.targets:
+            kept.append(Taught(targets, group.sources, others, classes[known]))
+    if not kept:
+        raise DomainError(f"no target is left: {notes[-1]}")
+    return kept, notes
+
+
+def _classes(rows: Labelled) -> tuple[Array, Array]:
+    """Return all classes, sorted, and which domain has which of them (domains, classes)."""
+    classes, code = np.unique(rows.y, return_inverse=True)
+    has = np.zeros((len(rows.at), len(classes)), dtype=bool)
+    for i, places in enumerate(rows.at.values()):
+        has[i, code[places]] = True
+    return classes, has
+
+
+def _teachable(
+    rows: Labelled, names: Sequence[str], strange: set[str], classes: Array, strict: bool
+) -> tuple[dict[str, Array], list[str]]:
+    """Return name -> places of the rows that sources with these classes can teach, if any; and notes on the others."""
+    kept, notes = {}, list[str]()
+    for name in names:
+        places = rows.at[name]
+        if name in strange:
+            fits, said = teachable(name, rows.y[places], classes, strict=strict, at=rows.number[places])
+            places, notes = places[fits], [*notes, *said]
+        if len(places):
+            kept[name] = places
+    return kept, notes

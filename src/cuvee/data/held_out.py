@@ -1,0 +1,71 @@
+"""Which labelled rows of a target are learnt from, and which are kept for scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cuvee.data.columns import count, listed
+from cuvee.data.encode import Encoder
+from cuvee.data.labelled import LabelledFrame
+from cuvee.data.options import Options
+from cuvee.data.roles import LEAST_LABELLED
+from cuvee.problem import Array
+
+Divided = dict[str, tuple[Array, Array]]  # of every target: numbers of its rows to learn from, and for scores
+
+
+def divided(rows: Mapping[str, int], options: Options) -> Divided:
+    """Return which of the labelled rows of every target are learnt from, and which are for scores."""
+    return {name: _divided(n, options, i) for i, (name, n) in enumerate(rows.items())}
+
+
+def _divided(rows: int, options: Options, position: int) -> tuple[Array, Array]:
+    order = np.random.default_rng([options.seed, position]).permutation(rows)
+    keep = rows - round(options.test * rows) if options.labelled is None else options.labelled
+    keep = max(keep, LEAST_LABELLED)
+    return np.sort(order[:keep]), np.sort(order[keep:])
+
+
+def drop_unseen(
+    rows: LabelledFrame, encoder: Encoder, places: dict[str, Array], parts: Divided, names: tuple[str, ...]
+) -> list[str]:
+    """Take test rows that hold a category of no training row out of `places` and `parts`; return notes on them."""
+    tests = [places[name][parts[name][1]] for name in names]
+    if not sum(map(len, tests)):
+        return []
+    fits = np.split(encoder.fits(rows.frame.iloc[np.concatenate(tests)]), np.cumsum([len(t) for t in tests])[:-1])
+    notes = []
+    for name, good in zip(names, fits, strict=True):
+        if good.all():
+            continue
+        learn, test = parts[name]
+        kept = np.sort(np.concatenate([learn, test[good]]))
+        places[name] = places[name][kept]
+        parts[name] = np.searchsorted(kept, learn), np.searchsorted(kept, test[good])
+        lost = count(int((~good).sum()), "test row")
+        notes.append(f"target {name!r}: {lost} left out, for categories that no training row has")
+    return notes
+
+
+def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:
+    """Return what is to be said of scores: what they are of, and which targets have no row left to score on."""
+    notes = _unscored(options, sizes, parts)
+    if options.labelled is None and any(len(test) for _, test in parts.values()):
+        notes.append("scores are of models that saw no test row; delivered models learn from all labelled rows")
+    return notes
+
+
+def _unscored(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:
+    bare = [name for name, (learn, _) in parts.items() if len(learn) == sizes[name]]
+    if not bare or (options.labelled is None and options.test == 0):
+        return []
+    one, own = len(bare) == 1, max(sizes[name] for name in bare)
+    who = f"target {bare[0]!r}" if one else f"{len(bare):,} targets ({listed(bare)})"
+    if options.labelled is not None:
+        asked = f"{options.labelled:,} labelled rows were asked for (--labelled)"
+        why = f"{asked} and {f'{own:,} are there' if one else f'they have {own:,} or fewer'}; ask for fewer"
+    else:
+        why = f"of {f'its {own:,}' if one else f'their {own:,} or fewer'} labelled rows none can be spared; label more"
+    return [f"no row of {who} is left to score on: {why}"]

@@ -1,0 +1,143 @@
+"""One way from a table to problems: for `adapt`, for the single steps, and (from arrays) for scikit-learn.
+
+`open_table` reads the rows, `assigned` and `taught` say who learns from whom, and `assembled` encodes columns and
+takes levels out. `adapt` and `cuvee weights` call `prepare`, which asks who the targets are; `cuvee.data.blends`
+starts from the names of an α instead, for what already has weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cuvee.data.encode import Encoder, check_missing
+from cuvee.data.files import files
+from cuvee.data.frame import located
+from cuvee.data.groups import Names, Taught, assigned, taught
+from cuvee.data.held_out import Divided, divided, drop_unseen
+from cuvee.data.labelled import LabelledFrame
+from cuvee.data.opened import OpenedTable, decodable, open_table
+from cuvee.data.options import Options
+from cuvee.data.prepared import Members, Prepared
+from cuvee.data.streamed import streamed
+from cuvee.errors import InputError, OptionError
+from cuvee.problem import Array
+
+LARGE = 2**30  # bytes of files that are not read whole
+
+
+def prepare(
+    source: Any,
+    options: Options,
+    scratch: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Prepared:
+    """Return the problems of a table from anywhere: everything is validated, and nothing is learnt yet.
+
+    Files that are too large to be read whole are encoded into others in `scratch`; without it all are read whole.
+    """
+    if isinstance(source, str) and not source:
+        raise InputError("no table is named: give a file, a folder or a frame")
+    tell = progress or (lambda what, done, total: None)
+    tell("reading the table", 0, 0)
+    with decodable():
+        if scratch is not None and _is_large(source, options):
+            prepared, frame = streamed(source, options, scratch), None
+        else:
+            opened = open_table(source, options)
+            prepared, frame = _of_targets(opened), opened.table.frame
+        prepared = replace(prepared, fingerprint=_fingerprint(source, frame, options.encoding))
+        return prepared.checked(tell)
+
+
+def _of_targets(opened: OpenedTable) -> Prepared:
+    """Return the problems of the targets that the options name."""
+    strict = opened.options.strict
+    targets, in_turn = opened.targets(opened.options.targets)
+    groups, notes = assigned(opened.domains, opened.small, targets, in_turn=in_turn, strict=strict)
+    return assembled(opened, groups, notes)
+
+
+def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]) -> Prepared:
+    """Return the problems of these groups: their targets' rows divided, their columns encoded.
+
+    An encoder is fitted on the rows of a group that are learnt from, in the order of the table.
+    """
+    options, table, rows, used = opened.options, opened.table, opened.rows, opened.used
+    if not options.impute:  # told of all rows at once, not of those learnt from first
+        check_missing([used[name] for name in table.features], "")
+    with located(opened.source, options.encoding):
+        kept, said = taught(rows, groups, opened.inferred.task, strict=options.strict)
+    places = {name: at for group in kept for name, at in group.targets.items()}
+    parts = divided({name: len(at) for name, at in places.items()}, options)
+    encoders = _Encoders(rows, table.features, options)
+    members = tuple(_members(encoders, group, parts) for group in kept)
+    said += [note for who in members for note in drop_unseen(rows, who.encoder, places, parts, who.targets)]
+
+    def encoded(who: Members) -> dict[str, tuple[Array, Array]]:
+        with located(opened.source, options.encoding):
+            wanted = {name: rows.at[name] for name in who.sources} | {name: places[name] for name in who.targets}
+            return rows.encoded(who.encoder, wanted)
+
+    with located(opened.source, options.encoding):
+        return Prepared.of(
+            options, opened.inferred, members, used[table.label], sizes=opened.sizes, pooled=opened.small.names,
+            divided=parts, notes=[*table.notes, *notes, *said], domain=table.domain, n_features=len(table.features),
+            rows=encoded,
+        )  # fmt: skip
+
+
+class _Encoders:
+    """Encoders that are fitted on some of the rows, each once: every domain in turn often has the same rows."""
+
+    def __init__(self, rows: LabelledFrame, features: Sequence[str], options: Options) -> None:
+        self.rows, self._features, self._options = rows, features, options
+        self._fitted: dict[bytes, Encoder] = {}
+
+    def fitted(self, places: Sequence[Array]) -> Encoder:
+        """Return the encoder of these rows."""
+        frame = self.rows.rows(places)
+        key = hashlib.sha256(frame.index.to_numpy().tobytes()).digest()
+        if key not in self._fitted:
+            encoder = Encoder.fit(frame, self._features, impute=self._options.impute)
+            self._fitted[key] = encoder if self._options.standardise else encoder.unscaled()
+        return self._fitted[key]
+
+
+def _members(encoders: _Encoders, group: Taught, parts: Divided) -> Members:
+    learnt = [encoders.rows.at[s] for s in group.sources] + [at[parts[t][0]] for t, at in group.targets.items()]
+    encoder = encoders.fitted([*learnt, *group.others.values()])
+    return Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
+
+
+def _is_large(source: Any, options: Options) -> bool:
+    """Return whether files are to be read batch by batch; `stream` says so, or their size and the hypothesis."""
+    is_path = isinstance(source, str | Path)
+    if options.stream is not None:
+        if options.stream and not is_path:
+            raise OptionError("stream reads files: give a path, or leave stream out")
+        return options.stream
+    return is_path and _bytes(Path(source), options.encoding) > LARGE and options.hypothesis in ("auto", "ridge")
+
+
+def _bytes(path: Path, encoding: str) -> int:
+    return sum(file.path.stat().st_size for file, _ in files(path, encoding))
+
+
+def _fingerprint(source: Any, frame: Any, encoding: str) -> str:
+    """Return the same text for the same files, or for the same values of a table in memory."""
+    import pandas as pd
+
+    digest = hashlib.sha256()
+    if isinstance(source, str | Path):
+        for table, _ in files(Path(source), encoding):
+            digest.update(table.path.name.encode() + b"\0")
+            with table.path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    else:
+        digest.update(repr(list(frame.columns)).encode())
+        digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    return digest.hexdigest()
