@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 import cuvee
 from cuvee.components import LocalComponents, rows
 from cuvee.data import mnist
-from cuvee.erm import network
+from cuvee.erm.network import training as network
 from cuvee.problem import Problem
 
 M, HIDDEN, L2, WANTED = 32, 32, 1e-3, 4.0

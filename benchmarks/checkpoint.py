@@ -22,8 +22,8 @@ from unittest import mock
 import numpy as np
 import torch
 
-from cuvee.run import Options, adapt, models, weights
-from cuvee.run.store import Parts, RunFolder
+from cuvee.run import Options, adapt, alpha_file, models
+from cuvee.run.folder import Parts, RunFolder
 
 REPEATS, FEATURES, BUDGET = 5, 20, 0.03
 TABLES: dict[str, tuple[int, int, dict[str, Any]]] = {  # domains, rows of each, what is asked
@@ -60,8 +60,8 @@ def watched() -> Iterator[Clock]:
     with (
         mock.patch.object(RunFolder, "commit", clock.around(RunFolder.commit, commit=True)),
         mock.patch.object(Parts, "read", clock.around(Parts.read)),
-        mock.patch.object(weights, "pack", clock.around(weights.pack)),
-        mock.patch.object(weights, "unpack", clock.around(weights.unpack)),
+        mock.patch.object(alpha_file, "pack", clock.around(alpha_file.pack)),
+        mock.patch.object(alpha_file, "unpack", clock.around(alpha_file.unpack)),
         mock.patch.object(models.Delivered, "pack", clock.around(models.Delivered.pack)),
         mock.patch.object(models.Delivered, "unpack", clock.around(models.Delivered.unpack)),
     ):

@@ -25,7 +25,7 @@ from cuvee.components.sampling import RowStream
 from cuvee.hypothesis.base import Space
 from cuvee.mixture import scgda
 from cuvee.mixture.objective import Objective, inverse_counts
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.simplex import project
 
 INPUTS, HIDDEN, CLASSES, ROWS, BATCH = 784, 32, 10, 100, 16

@@ -26,9 +26,9 @@ import torch
 import cuvee
 from cuvee import erm
 from cuvee.data.synthetic import shifted_sources
-from cuvee.online.balls import VARIANTS, Averages, Curved
 from cuvee.online.policy import Budget, Certified, Coin, Policy
 from cuvee.online.regressor import Regressor, paper_radius
+from cuvee.online.variants import VARIANTS, Averages, Curved
 from cuvee.problem import Array
 from cuvee.results import Floats
 from cuvee.simplex import sample

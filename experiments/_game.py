@@ -19,9 +19,9 @@ import cuvee
 from cuvee import erm
 from cuvee.components import LocalComponents
 from cuvee.data.synthetic import shifted_sources
-from cuvee.mixture import loop, scgda
+from cuvee.mixture import driver, scgda
 from cuvee.mixture.objective import Objective
-from cuvee.mixture.play import Play, Settings
+from cuvee.mixture.players import Play, Settings
 from cuvee.results import Floats
 from cuvee.theory import Constants, RowConstants
 
@@ -97,7 +97,7 @@ def gap(of: Game, players: Play) -> Floats:
         eta=replace(players.eta, step=torch.full_like(players.eta.step, MEASURED)),
         gamma=replace(players.gamma, step=torch.full_like(players.gamma.step, MEASURED)),
     )
-    found, _, _ = loop.stationarity(of.components, of.objective, fixed, Settings(average=False))
+    found, _, _ = driver.stationarity(of.components, of.objective, fixed, Settings(average=False))
     return np.asarray(found)
 
 

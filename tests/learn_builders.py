@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from builders import mlp
-from cuvee import Domain, Logistic, Network, Ridge, files
+from cuvee import Domain, Logistic, Network, Ridge
 from cuvee.hypothesis import Hypothesis
 from cuvee.learn import network
+from cuvee.outputs import files
 
 HYPOTHESES: dict[str, tuple[int, Hypothesis]] = {  # classes, hypothesis
     "ridge": (0, Ridge(0.1)),

@@ -22,9 +22,9 @@ import pytest
 
 from cuvee.cli import main
 from cuvee.run import Options, open_run
-from cuvee.run import store as run_store
+from cuvee.run import folder as run_store
+from cuvee.run.folder import LOCK, MANIFEST, PARTS, SCRATCH
 from cuvee.run.manifest import to_bytes
-from cuvee.run.store import LOCK, MANIFEST, PARTS, SCRATCH
 
 VARIES = ("report.html", LOCK, MANIFEST, "run.json")  # hold times; all other files are the same for the same run
 LONGEST = 120.0  # seconds that a child may take before it counts as hanging

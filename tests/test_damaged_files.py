@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cuvee
-from cuvee import files
 from cuvee.data.encode import Encoder
 from cuvee.data.synthetic import grouped_classes
+from cuvee.outputs import files
 from damage import flips
 from learn_builders import make_sources
 

@@ -18,10 +18,10 @@ import cuvee.cli
 import run_builders
 from cuvee.cli.output import print_table
 from cuvee.data.cells import guarded, unguarded
-from cuvee.notebook import html_table
+from cuvee.outputs.notebook import html_table
+from cuvee.outputs.visible import visible
 from cuvee.run import adapt, open_run, resume
-from cuvee.run.weights import from_csv, to_csv
-from cuvee.visible import visible
+from cuvee.run.alpha_file import from_csv, to_csv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_builders import command, options, table

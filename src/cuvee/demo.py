@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from cuvee.data import mnist
-from cuvee.progress import Bar
+from cuvee.outputs.progress import Bar
 from cuvee.report.findings import Findings
 from cuvee.report.summary import settled
 from cuvee.results import Floats

@@ -18,7 +18,7 @@ import numpy as np
 from cuvee.errors import CuveeWarning, DomainError
 from cuvee.facts import Array as Array
 from cuvee.facts import Facts, LocalFacts
-from cuvee.values import as_array, as_labels, first_text
+from cuvee.inputs.arrays import as_array, as_labels, first_text
 
 BLOCK = 16_384
 LEAST_ROWS = 2  # of a source

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cuvee.errors import OptionError, StatusError
-from cuvee.notebook import html_table
-from cuvee.visible import visible
+from cuvee.outputs.notebook import html_table
+from cuvee.outputs.visible import visible
 
 Floats = npt.NDArray[np.float64]
 OWN = "(own sample)"

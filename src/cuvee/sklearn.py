@@ -20,9 +20,9 @@ from cuvee.data.roles import SMALL
 from cuvee.data.samples import Roles, domain_labels, masked, nearest, rows_by_domain, some, split
 from cuvee.errors import CuveeWarning, DomainError, OptionError, StatusError
 from cuvee.hypothesis import Logistic, Ridge
+from cuvee.inputs.arrays import as_labels
 from cuvee.problem import Array, Problem
 from cuvee.results import Mixtures, raise_unless_ok
-from cuvee.values import as_labels
 
 FLOATS = (np.float64, np.float32)
 

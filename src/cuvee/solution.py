@@ -12,7 +12,7 @@ import torch
 
 from cuvee.errors import DomainError, OptionError
 from cuvee.hypothesis.base import Space
-from cuvee.notebook import html_table
+from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array, Domain
 from cuvee.results import Floats, Status, raise_unless_ok
 

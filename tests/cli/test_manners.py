@@ -17,7 +17,7 @@ import cuvee.run
 from cuvee.cli.output import print_json
 from cuvee.cli.reference import commands
 from cuvee.errors import CuveeWarning
-from cuvee.progress import Bar
+from cuvee.outputs.progress import Bar
 
 ROOT = Path(__file__).resolve().parents[2]
 ADAPT = ("adapt", "visits.csv", "--targets", "new", "--out", "run")

@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import cuvee
-from cuvee import files
 from cuvee.data.encode import Encoder
 from cuvee.data.levels import take_out
+from cuvee.outputs import files
 from cuvee.run.saved import FORMAT, WHAT
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import cuvee
-from cuvee import files
+from cuvee.outputs import files
 from cuvee.run.saved import FORMAT, WHAT
 from rounding import SOLVED, assert_rounded
 

@@ -202,10 +202,13 @@ def at_sites():
         site.close()
 
 
-@pytest.mark.parametrize("kind", HYPOTHESES)
+DEAR = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("softmax", "poisson", "network")]
+
+
+@pytest.mark.parametrize("kind", ["ridge", "logistic", *DEAR])
 def test_sources_in_their_own_processes_give_the_same(kind, at_sites):
     remote, sites = at_sites(kind)
-    methods = METHODS if kind in ("ridge", "logistic") else ("path", "scgda")
+    methods = METHODS if kind == "ridge" else ("path", "scgda")
     far, near = ask_everything(remote, kind, methods), ask_everything(problem_of(kind), kind, methods)
     for name, answer in near.items():
         # Hundreds of Adam's steps, along the path of a network, make more of the last bits.
@@ -214,7 +217,7 @@ def test_sources_in_their_own_processes_give_the_same(kind, at_sites):
     assert not [site.given_away for site in sites if site.given_away]  # no number of any row was sent
 
 
-@pytest.mark.parametrize("kind", ["ridge", "logistic"])
+@pytest.mark.parametrize("kind", ["ridge", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_maps_of_sources_in_their_own_processes(kind, at_sites):
     remote, _ = at_sites(kind)
     far, near = (learn_everything(p, kind, ("auto", "kernel")) for p in (remote, problem_of(kind)))

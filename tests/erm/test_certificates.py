@@ -16,7 +16,7 @@ from cuvee import Domain, Logistic, Network, Poisson, Problem, Ridge
 from cuvee.components import LinearComponents
 from cuvee.components.linear import top_eigenvalue
 from cuvee.erm.certificate import on_ball, strongly_convex
-from cuvee.erm.spread import Spreads
+from cuvee.erm.linear.row_spread import Spreads
 
 LD = np.longdouble
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3, "poisson": 0}

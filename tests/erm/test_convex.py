@@ -124,8 +124,8 @@ def test_more_parameters_than_a_hessian_is_kept_for(sources, monkeypatch):
     alpha = [[0.2, 0.5, 0.3]]
     w = cuvee.solve(sources, PseudoHuber(), alpha, tol=1e-8).w
     slopes = cuvee.sensitivity(sources, PseudoHuber(), alpha, w)
-    monkeypatch.setattr("cuvee.erm.convex.DENSE_P", 2)
-    monkeypatch.setattr("cuvee.erm.convex_family.MOST_DENSE", 2)
+    monkeypatch.setattr("cuvee.erm.convex.solver.DENSE_P", 2)
+    monkeypatch.setattr("cuvee.erm.convex.family.MOST_DENSE", 2)
     np.testing.assert_allclose(cuvee.solve(sources, PseudoHuber(), alpha, tol=1e-8).w, w, atol=1e-6)
     np.testing.assert_allclose(cuvee.sensitivity(sources, PseudoHuber(), alpha, w), slopes, atol=1e-6)
 

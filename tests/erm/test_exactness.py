@@ -11,7 +11,7 @@ import cuvee
 from cuvee import Domain, Logistic, Problem, Ridge, Status
 from cuvee.components import ALL, linear
 from cuvee.components.rows import row_weights
-from cuvee.erm import generalised
+from cuvee.erm.linear import solver as generalised
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ import cuvee
 from builders import Wrapped, conv_net, make_problem, mlp
 from cuvee.components import Batch, Folds, LocalComponents
 from cuvee.components.rows import LEAST_SOURCE, LEAST_TARGET, held_out_rows, row_weights, split
-from cuvee.erm import network
+from cuvee.erm.network import training as network
 
 
 def checkerboard(sizes, targets=(), seed=0, flip=()):

@@ -7,7 +7,7 @@ import pytest
 
 import cuvee
 from cuvee import Domain, Logistic, OptionError, Problem, Ridge
-from cuvee.erm.generalised_family import GeneralisedFamily
+from cuvee.erm.linear.family import GeneralisedFamily
 
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3}
 STEP = 1e-4

@@ -11,9 +11,10 @@ import cuvee
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Problem, Ridge, erm
 from cuvee.components import Batch, Folds, rows_space
-from cuvee.erm import compensated, ridge
-from cuvee.erm.generalised_family import GeneralisedFamily
-from cuvee.erm.ridge_family import RidgeFamily
+from cuvee.erm.linear.family import GeneralisedFamily
+from cuvee.erm.ridge import compensated
+from cuvee.erm.ridge import solver as ridge
+from cuvee.erm.ridge.family import RidgeFamily
 from cuvee.erm.wide_family import WideFamily
 from cuvee.mixture.exact import Quadratics
 from hypothesis import given, settings
@@ -51,6 +52,8 @@ def in_all_columns(problem, space, *, own):
 @pytest.mark.parametrize("radius", [None, 0.5])
 @pytest.mark.parametrize("kind", list(CLASSES))
 def test_a_wide_family_answers_like_one_in_all_columns(kind, radius, intercept):
+    if kind == "poisson" and radius is not None:
+        pytest.skip("a ball takes a generalised linear model many solves; softmax has shown it")
     problem, N = problem_of(kind), 3
     space = hypothesis_of(kind, intercept=intercept, radius=radius).bind(problem.facts)
     rng = np.random.default_rng(1)

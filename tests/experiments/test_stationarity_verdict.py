@@ -12,8 +12,9 @@ from experiments import _game, stationarity
 from experiments._game import Seen, game, gap, looks, watch
 from experiments._stationarity_verdict import at_equal_cost
 
+from cuvee.components import ALL
 from cuvee.mixture import scgda
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 
 SHAPE = {"N": 3, "targets": 2, "rows": 30, "features": 3}
 
@@ -139,7 +140,7 @@ def project_simplex(x):
 
 def slow_value(of, i, alpha, w):
     """F of target i from its rows."""
-    every, how = of.ALL, _game.KINDS[of.kind]
+    every, how = of.components._rows(ALL, torch.float64), _game.KINDS[of.kind]
     X, y = every.X.numpy(), every.y.numpy()
     blocks = list(zip(np.split(X, of.n_sources), np.split(y, of.n_sources), strict=True))
     blocks.append((every.own_X[i].numpy(), every.own_y[i, 0].numpy()))
@@ -211,7 +212,7 @@ def test_reached_counts_both_measures_and_gives_up():
 @pytest.mark.parametrize("kind", ["logistic", "ridge"])
 def test_constants_bound_every_row_on_W(kind):
     of, k = game(kind, 2, SHAPE), game(kind, 2, SHAPE).constants
-    every, radius = of.ALL, _game.KINDS[kind]["radius"]
+    every, radius = of.components._rows(ALL, torch.float64), _game.KINDS[kind]["radius"]
     rng = np.random.default_rng(0)
     w = rng.normal(size=(400, 3))
     w = torch.as_tensor(radius * w / np.linalg.norm(w, axis=1, keepdims=True) * rng.random((400, 1)) ** 0.2)

@@ -129,7 +129,7 @@ def test_more_columns_than_rows():
 def test_float32_passes_end_where_float64_does(monkeypatch, sources):
     alpha = np.random.default_rng(9).dirichlet(np.ones(3), size=5)
     exact = cuvee.solve(sources, Poisson(), alpha, tol=1e-10).w
-    monkeypatch.setattr("cuvee.erm.generalised.FLOAT32_PAYS", 0)
+    monkeypatch.setattr("cuvee.erm.linear.solver.FLOAT32_PAYS", 0)
     rough = cuvee.solve(sources, Poisson(), alpha, tol=1e-10)
     assert set(rough.status) == SOLVED
     np.testing.assert_allclose(rough.w, exact, atol=1e-6)

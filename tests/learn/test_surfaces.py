@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import cuvee
-from cuvee import Logistic, Problem, Ridge, erm, polynomial, simplex
+from cuvee import Logistic, Problem, Ridge, erm, simplex
 from cuvee.learn import kernel, reduced, taylor
 from cuvee.learn.base import Labels
 from cuvee.learn.subspace import Subspace
+from cuvee.numerics import polynomial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learn_builders import make_sources, relative, train

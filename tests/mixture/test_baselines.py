@@ -11,7 +11,7 @@ from cuvee.components import QuadraticComponents
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 from cuvee.mixture import konstantinov_lampert
 from cuvee.mixture.exact import Quadratics
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 from cuvee.mixture import largest
 from cuvee.mixture.exact import Quadratics, largest_on_ball
 from cuvee.mixture.objective import differences
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.simplex import sample
 from hypothesis import given, settings
 from hypothesis import strategies as st

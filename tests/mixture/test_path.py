@@ -15,8 +15,8 @@ from cuvee.components import ALL, LocalComponents, QuadraticComponents
 from cuvee.components.rows import deal_folds
 from cuvee.data.synthetic import grouped_classes
 from cuvee.mixture import agp, path
-from cuvee.mixture.play import Settings
-from cuvee.parallel import apart
+from cuvee.mixture.players import Settings
+from cuvee.numerics.parallel import apart
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,9 +10,9 @@ from cuvee.components import ALL, Batch, LocalComponents
 from cuvee.components.sampling import RowStream
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 from cuvee.hypothesis import Logistic, Network, Ridge
-from cuvee.mixture import loop, scgda
+from cuvee.mixture import driver, scgda
 from cuvee.mixture.objective import Objective, inverse_counts
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.simplex import project
 
 B, BETA, ETA, GAMMA, C, SMALL = 7, 0.3, 0.02, 0.05, 4.0, 1e-3
@@ -148,7 +148,7 @@ def test_a_target_that_runs_away_is_stopped_and_spoils_no_other():
         components = LocalComponents(p, hypothesis.bind(p.facts), "trained")  # W is everything, the loss unbounded
         objective = Objective("sum", 1e-4, 10.0, inverse_counts(components)[:, :-1])
         settings = Settings(eta=0.01, gamma=0.02, adversaries=1, steps=40, average=False)
-        return loop.run(scgda, components, objective, settings)
+        return driver.run(scgda, components, objective, settings)
 
     both, calm = run(wild), run(type(problem)(problem.sources, [problem.targets[0], problem.targets[2]]))
     assert both.status[1].value == "diverged"

@@ -8,11 +8,11 @@ from safetensors.torch import load_file
 
 import cuvee
 from builders import mlp
-from cuvee import files
 from cuvee.api import online_mixtures
 from cuvee.api.online_mixtures import OnlineMixtures
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 from cuvee.online.mixtures import N_ATOMS, MixtureLearner, Sources, Statistics, atoms, distance, summarise
+from cuvee.outputs import files
 from rounding import ESTIMATED, assert_rounded
 
 LOGISTIC = cuvee.Logistic(1e-2)

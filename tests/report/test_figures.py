@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cuvee import OWN
-from cuvee.report import bars, heat, intervals, lines, svg, words
+from cuvee.report import bars, courses, formatting, heatmap, intervals, svg
 from cuvee.report.findings import Convergence
-from cuvee.report.order import clustered, layout, spread
+from cuvee.report.layout import clustered, layout, spread
 from report_builders import findings, in_turn, rescored
 
 
@@ -78,20 +78,20 @@ def test_the_path_is_in_the_order_of_its_points():
 
 def test_cells_are_coloured_by_stated_classes():
     values = np.array([[0.0, 0.01, 0.3, 1.0, np.nan]])
-    drawn = heat.heat_map(["t"], list("abcde"), values, "label").cells
+    drawn = heatmap.heat_map(["t"], list("abcde"), values, "label").cells
     assert re.findall(r'<rect[^>]*class="(q\d)"', drawn) == ["q0", "q1", "q5", "q8", "q0"]
     assert drawn.count('class="void"') == 1
 
 
 @pytest.mark.parametrize("unit", [m * 10.0**k for k in range(-9, 9) for m in (1, 2, 5)])
 def test_a_legend_has_one_format_and_its_numbers_do_not_touch(unit):
-    legend = heat.heat_map(["t"], ["s"], np.ones((1, 1)), "label", look=heat.Look(unit, "")).legend
+    legend = heatmap.heat_map(["t"], ["s"], np.ones((1, 1)), "label", look=heatmap.Look(unit, "")).legend
     found = {float(x): said for x, said in re.findall(r'<text x="([\d.]+)"[^>]*>([^<]+)</text>', legend)}
     said = [found[x] for x in sorted(found)]
-    edges, means = said[: len(heat.EDGES)], said[len(heat.EDGES) :]
-    assert not any("×" in said for said in edges) and max(words.ems(said) for said in edges) * 11 < 36
+    edges, means = said[: len(heatmap.EDGES)], said[len(heatmap.EDGES) :]
+    assert not any("×" in said for said in edges) and max(formatting.ems(said) for said in edges) * 11 < 36
     factor = _power(means[0]) if means else 1.0
-    assert [float(said) * factor for said in edges] == pytest.approx([edge * unit for edge in heat.EDGES])
+    assert [float(said) * factor for said in edges] == pytest.approx([edge * unit for edge in heatmap.EDGES])
 
 
 def _power(said):
@@ -100,9 +100,9 @@ def _power(said):
 
 def test_cells_that_are_too_narrow_for_their_numbers_print_none():
     values = np.full((1, 20), 2e-4)
-    drawn = heat.heat_map(["t"], list("abcdefghijklmnopqrst"), values, "label", look=heat.Look(2e-4)).cells
+    drawn = heatmap.heat_map(["t"], list("abcdefghijklmnopqrst"), values, "label", look=heatmap.Look(2e-4)).cells
     assert 'class="on' not in drawn
-    assert 'class="on' in heat.heat_map(["t"], ["a"], values[:, :1], "label", look=heat.Look(2e-4)).cells
+    assert 'class="on' in heatmap.heat_map(["t"], ["a"], values[:, :1], "label", look=heatmap.Look(2e-4)).cells
 
 
 def test_one_target_has_its_heaviest_source_first():
@@ -153,13 +153,13 @@ def test_differences_of_nothing_do_not_set_a_scale():
 def test_the_slowest_are_named_first_and_lines_are_limited():
     step = np.arange(500.0)
     runs = [Convergence(step, step, np.full(500, 0.1 * i)) for i in range(100)]
-    chosen = lines.slowest([None, *runs])
-    assert chosen[:3] == [100, 99, 98] and len(chosen) == lines.LINES
-    drawn = lines.course([str(i) for i in chosen], [runs[i - 1] for i in chosen], "objective", log=False)
-    assert drawn.count("<polyline") == lines.LINES and len(drawn) < 120_000
+    chosen = courses.slowest([None, *runs])
+    assert chosen[:3] == [100, 99, 98] and len(chosen) == courses.LINES
+    drawn = courses.course([str(i) for i in chosen], [runs[i - 1] for i in chosen], "objective", log=False)
+    assert drawn.count("<polyline") == courses.LINES and len(drawn) < 120_000
     one = Convergence(np.zeros(1), np.ones(1), np.zeros(1))
-    assert "<circle" in lines.course(["a"], [one], "objective", log=False)
-    assert lines.course(["a"], [one], "gap", log=True) is None  # 0 has no logarithm
+    assert "<circle" in courses.course(["a"], [one], "objective", log=False)
+    assert courses.course(["a"], [one], "gap", log=True) is None  # 0 has no logarithm
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,17 @@ def test_the_slowest_are_named_first_and_lines_are_limited():
     ],
 )
 def test_numbers(x, wanted):
-    assert words.number(x) == wanted
+    assert formatting.number(x) == wanted
 
 
 def test_names_are_cut_in_the_middle_and_cleaned():
-    assert words.short("north", 20) == "north"
-    cut = words.short("a very long name of a clinic in the north", 16)
-    assert cut.startswith("a ver") and cut.endswith("rth") and "…" in cut and words.ems(cut) <= 0.6 * 16
-    assert words.ems(words.short("北" * 100, 16)) <= 0.6 * 16 and words.ems(words.short("W" * 100, 16)) <= 0.6 * 16
-    f = words.cleaned(replace(findings(2, 2), targets=("a\x00\ud800b", "\u202e\n ")))
+    assert formatting.short("north", 20) == "north"
+    cut = formatting.short("a very long name of a clinic in the north", 16)
+    assert cut.startswith("a ver") and cut.endswith("rth") and "…" in cut and formatting.ems(cut) <= 0.6 * 16
+    assert (
+        formatting.ems(formatting.short("北" * 100, 16)) <= 0.6 * 16
+        and formatting.ems(formatting.short("W" * 100, 16)) <= 0.6 * 16
+    )
+    f = formatting.cleaned(replace(findings(2, 2), targets=("a\x00\ud800b", "\u202e\n ")))
     assert f.targets == ("a\\x00\\ud800b", "\\u202e") and f.columns[-1] == OWN
-    assert words.named(["a", "b", "c", "d"]) == "a, b, c and 1 more" and words.named(["a", "b"]) == "a and b"
+    assert formatting.named(["a", "b", "c", "d"]) == "a, b, c and 1 more" and formatting.named(["a", "b"]) == "a and b"

@@ -9,9 +9,9 @@ from html import unescape
 import numpy as np
 import pytest
 
+from cuvee.report.formatting import number
 from cuvee.report.page import render
 from cuvee.report.theorem import theorem
-from cuvee.report.words import number
 from report_builders import SHAPES, findings
 
 

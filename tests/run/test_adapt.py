@@ -21,9 +21,9 @@ from cuvee.data.levels import take_out
 from cuvee.data.prepare import prepare
 from cuvee.errors import InputError
 from cuvee.run import Options, adapt, open_run, resume
+from cuvee.run.alpha_file import from_csv, to_csv
 from cuvee.run.judge import Judged
 from cuvee.run.scores import METHODS, metrics, paired_error, simple_mixtures
-from cuvee.run.weights import from_csv, to_csv
 from rounding import SOLVED, assert_alike, assert_rounded
 from run_builders import check_tidy, contents, options, table
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cuvee.errors import MixtureError
-from cuvee.run.weights import from_csv, given, to_csv
+from cuvee.run.alpha_file import from_csv, given, to_csv
 
 WANTED = [[0.5, 0.25, 0.25], [0.125, 0.875, 0.0]]
 

@@ -19,7 +19,7 @@ import pytest
 
 from cuvee.errors import CuveeError, DomainError, InputError
 from cuvee.run import Options, adapt, open_run, resume
-from cuvee.run.store import ABOUT, MANIFEST
+from cuvee.run.folder import ABOUT, MANIFEST
 from run_builders import check_refused, command, everything, options, rewrite, table, write_manifest
 
 BASE = table(4, 12)

@@ -20,7 +20,7 @@ import pytest
 
 from cuvee.errors import InputError
 from cuvee.run import adapt, open_run, resume
-from cuvee.run.store import LOCK, MANIFEST, locked
+from cuvee.run.folder import LOCK, MANIFEST, locked
 from run_builders import (
     check_loads,
     check_tidy,
@@ -119,7 +119,7 @@ def _many_small_steps(monkeypatch):
     """A commit for each target, so that there is much to be cut."""
     monkeypatch.setattr(PIPELINE, "CHUNK", 1)
     monkeypatch.setattr("cuvee.run.models.CHUNK", 1)
-    monkeypatch.setattr("cuvee.run.store.PATIENCE", 0.0)
+    monkeypatch.setattr("cuvee.run.folder.PATIENCE", 0.0)
 
 
 def kill(whole: Undisturbed, out: Path, rng, times: int) -> Counter:
@@ -153,7 +153,7 @@ def test_kills(undisturbed, out, kind, times):
 def test_kills_while_parts_are_in_memory(undisturbed, out, monkeypatch):
     """As users run it: parts wait for each other, so that a kill costs some of them."""
     whole = undisturbed("ridge, each in turn")
-    monkeypatch.setattr("cuvee.run.store.PATIENCE", 0.1)
+    monkeypatch.setattr("cuvee.run.folder.PATIENCE", 0.1)
     assert kill(whole, out, np.random.default_rng(5), 4)["kills"] >= 4
 
 

@@ -12,8 +12,8 @@ from markupsafe import escape
 from sklearn import metrics as sk
 
 import cuvee
+from cuvee.report.cautions import worries
 from cuvee.report.page import render
-from cuvee.report.worries import worries
 from cuvee.run import adapt, open_run
 from cuvee.run import judge as judging
 from cuvee.run.judge import judge

@@ -16,9 +16,9 @@ from cuvee.data.prepare import prepare
 from cuvee.errors import CuveeError, CuveeWarning, InputError
 from cuvee.report.page import render
 from cuvee.run import Options, adapt, open_run, resume
+from cuvee.run.folder import LOCK, MANIFEST
 from cuvee.run.manifest import as_json
-from cuvee.run.opened import REPORT
-from cuvee.run.store import LOCK, MANIFEST
+from cuvee.run.run import REPORT
 from damage import flips
 from frame_builders import written
 from hypothesis import HealthCheck, given, settings

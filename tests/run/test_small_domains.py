@@ -12,7 +12,7 @@ from cuvee.data.prepare import prepare
 from cuvee.data.roles import SMALL
 from cuvee.errors import InputError
 from cuvee.run import adapt, open_run, resume
-from cuvee.run.store import PREPARED
+from cuvee.run.folder import PREPARED
 from run_builders import options, table
 
 BASE = table(4, 12)

@@ -13,8 +13,8 @@ from safetensors.numpy import save
 import cuvee
 from cuvee.data.prepare import prepare
 from cuvee.run import adapt, open_run, theorem
+from cuvee.run.folder import METRICS, MODELS, RunFolder
 from cuvee.run.manifest import FORMAT, as_json
-from cuvee.run.store import METRICS, MODELS, RunFolder
 from run_builders import options, table
 
 BASE = table(5, 16)

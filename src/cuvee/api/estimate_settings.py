@@ -10,7 +10,7 @@ from cuvee.hypothesis.base import LossKind, Space
 from cuvee.mixture import registry
 from cuvee.mixture.method import AlphaMethod, AlphaSettings
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.mixture.registry import Method
 from cuvee.problem import Problem
 from cuvee.results import OWN

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.alpha import ordered_alpha, read
 from cuvee.api.bound import Bound
 from cuvee.api.learnt import Learnt, Selection
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import Hypothesis
+from cuvee.inputs.alpha import ordered_alpha, read
 from cuvee.learn import calibrate, registry
 from cuvee.learn.base import Descending, Labels
 from cuvee.learn.calibrate import Errors

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from cuvee import files
 from cuvee.api.checks import check_device, check_hypothesis, check_memory
 from cuvee.api.learning import Progress, bind, check_sources, learn_map, mixes_of, silent
 from cuvee.api.learnt import Selection
@@ -19,6 +18,7 @@ from cuvee.learn import registry, store
 from cuvee.learn.options import Options, Solver, Trunk
 from cuvee.learn.registry import Method
 from cuvee.learn.settings import LEAST_LABELS, Settings
+from cuvee.outputs import files
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Status
 

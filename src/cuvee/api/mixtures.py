@@ -15,7 +15,7 @@ from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.mixture.registry import Method
-from cuvee.parallel import apart
+from cuvee.numerics.parallel import apart
 from cuvee.problem import Problem
 from cuvee.results import OWN, Mixtures
 

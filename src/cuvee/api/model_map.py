@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.alpha import ordered_alpha
 from cuvee.api.bound import Bound
 from cuvee.api.learning import Progress, Warm, relearn, silent
 from cuvee.api.learnt import Learnt
 from cuvee.errors import MixtureError, OptionError, check_choice, check_number
+from cuvee.inputs.alpha import ordered_alpha
 from cuvee.learn import correct, reduced, registry, store
 from cuvee.learn.base import Labels, Newton
 from cuvee.learn.correct import Answer, Trust
-from cuvee.notebook import html_table
 from cuvee.oracle import Oracle
+from cuvee.outputs.notebook import html_table
 from cuvee.problem import Domain
 from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha

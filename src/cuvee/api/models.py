@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from cuvee import erm
-from cuvee.alpha import ordered_alpha
 from cuvee.api.checks import MEMORY, check_device, check_hypothesis, check_memory, check_whole
 from cuvee.errors import MixtureError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
+from cuvee.inputs.alpha import ordered_alpha
 from cuvee.oracle import Oracle, Outcome
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Floats

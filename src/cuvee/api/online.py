@@ -12,8 +12,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from cuvee import files
-from cuvee.alpha import ordered_alpha
 from cuvee.api import online_labels
 from cuvee.api.bound import Bound
 from cuvee.api.learning import check_sources
@@ -22,13 +20,15 @@ from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_settings import Asked, PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of
 from cuvee.errors import CuveeWarning, InputError, MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
+from cuvee.inputs.alpha import ordered_alpha
 from cuvee.learn import correct
 from cuvee.learn.correct import Trust
 from cuvee.learn.settings import label_tol
 from cuvee.online.accounts import Accounts, in_short
-from cuvee.online.balls import VARIANTS
 from cuvee.online.ledger import Ledger
 from cuvee.online.regressor import Radius, Regressor, Round
+from cuvee.online.variants import VARIANTS
+from cuvee.outputs import files
 from cuvee.problem import Domain, Problem
 from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha

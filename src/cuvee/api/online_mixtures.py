@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee import files
-from cuvee.alpha import ordered_alpha
 from cuvee.api.bound import Bound
 from cuvee.api.checks import check_whole
 from cuvee.api.mixtures import estimate
@@ -21,11 +19,13 @@ from cuvee.api.online_labels import bind_sources
 from cuvee.api.online_panel import solve_panel, statistics
 from cuvee.errors import CuveeWarning, InputError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis
+from cuvee.inputs.alpha import ordered_alpha
 from cuvee.mixture import registry
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
 from cuvee.online.policy import affordable
+from cuvee.outputs import files
 from cuvee.problem import Domain, Problem, digest
 from cuvee.results import OWN, Floats, Mixtures, Status
 from cuvee.simplex import check_alpha

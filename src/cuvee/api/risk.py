@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from cuvee import erm
-from cuvee.alpha import ordered_alpha
 from cuvee.api.checks import check_device, check_hypothesis, check_problem, check_whole
 from cuvee.errors import MixtureError, OptionError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, LossKind
+from cuvee.inputs.alpha import ordered_alpha
 from cuvee.mixture.largest import largest_discrepancy
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.problem import Problem
 from cuvee.results import Floats
 from cuvee.simplex import check_alpha

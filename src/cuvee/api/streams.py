@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from torch import Tensor
 
-from cuvee import files
-from cuvee.alpha import ordered_alpha, read
 from cuvee.api.checks import check_whole
 from cuvee.errors import CuveeWarning, DomainError, InputError, MixtureError, OptionError
+from cuvee.inputs.alpha import ordered_alpha, read
 from cuvee.online.accounts import NOTES
+from cuvee.outputs import files
 from cuvee.problem import Domain, digest
 from cuvee.results import Floats
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 import cuvee
-from cuvee.cli import adapt, maps, repository, steps
-from cuvee.cli.voice import one_line, show
+from cuvee.cli import adapt, dev, maps, steps
+from cuvee.cli.console import one_line, show
 from cuvee.errors import CuveeError
 
 FINE, UNEXPECTED, BAD_INPUT, NOT_WRITTEN, STOPPED = 0, 1, 2, 74, 130
@@ -47,7 +47,7 @@ def _global(
 PANELS = {
     "From a table to models": (adapt.adapt, adapt.resume, adapt.predict, adapt.report),
     "The steps singly": (steps.weights, steps.solve, maps.learn, maps.plan, maps.online),
-    "To see it work": (repository.sample, repository.demo, repository.bench, repository.reproduce),
+    "To see it work": (dev.sample, dev.demo, dev.bench, dev.reproduce),
 }
 for _panel, _commands in PANELS.items():
     for _command in _commands:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cuvee.cli import options as asked
+from cuvee.cli.console import one_line, show, speaking
 from cuvee.cli.output import check_out, print_json, print_table, print_text, write_frame
-from cuvee.cli.voice import one_line, show, speaking
 
 if TYPE_CHECKING:
     from cuvee.run import Run, SavedModels

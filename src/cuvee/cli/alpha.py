@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cuvee.alpha import Labelled, ordered_alpha
 from cuvee.cli.output import print_csv, write_file
 from cuvee.errors import InputError, MixtureError
+from cuvee.inputs.alpha import Labelled, ordered_alpha
 from cuvee.results import OWN, Floats, Mixtures
-from cuvee.run.weights import from_csv, to_csv
+from cuvee.run.alpha_file import from_csv, to_csv
 from cuvee.simplex import check_alpha
 
 

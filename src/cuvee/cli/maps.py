@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cuvee.cli import options as asked
+from cuvee.cli.console import show, speaking
 from cuvee.cli.output import check_out, print_json
-from cuvee.cli.voice import show, speaking
 from cuvee.learn import registry
 
 if TYPE_CHECKING:

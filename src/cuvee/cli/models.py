@@ -9,8 +9,8 @@ import numpy as np
 
 from cuvee.api import OWN, load_map, solve
 from cuvee.cli.alpha import Weights
+from cuvee.cli.console import show
 from cuvee.cli.output import print_table
-from cuvee.cli.voice import show
 from cuvee.data.blends import Blends
 from cuvee.run import SavedModels
 

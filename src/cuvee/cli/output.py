@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.cli.voice import show
+from cuvee.cli.console import show
 from cuvee.data.cells import guarded_frame
 from cuvee.errors import InputError, OptionError
-from cuvee.visible import json_visible, visible
+from cuvee.outputs.visible import json_visible, visible
 
 MOST_ROWS = 20
 

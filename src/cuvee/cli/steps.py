@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cuvee.cli import options as asked
+from cuvee.cli.console import speaking
 from cuvee.cli.output import check_out, print_json
-from cuvee.cli.voice import speaking
 from cuvee.mixture import registry as alpha_methods
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from cuvee.components.protocol import ALL, Batch, Folds, Grams, Pullback, Refere
 from cuvee.components.rows import Rows, Table, pick, row_weights, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
-from cuvee.parallel import each
+from cuvee.numerics.parallel import each
 from cuvee.problem import Array, Domain, Problem
 
 BLOCK = 1_024  # rows per block: the cache holds it, and no second copy of X is ever made

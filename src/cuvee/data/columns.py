@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cuvee.errors import DomainError
+from cuvee.inputs.arrays import kind_of
 from cuvee.results import Floats
-from cuvee.values import kind_of
 
 
 def tidy(column: Any, where: str = "") -> Any:

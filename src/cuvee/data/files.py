@@ -14,8 +14,8 @@ from typing import Any, Literal
 from cuvee.data.columns import as_written
 from cuvee.data.encoding import UTF8, check_encoding, undecodable
 from cuvee.data.notation import Kind, Surveyed, as_numbers, survey
-from cuvee.data.place import line_of, placed
-from cuvee.data.told import Told
+from cuvee.data.notes import Told
+from cuvee.data.row_places import line_of, placed
 from cuvee.errors import DomainError, InputError
 
 HEAD = 1 << 20  # bytes that tell what a file is; no line may be longer

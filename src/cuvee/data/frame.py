@@ -15,12 +15,12 @@ import numpy as np
 from cuvee.data.columns import at, count, is_number, tidy
 from cuvee.data.encoding import UTF8
 from cuvee.data.files import files
-from cuvee.data.parts import Part, of_file, parts_of
-from cuvee.data.place import placed
+from cuvee.data.notes import Told, notes, text_throughout
+from cuvee.data.pieces import Part, of_file, parts_of
+from cuvee.data.row_places import placed
 from cuvee.data.spool import Spec
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import whole_labels
-from cuvee.data.told import Told, notes, text_throughout
 from cuvee.errors import CuveeError, DomainError
 from cuvee.problem import Array
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from cuvee.data.columns import short, too_long
-from cuvee.data.told import Cell, Told
+from cuvee.data.notes import Cell, Told
 from cuvee.errors import DomainError
 
 Kind = Literal["number", "comma", "truth", "text", "missing"]

@@ -15,10 +15,10 @@ from cuvee.data.encode import MOST_CATEGORIES, Category, Encoder, Number, check_
 from cuvee.data.files import ROWS, File, to_frame
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
-from cuvee.data.place import placed
+from cuvee.data.notes import notes, text_throughout
+from cuvee.data.row_places import placed
 from cuvee.data.targets import domain_names, suggest
 from cuvee.data.task import label_kind
-from cuvee.data.told import notes, text_throughout
 from cuvee.errors import DomainError, InputError, check_number
 from cuvee.problem import Array, Domain
 

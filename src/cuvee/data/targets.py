@@ -11,7 +11,7 @@ import numpy as np
 
 from cuvee.data.columns import as_written, at, count, short
 from cuvee.errors import DomainError
-from cuvee.values import check_apart
+from cuvee.inputs.arrays import check_apart
 
 EACH = "each"  # every domain in turn, the others being its sources
 

@@ -12,10 +12,10 @@ from typing import Any
 from cuvee.components import bind as components
 from cuvee.components import rows_space
 from cuvee.erm import descent
-from cuvee.erm.convex_family import ConvexFamily
-from cuvee.erm.generalised_family import GeneralisedFamily
-from cuvee.erm.network_family import NetworkFamily
-from cuvee.erm.ridge_family import RidgeFamily
+from cuvee.erm.convex.family import ConvexFamily
+from cuvee.erm.linear.family import GeneralisedFamily
+from cuvee.erm.network.family import NetworkFamily
+from cuvee.erm.ridge.family import RidgeFamily
 from cuvee.erm.solver import solve
 from cuvee.erm.wide_family import WideFamily
 from cuvee.hypothesis.base import Space

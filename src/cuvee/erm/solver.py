@@ -13,7 +13,10 @@ from cuvee.components import (
     QuadraticSums,
 )
 from cuvee.components.protocol import Grams
-from cuvee.erm import convex, generalised, network, ridge
+from cuvee.erm.convex import solver as convex
+from cuvee.erm.linear import solver as generalised
+from cuvee.erm.network import training as network
+from cuvee.erm.ridge import solver as ridge
 
 MEMORY = 2**28
 ROUGH_PAYS = 2**20  # numbers in the table of the sources' rows

@@ -9,7 +9,7 @@ from cuvee.learn.choose import Candidate, Chosen, best
 from cuvee.learn.material import Material
 from cuvee.learn.method import Map
 from cuvee.learn.options import Options
-from cuvee.polynomial import Polynomial
+from cuvee.numerics.polynomial import Polynomial
 
 FLOAT32_TOL = 1e-4  # from here on a polynomial may be rounded to float32 on the way
 KERNEL_LABELS = 1_024  # it is cubic in them, and by then polynomials are better

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.polynomial import chunks
+from cuvee.numerics.polynomial import chunks
 
 CONFIDENCE = 0.9
 CENTRAL = 0.1  # of the farthest: nearer than this no error is expected to be smaller still

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from cuvee.notebook import html_table
+from cuvee.outputs.notebook import html_table
 from cuvee.solution import Solution
 
 ENOUGH = 0.25  # seconds that a measurement should take

@@ -21,8 +21,8 @@ from cuvee.hypothesis.base import Space
 from cuvee.learn.base import Labels
 from cuvee.learn.choose import Candidate
 from cuvee.learn.material import Material
+from cuvee.numerics.polynomial import chunks, least_squares, monomials, n_features, raised
 from cuvee.oracle import Oracle
-from cuvee.polynomial import chunks, least_squares, monomials, n_features, raised
 
 HESSIANS = 1.8  # labels per fitted monomial at which Hessians are taken
 MANY_HESSIANS = 48  # where fewer would do, that many do not hurt

@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from cuvee import files
 from cuvee.errors import InputError
 from cuvee.learn.base import Labels
 from cuvee.learn.calibrate import Calibration
 from cuvee.learn.registry import predictors
 from cuvee.learn.subspace import Subspace
+from cuvee.outputs import files
 
 WHAT, FORMAT = "a cuvee map", 2
 UNCHECKED = (1,)  # formats without a checksum

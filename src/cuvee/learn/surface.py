@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from cuvee import polynomial
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import Space
 from cuvee.learn import taylor
@@ -15,7 +14,8 @@ from cuvee.learn.choose import HELD_OUT, Candidate, Chosen, best
 from cuvee.learn.material import Material
 from cuvee.learn.method import Map
 from cuvee.learn.options import Options
-from cuvee.polynomial import Polynomial
+from cuvee.numerics import polynomial
+from cuvee.numerics.polynomial import Polynomial
 
 MAX_FEATURES = 1_500  # of a polynomial
 MAX_DEGREE = 12

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from cuvee.learn.base import Labels
+from cuvee.numerics.polynomial import chunks
 from cuvee.oracle import Oracle
-from cuvee.polynomial import chunks
 
 STEP = 1e-3  # of a second difference: its error is STEP² on one side, rounding / STEP² on the other
 PASSES = 20_000  # of gradients that second derivatives may cost; more anchors have a first-order piece only

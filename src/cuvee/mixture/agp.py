@@ -11,10 +11,11 @@ from torch import Tensor
 
 from cuvee import simplex
 from cuvee.components import ALL, Components
-from cuvee.mixture import loop, play
+from cuvee.mixture import driver
+from cuvee.mixture import players as play
 from cuvee.mixture.method import AlphaMethod, Estimate, Request
 from cuvee.mixture.objective import Objective, differences
-from cuvee.mixture.play import Play, Settings
+from cuvee.mixture.players import Play, Settings
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def step(state: State, components: Components, objective: Objective, settings: S
 
 def estimate(request: Request) -> Estimate:
     """Return the α of a run on full data."""
-    return loop.answer(loop.Steps(init, step), request)
+    return driver.answer(driver.Steps(init, step), request)
 
 
 METHOD = AlphaMethod(

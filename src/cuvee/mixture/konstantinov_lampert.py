@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from cuvee.components import ALL, Components
-from cuvee.mixture import play
+from cuvee.mixture import players as play
 from cuvee.mixture.method import AlphaMethod, Estimate, Request, closed_form
 from cuvee.mixture.objective import differences, inverse_counts
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.results import Floats
 
 

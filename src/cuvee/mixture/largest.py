@@ -15,9 +15,9 @@ from torch import Tensor
 
 from cuvee.components import ALL, Batch, Components, QuadraticSums
 from cuvee.components.quadratic import PRODUCTS
-from cuvee.mixture import play
+from cuvee.mixture import players as play
 from cuvee.mixture.objective import Discrepancy, Objective, differences
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 
 HALVINGS = 100  # of the bracket around λ
 CHEAP = 2_000_000  # multiplications per target and pass that no minibatch is worth avoiding

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cuvee.components import ALL, Batch, Components
 from cuvee.mixture.objective import Discrepancy, Objective, inverse_counts
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.results import Candidate, Floats, Status, Trace
 
 Progress = Callable[[str, int, int], None]

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from cuvee.components import Batch, Components, Folds
-from cuvee.mixture import agp, loop, play, proportional, scgda, target_only, uniform
+from cuvee.mixture import agp, driver, proportional, scgda, target_only, uniform
+from cuvee.mixture import players as play
 from cuvee.mixture.method import AlphaMethod, Estimate, Progress, Request, Solver
 from cuvee.mixture.objective import Discrepancy, Objective, inverse_counts
-from cuvee.mixture.play import Settings
+from cuvee.mixture.players import Settings
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status, Trace
 
@@ -84,13 +85,13 @@ def _full_batch_is_cheap(components: Components, settings: Settings) -> bool:
 
 
 def follow(
-    algorithm: loop.Algorithm,
+    algorithm: driver.Algorithm,
     components: Components,
     discrepancy: Discrepancy,
     c: float,
     settings: Settings,
     progress: Progress | None = None,
-) -> list[loop.Outcome]:
+) -> list[driver.Outcome]:
     """α (M, N+1) for every C of the path, from large to small, each warm-started from the one before."""
     objective = Objective(discrepancy, c, 0.0, inverse_counts(components))
     players = play.start(components, objective, settings)
@@ -100,7 +101,7 @@ def follow(
     for i, C in enumerate(path_of_C(objective, players.unit)):
         objective = replace(objective, C=C)
         players = play.again(players, objective, settings)
-        outcomes.append(loop.run(algorithm, components, objective, settings, warm=players))
+        outcomes.append(driver.run(algorithm, components, objective, settings, warm=players))
         players = outcomes[-1].play
         if progress:
             progress("α along the path of C", i + 1, POINTS)
@@ -118,7 +119,7 @@ def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
     return [high * (low / high) ** (i / (POINTS - 1)) for i in range(POINTS)]
 
 
-def candidates(components: Components, points: list[loop.Outcome]) -> list[tuple[str, Floats]]:
+def candidates(components: Components, points: list[driver.Outcome]) -> list[tuple[str, Floats]]:
     """The simple mixtures, then the path's points, so that averaging can always fall back on any of them."""
     simple = [
         ("pooled + own", proportional.weights(components, own=True)),
@@ -169,7 +170,7 @@ def _weighed(by_point: list[Floats], share: Floats) -> Floats:
     return np.asarray(np.einsum("mg,gm->m", weight, np.stack(by_point)))
 
 
-def _status(points: list[loop.Outcome], share: Floats) -> tuple[Status, ...]:
+def _status(points: list[driver.Outcome], share: Floats) -> tuple[Status, ...]:
     """The worst status among the heaviest point and those that carry weight, target by target."""
     order = (Status.CONVERGED, Status.STEP_LIMIT, Status.DIVERGED)
     rank = np.array([[order.index(s) for s in p.status] for p in points]).T  # (M, points)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.online.growable import Rows
 from cuvee.online.ledger import Ledger
-from cuvee.online.rows import Rows
 from cuvee.problem import Array
 from cuvee.results import Floats
 

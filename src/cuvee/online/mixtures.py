@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.online.rows import Rows
+from cuvee.online.growable import Rows
 from cuvee.problem import Array
 from cuvee.results import Floats
 from cuvee.simplex import project

@@ -18,9 +18,9 @@ from math import inf
 
 import numpy as np
 
-from cuvee.online.balls import Averages
 from cuvee.online.centres import Centres
-from cuvee.online.rows import Rows
+from cuvee.online.growable import Rows
+from cuvee.online.variants import Averages
 from cuvee.problem import Array
 from cuvee.results import Floats
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cuvee.report import svg
 from cuvee.report.findings import Findings, Tried
-from cuvee.report.words import alike, ems, number, short, weight
+from cuvee.report.formatting import alike, ems, number, short, weight
 from cuvee.results import Floats
 
 VALUES, ROW = 62, 21  # pixels: right of a bar, from one to the next

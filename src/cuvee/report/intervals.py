@@ -13,8 +13,8 @@ import numpy as np
 from cuvee.report import svg
 from cuvee.report.bars import grid, room
 from cuvee.report.findings import CUVEE, Findings
+from cuvee.report.formatting import score, short, signed
 from cuvee.report.summary import best_baseline, n_scored
-from cuvee.report.words import score, short, signed
 from cuvee.results import Floats
 
 ROW, TARGET_ROW = 26, 20

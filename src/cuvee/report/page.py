@@ -8,13 +8,13 @@ from typing import Any
 
 from cuvee.report import scoring, sections
 from cuvee.report.bars import Bar, bars
+from cuvee.report.cautions import worries
 from cuvee.report.findings import Findings
-from cuvee.report.order import layout
+from cuvee.report.formatting import cleaned, count, seconds
+from cuvee.report.layout import layout
 from cuvee.report.summary import summary
 from cuvee.report.svg import Drawing
 from cuvee.report.theorem import theorem
-from cuvee.report.words import cleaned, count, seconds
-from cuvee.report.worries import worries
 
 LONG = 600  # characters of an option's value
 CONTENTS = (

@@ -9,8 +9,8 @@ import numpy as np
 
 from cuvee.report import intervals
 from cuvee.report.findings import AUC, BALANCED, CONSTANT, CUVEE, LOG_LOSS, LOWER, Findings
+from cuvee.report.formatting import UNKNOWN, count, number, score, signed
 from cuvee.report.summary import best_baseline, means_also, n_scored
-from cuvee.report.words import UNKNOWN, count, number, score, signed
 
 DRAWN, LISTED = 60, 200  # targets
 BEYOND = "A triangle at the edge stands for baselines beyond it: their scores show when it is pointed at"

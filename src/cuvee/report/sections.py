@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.report import bars, lines, svg
+from cuvee.report import bars, courses, svg
 from cuvee.report.findings import Findings
-from cuvee.report.heat import Look, heat_map
-from cuvee.report.order import Layout
+from cuvee.report.formatting import count, named, number, weight
+from cuvee.report.heatmap import Look, heat_map
+from cuvee.report.layout import Layout
 from cuvee.report.summary import is_bad, n_sources, settled
-from cuvee.report.words import count, named, number, weight
 from cuvee.results import Floats
 
 SHOWN, OPEN = 30, 4  # targets with pictures of their own; those not folded away
@@ -151,12 +151,12 @@ def certificates(f: Findings) -> dict[str, Any]:
 
 def convergence(f: Findings) -> dict[str, Any]:
     """Objective and gap over steps."""
-    chosen = lines.slowest(f.convergence)
+    chosen = courses.slowest(f.convergence)
     names = [f.targets[i] for i in chosen]
     runs = [run for i in chosen if (run := f.convergence[i]) is not None]
     pictures = (
-        ("Objective.", "As the search itself estimates it.", lines.course(names, runs, "objective", log=False)),
-        ("Stationarity gap.", "What either player could still gain.", lines.course(names, runs, "gap", log=True)),
+        ("Objective.", "As the search itself estimates it.", courses.course(names, runs, "objective", log=False)),
+        ("Stationarity gap.", "What either player could still gain.", courses.course(names, runs, "gap", log=True)),
     )
     cards = [{"name": n, "caption": c, "drawing": d} for n, c, d in pictures if d is not None]
     if not cards:
@@ -165,8 +165,8 @@ def convergence(f: Findings) -> dict[str, Any]:
     total = sum(run is not None for run in f.convergence)
     if total > len(chosen):
         said += f" {len(chosen)} of {total:,} targets are drawn."
-    many = count(len(chosen) - lines.NAMED, "other target") if len(chosen) > lines.NAMED else ""
-    return {"text": said, "cards": cards, "named": [named([n]) for n in names[: lines.NAMED]], "many": many}
+    many = count(len(chosen) - courses.NAMED, "other target") if len(chosen) > courses.NAMED else ""
+    return {"text": said, "cards": cards, "named": [named([n]) for n in names[: courses.NAMED]], "many": many}
 
 
 def _columns(drawn: Layout) -> list[int]:

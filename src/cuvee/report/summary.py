@@ -8,7 +8,7 @@ import numpy as np
 
 from cuvee.api import OWN
 from cuvee.report.findings import CONSTANT, CUVEE, Findings
-from cuvee.report.words import count, number, score
+from cuvee.report.formatting import count, number, score
 from cuvee.results import Floats, Status
 
 

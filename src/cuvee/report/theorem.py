@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.report.findings import Findings, LearningTerms
-from cuvee.report.words import count, named, number
+from cuvee.report.formatting import count, named, number
 
 SHOWN = 100
 HEAD = (

@@ -2,7 +2,7 @@
 
 from cuvee.data.options import Options
 from cuvee.run.adapt import adapt, resume
-from cuvee.run.opened import Run, open_run
+from cuvee.run.run import Run, open_run
 from cuvee.run.saved import SavedModels, load_models
 
 __all__ = ["Options", "Run", "SavedModels", "adapt", "load_models", "open_run", "resume"]

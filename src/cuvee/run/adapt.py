@@ -20,12 +20,10 @@ from cuvee.data.prepare import prepare
 from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
-from cuvee.files import understood
+from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import models, tables, theorem, weights
-from cuvee.run.models import Delivered
-from cuvee.run.opened import Run
-from cuvee.run.store import (
+from cuvee.run import alpha_file, models, tables, theorem
+from cuvee.run.folder import (
     ABOUT,
     GIVEN,
     MANIFEST,
@@ -38,6 +36,8 @@ from cuvee.run.store import (
     part_name,
     reserved,
 )
+from cuvee.run.models import Delivered
+from cuvee.run.run import Run
 from cuvee.simplex import check_alpha
 
 Progress = Callable[[str, int, int], None]
@@ -88,9 +88,9 @@ def adapt(
                 PREPARED: tables.prepared(prepared, options),
             }
             if alpha is not None:
-                columns, given = weights.given(alpha, prepared.targets, prepared.sources)
+                columns, given = alpha_file.given(alpha, prepared.targets, prepared.sources)
                 _check_given(given, columns, prepared)
-                begun[GIVEN] = weights.to_csv(prepared.targets, columns, given)
+                begun[GIVEN] = alpha_file.to_csv(prepared.targets, columns, given)
             for sentence in (prepared.inferred.why, f"hypothesis: {in_words(options, prepared.kind)}", *prepared.notes):
                 (say or _unheard)(sentence)
             folder = RunFolder.create(path, begun)
@@ -177,11 +177,11 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
                     seed=options.seed,
                     progress=lambda what, i, n: progress("estimating α", done + many * i // (n + 1), total),  # noqa: B023
                 )
-                parts.add(step, weights.pack(mix), time.perf_counter() - began)
+                parts.add(step, alpha_file.pack(mix), time.perf_counter() - began)
             steps.append(step)
             done += many
             progress("estimating α", done, total)
-    found = [weights.unpack(parts.read(step), folder.path / part_name(step)) for step in steps]
+    found = [alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps]
     parts.finish("alpha", tables.of_mixtures(prepared, found))
 
 

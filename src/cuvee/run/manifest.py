@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cuvee.errors import InputError
-from cuvee.files import BLANK, CHECKSUM, check_intact, sealed
+from cuvee.outputs.files import BLANK, CHECKSUM, check_intact, sealed
 
 MANIFEST = "manifest.json"
 FORMAT, UNCHECKED = 2, 1

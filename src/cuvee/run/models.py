@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from cuvee import files
 from cuvee.api import ModelMap, sensitivity, solve
 from cuvee.data.options import Options, hypothesis_of
 from cuvee.data.prepared import Group
 from cuvee.data.task import Task
 from cuvee.hypothesis import Hypothesis
 from cuvee.hypothesis.base import Space
+from cuvee.outputs import files
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 from cuvee.run import theorem

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from cuvee import files
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import DOMAIN
 from cuvee.data.options import Options
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError
+from cuvee.outputs import files
 from cuvee.problem import Array
 from cuvee.results import Floats, Status, widen
 from cuvee.run import theorem
 from cuvee.run.models import WHAT as PART_OF_A_RUN
 from cuvee.run.models import Delivered, space_of
-from cuvee.run.opened import Predictor
+from cuvee.run.run import Predictor
 from cuvee.solution import Certificate, Solution
 
 WHAT, FORMAT = "cuvee models", 3

@@ -13,14 +13,11 @@ from cuvee.api import OWN
 from cuvee.data.options import Options, in_words
 from cuvee.data.prepared import Prepared
 from cuvee.errors import InputError
-from cuvee.files import understood
+from cuvee.outputs.files import understood
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status, widen
-from cuvee.run import scores, theorem, weights
-from cuvee.run.judge import Judged
-from cuvee.run.models import Delivered
-from cuvee.run.scores import listed
-from cuvee.run.store import (
+from cuvee.run import alpha_file, scores, theorem
+from cuvee.run.folder import (
     ALPHA,
     CANDIDATES,
     METRICS,
@@ -33,6 +30,9 @@ from cuvee.run.store import (
     as_json,
     part_name,
 )
+from cuvee.run.judge import Judged
+from cuvee.run.models import Delivered
+from cuvee.run.scores import listed
 
 KEPT = 2**24  # weights of candidates that are kept; of more targets neither candidates nor traces are
 
@@ -90,7 +90,7 @@ def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
         "gap": every.gap,
         "objective": every.objective,
     }
-    files = {ALPHA: weights.to_csv(of.targets, columns, every.alpha), WEIGHTS: _parquet(found)}
+    files = {ALPHA: alpha_file.to_csv(of.targets, columns, every.alpha), WEIGHTS: _parquet(found)}
     numbers = sum(len(mix.targets) * len(mix.candidates) * len(columns) for mix in mixtures)
     few = mixtures if numbers <= KEPT else []
     if any(mix.candidates for mix in few):
@@ -132,7 +132,7 @@ def _traces(mixtures: list[Mixtures]) -> dict[str, Any]:
 
 def alphas(of: Prepared, folder: RunFolder, name: str = ALPHA) -> list[Floats]:
     """α of every group, over its own sources (and the own sample), as the file has it."""
-    _, columns, alpha = weights.from_csv(folder.read(name).decode(), name)
+    _, columns, alpha = alpha_file.from_csv(folder.read(name).decode(), name)
     own = [OWN] if OWN in columns else []
     place = {name: j for j, name in enumerate(columns)}
     parts, low = [], 0
@@ -145,7 +145,7 @@ def alphas(of: Prepared, folder: RunFolder, name: str = ALPHA) -> list[Floats]:
 
 def given(of: Prepared, folder: RunFolder, name: str) -> list[Mixtures]:
     """The user's own α, as if it had been estimated."""
-    own = OWN in weights.from_csv(folder.read(name).decode(), name)[1]
+    own = OWN in alpha_file.from_csv(folder.read(name).decode(), name)[1]
     unknown = [np.full(len(m.targets), np.nan) for m in of.members]
     return [
         Mixtures(
@@ -182,7 +182,7 @@ def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, by
     files = {MODELS: found.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
     if found.moved.shape[1]:
         files[SENSITIVITY] = _parquet(
-            _moved(of, found.moved, OWN in weights.from_csv(folder.read(ALPHA).decode(), ALPHA)[1])
+            _moved(of, found.moved, OWN in alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)[1])
         )
     return files
 

@@ -101,9 +101,10 @@ def risk_constants(
     by_output = torch.diag(penalty[: bounds.least.shape[-1]])
     least = torch.linalg.eigvalsh(bounds.least + by_output)[:, 0]  # (N,)
     most = torch.linalg.eigvalsh(bounds.most + by_output)[:, -1]
-    at_zero = _gradients(components, penalty.new_zeros(1, space.n_params))
-    # Both bound ‖∇f_j‖ in the ball: row by row, and from 0 outwards by the curvature.
-    longest = torch.minimum(bounds.gradient + space.l2 * D, at_zero[:, 0] + most * D)
+    if space.quadratic:  # from 0 outwards by the curvature, else row by row
+        longest = _gradients(components, penalty.new_zeros(1, space.n_params))[:, 0] + most * D
+    else:
+        longest = bounds.gradient + space.l2 * D
     return RiskConstants(
         n_sources=problem.n_sources,
         mu_f=max(0.0, float(least.min())),

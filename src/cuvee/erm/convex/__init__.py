@@ -1,0 +1,1 @@
+"""Any smooth convex risk."""

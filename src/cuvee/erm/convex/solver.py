@@ -1,0 +1,100 @@
+"""Any smooth convex risk for many mixtures: quasi-Newton steps to a tolerance, Newton steps for the few that are late.
+
+Nothing is asked of the hypothesis but its losses; derivatives come from the graph behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cuvee.components import ALL, Batch, Components
+from cuvee.erm.convex import lbfgs, newton
+from cuvee.erm.convex.precondition import Diagonal, Factors, Preconditioner, Task, add_diagonal
+
+DENSE_P = 256  # parameters up to which every model has a Hessian of its own
+MAX_PASSES = 500
+POWER_STEPS = 8
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Every field has a row per model."""
+
+    w: Tensor  # (M, Q, P) float64
+    gradient: Tensor  # (M, Q, P) float64, penalty included
+    second: Tensor | None  # (M, Q, K, K) the Hessian of the data in the intercepts, where it was asked for
+    passes: Tensor  # (M, Q)
+    stuck: Tensor  # (M, Q)
+
+
+def solve(
+    components: Components,
+    batch: Batch,
+    alpha: Tensor,
+    *,
+    tol: float,
+    memory: int,
+    extra: Tensor | None = None,
+    start: Tensor | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Solved:
+    """Minimise Σ_j α_j f_j(w) + λ/2‖w‖² for α (M, Q, N or N+1) until ‖∇‖∞ ≤ tol.
+
+    `extra` (M,) is added to every λ, and `start` (M, Q, P) is where to start instead of 0.
+    """
+    space, (M, Q, _) = components.space, alpha.shape
+    P = space.n_params
+    penalty = (space.l2 * space.penalised).to(alpha).view(1, 1, P)
+    if extra is not None:
+        penalty = penalty + extra.view(M, 1, 1)
+    w = alpha.new_zeros(M, Q, P, dtype=space.dtype) if start is None else start.to(space.dtype).clone()
+    gradient = torch.zeros_like(w)
+    passes, stuck = (torch.zeros(M, Q, dtype=kind, device=w.device) for kind in (torch.int64, torch.bool))
+    for some in chunks(components, M, Q, memory):
+        part = components if len(some) == M else components.narrow(some)
+        held = penalty if len(penalty) == 1 else penalty[some]
+        task = Task(part, batch, alpha[some], held, _preconditioner(part, batch, w[some], alpha[some], held))
+        done = lbfgs.minimise(task, w[some], tol=tol, max_passes=MAX_PASSES)
+        w[some], gradient[some], passes[some], stuck[some] = done.w, done.gradient, done.passes, done.stuck
+        late = some[(~(done.gradient.abs() <= tol)).any(-1).any(-1)]
+        if len(late) and P <= DENSE_P:
+            place = torch.isin(some, late).nonzero()[:, 0]
+            last = newton.minimise(task.narrow(place), w[late], tol=tol)
+            w[late], gradient[late], stuck[late] = last.w, last.gradient, last.stuck
+            passes[late] += last.passes
+        if progress is not None:
+            progress(int(some[-1]) + 1, M)
+    return Solved(w, gradient, None, passes, stuck)
+
+
+def chunks(components: Components, M: int, Q: int, memory: int) -> tuple[Tensor, ...]:
+    """Return the numbers of M targets in chunks whose graphs, for Q models each, fit into `memory` bytes."""
+    P = components.space.n_params
+    rows = components.n_rows + components.own_rows
+    per_target = Q * (4 * rows * components.bytes_per_row() + 8 * P * (4 * lbfgs.MEMORY + min(P, DENSE_P) + 24))
+    return torch.arange(M, device=components.counts.device).split(max(1, memory // per_target))
+
+
+def _preconditioner(components: Components, batch: Batch, w: Tensor, alpha: Tensor, penalty: Tensor) -> Preconditioner:
+    """Return every model's own Hessian where it starts, or one over the largest curvature there."""
+    if components.space.n_params <= DENSE_P:
+        return Factors.of(add_diagonal(components.hessians(w, alpha, batch), penalty))
+    u = torch.ones_like(w)
+    for _ in range(POWER_STEPS):
+        u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True).clamp(min=1e-30)
+        u = components.hessian_times(w, u, alpha, batch) + penalty * u
+    largest = torch.linalg.vector_norm(u, dim=-1).amax()
+    return Diagonal((1.0 / largest.clamp(min=1e-12)).expand(w.shape[-1]))
+
+
+def gradients(components: Components, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Tensor:
+    """Return ∇f_α(w) (M, 1, P), penalty included, for w (M, 1, P) and α (M, 1, N or N+1)."""
+    g = torch.zeros_like(w)
+    for some in chunks(components, len(w), 1, memory):
+        part = components if len(some) == len(w) else components.narrow(some)
+        g[some] = part.pull(w[some], alpha[some], ALL) + penalty * w[some]
+    return g

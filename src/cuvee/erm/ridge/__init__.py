@@ -1,0 +1,1 @@
+"""Squared loss, from Gram matrices."""

@@ -1,0 +1,198 @@
+"""The oracle of ridge regression: Gram matrices once, streamed; rows are never seen again.
+
+With an unpenalised intercept, and no ball that would notice, everything happens around a reference row x0 and label
+y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no digits. What comes back is b again,
+rounded: gradient, status and certificate are those of the rounded one.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cuvee.components import QuadraticSums, bind
+from cuvee.components.protocol import Grams, Reference
+from cuvee.erm import certificate, linear_system
+from cuvee.erm.certificate import EPS, Mean
+from cuvee.erm.ridge import compensated
+from cuvee.erm.ridge import solver as ridge
+from cuvee.erm.shared import implicit_derivative, nothing_penalised, statuses
+from cuvee.hypothesis.ridge import RidgeSpace
+from cuvee.oracle import Bounds, Outcome, Progress, sphere
+from cuvee.problem import Problem
+from cuvee.results import Status
+
+RELATIVE_TOL = 1e-9  # of what cancels in the gradient: closer than this no tolerance can ask
+
+
+class RidgeFamily:
+    def __init__(
+        self, problem: Problem, space: RidgeSpace, *, own: bool, device: str, memory: int, roundings: int = 0
+    ) -> None:
+        self.space, self._memory = space, memory
+        data = problem if own else problem.without_targets()
+        self._components: QuadraticSums = bind(data, space, device=device)
+        self._around: Reference | None = None
+        if space.intercept and space.radius is None:
+            self._around = self._components.reference()
+            self._around.row[-1] = 0.0
+        self._summed = self._components.roundings + problem.n_sources + space.n_params + roundings + 16
+        grams = self._components.source_grams(self._around)
+        # A source that overflows is no source: mixtures that weigh it diverge, others must not feel it.
+        finite = grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1) & grams.r.isfinite()
+        self._broken = ~finite
+        for part in (grams.A, grams.b, grams.r):
+            part[self._broken] = 0.0
+        self._sources = grams
+        self._penalty = (space.l2 * space.penalised).to(device)
+
+    @property
+    def rests_on(self) -> str:
+        if self.space.l2 == 0:
+            return nothing_penalised(self.space)
+        exact = ", and exact curvature 1 in the unpenalised intercept" if self.space.intercept else ""
+        return f"λ-strong convexity with λ = {self.space.l2:g}{exact}"
+
+    def solve(
+        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+    ) -> Outcome:
+        found = ridge.solve(
+            self._sources,
+            self._own_grams,
+            alpha[:, None],
+            self._penalty,
+            intercept=self.space.intercept,
+            radius=self.space.radius,
+            memory=self._memory,
+            told=lambda done: progress(done, len(alpha)) if progress is not None else None,
+        )
+        w, left_out = self._shift(found.w[:, 0], -1.0)
+        return self._outcome(found, w, -left_out, alpha, tol)
+
+    def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
+        inside = self.space.project(w)
+        u, left_out = self._shift(inside, 1.0)
+        found = ridge.evaluate(self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory)
+        return self._outcome(found, inside, left_out, alpha, tol).moved_from(w)
+
+    def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
+        u, left_out = self._shift(w, 1.0)
+        found = ridge.evaluate(self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory)
+        return self._unshift((found.gradient + found.last * left_out[:, None, None])[:, 0])
+
+    def _own_grams(self, targets: slice, models: slice) -> Grams:
+        return self._components.own_grams(self._around, targets=targets)
+
+    def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
+        """Return w in the coordinates around the reference (sign 1), or back (−1), and what rounding left out.
+
+        Where means are large, b' is a small difference of large numbers: plain float64 would lose most of it.
+        """
+        left_out = w.new_zeros(len(w))
+        if self._around is None:
+            return w, left_out
+        w = w.clone()
+        row = self._around.row[:-1]
+        coefficients = torch.cat([sign * row, row.new_tensor([1.0, -sign])])
+        size = max(1, self._memory // (256 * len(row)))  # some thirty numbers are held for every one of w
+        for low in range(0, len(w), size):
+            some = slice(low, low + size)
+            label = self._around.label.expand(len(w[some]), 1)
+            w[some, -1], left_out[some] = compensated.dot(coefficients, torch.cat([w[some], label], -1))
+        return w, left_out
+
+    def _outcome(self, found: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float) -> Outcome:
+        """Return what is known of w (M, P), whose b' are by `moved` (M,) larger than those of `found`."""
+        u, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
+        g = g + last * moved[:, None]
+        slack, floor = self._summed * EPS * scale, RELATIVE_TOL * scale
+        if self._around is not None:  # an intercept is rounded once, and every column feels it
+            floor = floor + EPS * w[:, -1].abs() * (1.0 + self._around.row.abs().amax())
+        if self.space.intercept:
+            bounds = self._bounds(g, last, slack)
+        else:
+            bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, self.space.l2)
+        if self.space.radius is not None:
+            bounds = bounds.least(certificate.on_ball(u, g, self.space.radius, slack))
+        g = self._unshift(g)
+        nu = sphere(w, g, self.space.radius)
+        rest = (g + nu[:, None] * w).abs().amax(-1)
+        broken = self.without_minimiser(alpha)
+        w = torch.where(broken[:, None], torch.nan, w)
+        status = statuses(
+            len(w),
+            (~(rest <= torch.clamp(floor, min=tol)), Status.ITERATION_LIMIT),
+            (found.singular[:, 0], Status.ILL_CONDITIONED),
+            (~w.isfinite().all(-1), Status.DIVERGED),
+        )
+        bounds = bounds.unless(broken)
+        return Outcome(w, rest, g, bounds, status, torch.ones_like(rest, dtype=torch.int64))
+
+    def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> Bounds:
+        mass = last[:, -1]
+        mean = Mean(last[:, :-1] / mass[:, None], mass)
+        reference = None if self._around is None else self._around.row[:-1]
+        constrained = self.space.radius is not None
+        return certificate.squared_loss(
+            g[:, :-1], g[:, -1], mean, self.space.l2, slack, constrained=constrained, reference=reference
+        )
+
+    @property
+    def flat(self) -> Tensor:
+        return self._penalty.new_zeros(())
+
+    def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
+        H = ridge.hessians(self._sources, self._own_grams, alpha[:, None], self._penalty)[:, 0]
+        if self._around is not None:
+            H = self._unshift(self._unshift(H).transpose(-1, -2))
+        return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
+
+    def without_minimiser(self, alpha: Tensor) -> Tensor:
+        return (alpha[:, : len(self._broken)] * self._broken > 0).any(-1)
+
+    def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
+        return self._unshift(self._gradients(self._shift(w, 1.0)[0]))
+
+    def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
+        H = self._sources.A
+        if self._around is None:
+            return H
+        return self._unshift(self._unshift(H).transpose(-1, -2))  # d/dw of b' = b + x0·w − y0, from both sides
+
+    def _gradients(self, w: Tensor) -> Tensor:
+        """∇f_j (M, N, P) around the reference."""
+        return torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
+
+    def _unshift(self, g: Tensor) -> Tensor:
+        """Derivatives (..., P) by the coordinates around the reference -> by w itself."""
+        return g if self._around is None else g + self._around.row * g[..., -1:]
+
+    def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
+        P = self.space.n_params
+        size = max(1, self._memory // (8 * P * (4 * P + 3 * alpha.shape[1])))
+        parts = [self._sensitivity(alpha[i : i + size], w[i : i + size], i) for i in range(0, len(w), size)]
+        return torch.cat(parts) if parts else w.new_zeros(0, alpha.shape[1], P)
+
+    def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
+        M, N, w = len(w), len(self._sources.b), self._shift(w, 1.0)[0]
+        gradients = self._gradients(w)
+        own = self._own_grams
+        if alpha.shape[1] > N:
+            grams = self._own_grams(slice(first, first + M), slice(None))
+            gradients = torch.cat([gradients, (grams.A @ w[:, None, :, None])[..., 0] - grams.b], 1)
+
+            def own(targets: slice, models: slice) -> Grams:
+                return grams
+
+        H = ridge.hessians(self._sources, own, alpha[:, None], self._penalty)[:, 0]
+        nu = sphere(w, (gradients * alpha[..., None]).sum(1) + self._penalty * w, self.space.radius)
+        H.diagonal(dim1=-2, dim2=-1).add_(nu[:, None])
+
+        def solve(stack: Tensor) -> Tensor:
+            return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
+
+        change = implicit_derivative(solve, gradients, w, nu > 0)
+        if self._around is not None:
+            change[..., -1] -= change @ self._around.row
+        change[:, :N][:, self._broken] = torch.nan
+        return change

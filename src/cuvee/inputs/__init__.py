@@ -1,0 +1,1 @@
+"""Values as people pass them in: arrays, labels, and weights matched by name."""

@@ -1,0 +1,206 @@
+"""The driver loop of every minimax method: step, record, check the gap on full data, keep failures apart.
+
+A target that converged or diverged stands still and leaves the batch while the others go on, so that a batch of
+M targets gives what M single runs give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee import simplex
+from cuvee.components import ALL, Components
+from cuvee.mixture import players as play
+from cuvee.mixture.method import Estimate, Progress, Request
+from cuvee.mixture.objective import Objective, differences
+from cuvee.mixture.players import Play, Settings
+from cuvee.results import Status, Trace
+
+RUNAWAY = 1e5  # an F this many times what it started with is not coming back
+HOPELESS = 2.0  # times the tolerance: a minibatch's estimate is not that wrong
+RECORDS = 200  # trace records per run
+TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
+
+
+class Algorithm(Protocol):
+    """A minimax algorithm: `init` and `step` on a small state with the fields `play` and `z`. A module will do."""
+
+    def init(self, components: Components, objective: Objective, settings: Settings, warm: Play | None, /) -> Any: ...
+    def step(self, state: Any, components: Components, objective: Objective, settings: Settings, /) -> Any: ...
+
+
+class Steps(NamedTuple):
+    """An algorithm from its two functions."""
+
+    init: Callable[[Components, Objective, Settings, Play | None], Any]
+    step: Callable[[Any, Components, Objective, Settings], Any]
+
+
+@dataclass(frozen=True)
+class Outcome(Estimate):
+    """How a run ended; one row per target."""
+
+    trace: Trace
+    play: Play = field(kw_only=True)  # to warm-start the next run from
+
+
+def answer(algorithm: Algorithm, request: Request) -> Outcome:
+    """Run an algorithm on what an α method was asked."""
+    run_settings, progress = request.settings.run, request.progress
+    return run(algorithm, request.components, request.objective(), run_settings, progress=progress)
+
+
+def run(
+    algorithm: Algorithm,
+    components: Components,
+    objective: Objective,
+    settings: Settings,
+    *,
+    warm: Play | None = None,
+    progress: Progress | None = None,
+    what: str = "α",
+) -> Outcome:
+    """Run the algorithm until every target converged, diverged or `settings.steps` are done."""
+    state = whole = algorithm.init(components, objective, settings, warm)
+    M = len(components.own_counts)
+    status = np.full(M, Status.STEP_LIMIT)
+    penalty = (objective.C * objective.inverse_counts).amax(-1).expand(M)
+    runaway = RUNAWAY * (state.play.unit + penalty)
+    running = torch.arange(M, device=components.counts.device)
+    here, F = components, objective  # as the targets that run see them
+    check_every = max(1, settings.steps // settings.checks)
+    recorder = _Recorder(settings.steps, state.play.alpha)
+    for t in range(1, settings.steps + 1):
+        new = algorithm.step(state, here, F, settings)
+        sane = _sane(new.play, runaway[running])
+        if not bool(sane.all()):  # these end where they stood before
+            whole = _put(whole, running, state)
+            status[running[~sane].cpu().numpy()] = Status.DIVERGED
+            here, F, new, running = _staying(sane, here, F, new, running)
+        state = new
+        check = t % check_every == 0 or t == settings.steps
+        if check or recorder.wants(t):
+            whole = state if len(running) == M else _put(whole, running, state)
+            recorder.see(t, whole.play)
+        if check and len(running):
+            if progress:
+                progress(what, t, settings.steps)
+            done = _converged(here, F, state, settings)
+            status[running[done].cpu().numpy()] = Status.CONVERGED
+            if bool(done.any()):
+                here, F, state, running = _staying(~done, here, F, state, running)
+        if len(running) == 0:
+            break
+    state = whole
+    gap, value, _ = stationarity(components, objective, state.play, settings)
+    alpha = state.play.strategies(settings.average)[0].double().cpu().numpy()
+    return Outcome(
+        alpha=alpha / alpha.sum(-1, keepdims=True),  # float32 sums to 1 within 1e-7 only
+        gap=gap.double().cpu().numpy(),
+        objective=value.double().cpu().numpy(),
+        status=tuple(status),
+        trace=recorder.trace(),
+        play=state.play,
+    )
+
+
+def stationarity(
+    components: Components, objective: Objective, players: Play, settings: Settings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """On full data: (gap of Definition 1, F against the worst adversary, gap in units of F), each (M,).
+
+    The maps use the run's own last η and γ. The last output weighs each block by how far its player could go
+    (√2 across the simplex, 2·reach across W): to first order, what F could still change by.
+    """
+    alpha, q = players.strategies(settings.average)
+    losses, pullback = components.losses(players.w, ALL)
+    z = differences(losses)
+    values = objective.value(alpha, z)
+    eta, gamma = (p.step.double().clamp(min=1e-30) for p in (players.eta, players.gamma))
+    alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
+    w, gradient = players.w.double(), pullback(objective.coefficients(alpha, z)).double()
+    w_map = (w - components.space.project(w + gamma * gradient)) / gamma
+    across = 2.0 * players.gamma.reach / play.W_REACH
+    in_units = play.gap(2**0.5 * alpha_map, across * w_map, q, values)
+    return play.gap(alpha_map, w_map, q, values), values.max(-1).values, in_units
+
+
+def _converged(components: Components, objective: Objective, state: Any, settings: Settings) -> Tensor:
+    """(M,) by the gap on full data, which is looked at only where what the run itself has seen gives hope."""
+    done = ~_far(objective, state.play, state.z, settings)
+    near = done.nonzero()[:, 0]
+    if len(near) == 0:
+        return done
+    if len(near) < len(done):
+        components, objective, state = components.narrow(near), objective.narrow(near), _take(state, near)
+    _, value, could_change = stationarity(components, objective, state.play, settings)
+    done[near] = could_change <= settings.tol * torch.maximum(value.abs(), state.play.unit)
+    return done
+
+
+def _far(objective: Objective, players: Play, z: Tensor, settings: Settings) -> Tensor:
+    """(M,) where α and q alone could still change F by far more than the tolerance, as the run last saw z (M, K, N)."""
+    alpha, q = players.strategies(settings.average)
+    values, eta = objective.value(alpha, z), players.eta.step.double().clamp(min=1e-30)
+    alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
+    could_change = play.gap(2**0.5 * alpha_map, torch.zeros_like(players.w), q, values)
+    return could_change > HOPELESS * settings.tol * torch.maximum(values.amax(-1).abs(), players.unit)
+
+
+def _sane(players: Play, runaway: Tensor) -> Tensor:
+    finite = players.objective.isfinite() & players.alpha.isfinite().all(-1) & players.w.isfinite().all(-1).all(-1)
+    return finite & (players.objective.abs() <= runaway)
+
+
+def _staying(
+    stay: Tensor, components: Components, objective: Objective, state: Any, running: Tensor
+) -> tuple[Components, Objective, Any, Tensor]:
+    """What is left when only some targets (a mask) stay."""
+    some = stay.nonzero()[:, 0]
+    return components.narrow(some), objective.narrow(some), _take(state, some), running[some]
+
+
+def _take(state: Any, targets: Tensor) -> Any:
+    """The state of some targets; every tensor has targets as first axis."""
+    return _each(lambda whole, _: whole[targets], state, state)
+
+
+def _put(state: Any, targets: Tensor, part: Any) -> Any:
+    """The state with that of some targets replaced by `part`; what is not a tensor is the part's."""
+    return _each(lambda whole, new: whole.index_copy(0, targets, new), state, part)
+
+
+def _each(do: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
+    if isinstance(a, Tensor):
+        return do(a, b)
+    if is_dataclass(a) and not isinstance(a, type):
+        return replace(a, **{f.name: _each(do, getattr(a, f.name), getattr(b, f.name)) for f in fields(a)})
+    return b
+
+
+class _Recorder:
+    """Keeps at most RECORDS steps, fewer when α is large."""
+
+    def __init__(self, steps: int, alpha: Tensor) -> None:
+        room = max(2, min(RECORDS, TRACE_BUDGET // max(1, 8 * alpha.numel())))
+        self._every = max(1, -(-steps // room))
+        self._last = steps
+        self._rows: list[tuple[int, Tensor, Tensor, Tensor]] = []
+
+    def wants(self, t: int) -> bool:
+        return t == 1 or t % self._every == 0 or t == self._last
+
+    def see(self, t: int, players: Play) -> None:
+        if self.wants(t):
+            self._rows.append((t, players.objective, players.gap, players.alpha))
+
+    def trace(self) -> Trace:
+        step, objective, gap, alpha = zip(*self._rows, strict=True)
+        stack = [torch.stack(part).double().cpu().numpy() for part in (objective, gap, alpha)]
+        return Trace(np.array(step), *stack)

@@ -1,0 +1,167 @@
+"""What balls remember of their rounds T_s, and what they say of a mixture: one class per variant of Algorithm 4."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from cuvee.numerics.polynomial import Polynomial, fit, n_features
+from cuvee.online.growable import Rows
+from cuvee.problem import Array
+from cuvee.results import Floats
+
+DEGREES = (4, 3, 2)  # of the curvature that labels share, the first that they can tell
+MOST_BEND = 0.5  # of a step to first order: where g would bend it more, it speaks of what it has not seen
+PER_FEATURE = 2.0  # equations that each of its monomials wants; a label makes N of them
+MOST_FEATURES = 1_000
+GROWTH = 1.1  # labels, since it was last fitted, that are worth fitting it again
+ROOM = 2**26  # numbers in the equations; beyond it g stays as it is, and labels still speak for themselves
+
+
+class Averages:
+    """`"paper"`: ŵ = (1/|T_s|) Σ_{t ∈ T_s} w_t as printed, where a round without a label has w_t = 0."""
+
+    slopes: ClassVar[bool] = False  # whether labels come with dw*/dα
+    around_labels: ClassVar[bool] = False  # whether balls open around labels instead of where none reaches
+    keep_own: ClassVar[bool] = False  # whether the round that opens a ball is one of its T_s
+
+    def __init__(self, n_sources: int, n_params: int) -> None:
+        shape = (n_sources, n_params) if self.slopes else (n_params,)
+        self.total = Rows(*shape)  # (n, …) sum of labels
+        self.size = Rows(dtype=np.int64)  # (n,) |T_s|
+
+    def open(self) -> None:
+        """T_t ← ∅."""
+        self.total.append(0.0)
+        self.size.append(0)
+
+    def join(self, s: int) -> None:
+        """T_s ← T_s ∪ {t}."""
+        self.size.values[s] += 1
+
+    def learn(self, s: int, alpha: Floats, w: Floats, slopes: Floats | None) -> None:
+        """w_t, of a round in T_s, is observed."""
+        self.total.values[s] += w
+
+    def known(self, s: Array) -> Array:
+        """(M,) whether T_s ≠ ∅."""
+        return np.asarray(self.size.values[s] > 0)
+
+    def say(self, s: Array, alpha: Floats) -> Floats:
+        """ŵ (M, P) of balls s (M,) with T_s ≠ ∅ for mixtures (M, N)."""
+        return np.asarray(self.total.values[s] / self.size.values[s, None])
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """As many as there are balls, each."""
+        return len(self.total), len(self.size)
+
+    def state(self) -> dict[str, Array]:
+        return {"total": self.total.values, "size": self.size.values}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        self.total, self.size = Rows.of(state["total"]), Rows.of(state["size"])
+
+
+class LabelledAverages(Averages):
+    """`"paper_repaired"`: the average of labelled rounds only; T_s includes s, as in the proof of Theorem 4."""
+
+    keep_own = True
+
+    def join(self, s: int) -> None:
+        """A round counts when its label comes."""
+
+    def learn(self, s: int, alpha: Floats, w: Floats, slopes: Floats | None) -> None:
+        super().learn(s, alpha, w, slopes)
+        super().join(s)
+
+
+class Affine(LabelledAverages):
+    """`"first_order"`: the average over labelled rounds of w_t + (α − α_t)·dw*/dα.
+
+    On Σα = 1 each of them is linear, α·A_t with A_t = dw*/dα + 1 (w_t − α_t·dw*/dα), and so is their average.
+    """
+
+    slopes = True
+
+    def learn(self, s: int, alpha: Floats, w: Floats, slopes: Floats | None) -> None:
+        assert slopes is not None
+        super().learn(s, alpha, slopes + (w - alpha @ slopes), None)
+
+    def say(self, s: Array, alpha: Floats) -> Floats:
+        return np.asarray((alpha[:, None] @ self.total.values[s])[:, 0] / self.size.values[s, None])
+
+
+class Curved(Affine):
+    """`"curved"`: a ball around every label, and one curvature for all: a polynomial g, fitted to all labels so far.
+
+    ŵ = w_s + (α − α_s)·dw*/dα + [g(α) − g(α_s) − (α − α_s)·dg/dα(α_s)]: exact to first order at every label, whatever
+    g is, and as good as g elsewhere. What stands in brackets is kept within half the step before it.
+    """
+
+    around_labels = True
+
+    def __init__(self, n_sources: int, n_params: int) -> None:
+        super().__init__(n_sources, n_params)
+        self.alpha = Rows(n_sources)
+        self.bends: Polynomial | None = None
+        self.fitted = 0  # labels when it was
+
+    def open(self) -> None:
+        super().open()
+        self.alpha.append(0.0)
+
+    def learn(self, s: int, alpha: Floats, w: Floats, slopes: Floats | None) -> None:
+        super().learn(s, alpha, w, slopes)
+        self.alpha.values[s] = alpha
+        n, N = self.alpha.shape
+        if n >= ceil(GROWTH * self.fitted) and n != self.fitted and self.total.values.size + n * w.size <= ROOM:
+            most = min(MOST_FEATURES, n * N / PER_FEATURE)
+            degree = next((d for d in DEGREES if n_features(N, d) <= most), None)
+            if degree is not None:
+                self._fit(degree)
+
+    def _fit(self, degree: int) -> None:
+        alpha = self.alpha.values
+        A = self.total.values / self.size.values[:, None, None]
+        w = (alpha[:, None] @ A)[:, 0]
+        self.bends = fit(torch.as_tensor(alpha), torch.as_tensor(w), torch.as_tensor(A), degree)
+        self.fitted = len(alpha)
+
+    def say(self, s: Array, alpha: Floats) -> Floats:
+        w = super().say(s, alpha)
+        if self.bends is None:
+            return w
+        at = self.alpha.values[s]
+        bend = self.bends.bend(torch.as_tensor(alpha), torch.as_tensor(at)).numpy()
+        step, size = (np.linalg.norm(x, axis=1) for x in (w - super().say(s, at), bend))
+        return w + bend * np.minimum(1.0, MOST_BEND * step / np.maximum(size, 1e-300))[:, None]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return *super().lengths, len(self.alpha)
+
+    def state(self) -> dict[str, Array]:
+        state = {**super().state(), "alpha": self.alpha.values}
+        if self.bends is not None:
+            state["coefficients"] = self.bends.coefficients.numpy()
+            state["degree_and_labels"] = np.array([self.bends.degree, self.fitted])
+        return state
+
+    def restore(self, state: dict[str, Array]) -> None:
+        super().restore(state)
+        self.alpha = Rows.of(state["alpha"])
+        if "coefficients" in state:
+            degree, self.fitted = (int(n) for n in state["degree_and_labels"])
+            self.bends = Polynomial(torch.as_tensor(state["coefficients"]), degree)
+
+
+VARIANTS: dict[str, type[Averages]] = {
+    "paper": Averages,
+    "paper_repaired": LabelledAverages,
+    "first_order": Affine,
+    "curved": Curved,
+}

@@ -1,0 +1,1 @@
+"""What leaves the library: files, progress, tables in notebooks, text made safe to show."""

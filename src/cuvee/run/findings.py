@@ -1,0 +1,138 @@
+"""The report's findings, read from the files of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuvee.report.findings import ALSO, Convergence, Findings, LearningTerms, Tried
+from cuvee.results import Floats
+from cuvee.run import alpha_file
+from cuvee.run.folder import ALPHA, CANDIDATES, METRICS, PREPARED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
+from cuvee.run.theorem import TERMS
+
+STEPS = {"alpha": "mixture weights", "models": "models, scores and certificates", "plan": "solve or learn?"}
+
+
+def findings(folder: RunFolder) -> Findings:
+    """All that the report shows; an error where the run is not far enough."""
+    about, prepared, metrics = folder.about, folder.json(PREPARED), folder.json(METRICS)
+    targets, columns, alpha = alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)
+    found = _table(folder, WEIGHTS)
+    certificate = metrics["certificate"]
+    distance = _numbers(certificate["distance"])
+    return Findings(
+        title=Path(about["data"]["name"]).name,
+        about=about,
+        task=prepared["task"],
+        hypothesis=prepared["hypothesis"],
+        domain=prepared["domain"],
+        label=prepared["label"],
+        n_features=prepared["n_features"],
+        columns=columns,
+        source_rows=np.array([s["rows"] for s in prepared["sources"]], dtype=float),
+        targets=targets,
+        learn_rows=np.array([t["learn"] for t in prepared["targets"]], dtype=float),
+        test_rows=np.array([t["test"] for t in prepared["targets"]], dtype=float),
+        alpha=alpha,
+        alpha_status=tuple(found["status"].to_pylist()),
+        gap=_floats(found["gap"]),
+        model_status=tuple(metrics["status"]),
+        distance=np.where(np.isnan(distance), np.inf, distance),
+        excess_risk=_numbers(certificate["excess_risk"]),
+        gradient=_numbers(certificate["gradient"]),
+        rests_on=certificate["rests_on"],
+        metric=metrics["metric"],
+        higher_is_better=metrics["higher_is_better"],
+        methods=tuple(metrics["methods"]),
+        scores=_numbers(metrics["scores"]).reshape(len(targets), len(metrics["methods"]), 3),
+        mean=_numbers(metrics["mean"]),
+        mean_rank=_numbers(metrics["mean_rank"]),
+        gain=_numbers(metrics["gain"]),
+        sensitivity=_sensitivity(folder, targets, columns),
+        tried=_tried(folder, targets),
+        convergence=_convergence(folder, targets),
+        seconds=_seconds(folder),
+        notes=(prepared["why"], *prepared["notes"], *metrics["plan"]),
+        theorem=_theorem(metrics.get("theorem_1")),
+        also={name: _numbers(metrics["also"][name]["scores"]) for name in ALSO if name in metrics.get("also", {})},
+    )
+
+
+def _table(folder: RunFolder, name: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    # Arrow's own threads must not hold Python's objects: they may outlive the interpreter.
+    return parquet.read_table(pa.BufferReader(folder.read(name)), use_threads=False)
+
+
+def _floats(column: Any) -> Floats:
+    return np.asarray(column.to_numpy(), dtype=np.float64)
+
+
+def _numbers(values: Any) -> Floats:
+    """Lists in which null stands for NaN."""
+    return np.array(values, dtype=object).astype(np.float64)
+
+
+def _sensitivity(folder: RunFolder, targets: Sequence[str], columns: Sequence[str]) -> Floats | None:
+    if not folder.has(SENSITIVITY):
+        return None
+    table = _table(folder, SENSITIVITY)
+    wide = np.full((len(targets), len(columns)), np.nan)
+    row = {t: i for i, t in enumerate(targets)}
+    column = {c: j for j, c in enumerate(columns)}
+    i = [row[t] for t in table["target"].to_pylist()]
+    j = [column[c] for c in table["column"].to_pylist()]
+    wide[i, j] = _floats(table["moves"])
+    return wide
+
+
+def _tried(folder: RunFolder, targets: Sequence[str]) -> tuple[Tried | None, ...]:
+    if not folder.has(CANDIDATES):
+        return (None,) * len(targets)
+    table = _table(folder, CANDIDATES)
+    names, loss, share = table["candidate"].to_pylist(), _floats(table["cv_loss"]), _floats(table["share"])
+    alpha = _floats(table["alpha"].combine_chunks().flatten()).reshape(len(names), -1)
+    at = _places(table["target"].to_pylist())
+    return tuple(
+        Tried(tuple(names[k] for k in at[t]), alpha[at[t]], loss[at[t]], share[at[t]]) if t in at else None
+        for t in targets
+    )
+
+
+def _theorem(entry: dict[str, Any] | None) -> LearningTerms | None:
+    """Return the terms of Theorem 1; a run of an older version has none."""
+    if entry is None:
+        return None
+    return LearningTerms(entry["loss"], entry["exact"], *(_numbers(entry[name]) for name in TERMS))
+
+
+def _convergence(folder: RunFolder, targets: Sequence[str]) -> tuple[Convergence | None, ...]:
+    if not folder.has(TRACE):
+        return (None,) * len(targets)
+    table = _table(folder, TRACE)
+    step, objective, gap = (_floats(table[name]) for name in ("step", "objective", "gap"))
+    at = _places(table["target"].to_pylist())
+    return tuple(Convergence(step[at[t]], objective[at[t]], gap[at[t]]) if t in at else None for t in targets)
+
+
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for k, name in enumerate(names):
+        places.setdefault(name, []).append(k)
+    return places
+
+
+def _seconds(folder: RunFolder) -> tuple[tuple[str, float], ...]:
+    """By kind of step: "alpha 0 64" is one of many."""
+    total: dict[str, float] = {}
+    for step, seconds in folder.seconds.items():
+        kind = step.split()[0]
+        if kind in STEPS:
+            total[STEPS[kind]] = total.get(STEPS[kind], 0.0) + seconds
+    return tuple(total.items())

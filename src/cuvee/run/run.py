@@ -1,0 +1,285 @@
+"""A run that was made: its numbers, its predictions, its report."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.columns import as_written
+from cuvee.data.encode import Encoder
+from cuvee.data.frame import columns_of, located, read_rows
+from cuvee.data.options import Options
+from cuvee.data.targets import suggest
+from cuvee.errors import DomainError, OptionError
+from cuvee.outputs.files import understood
+from cuvee.outputs.notebook import html_table
+from cuvee.problem import Array
+from cuvee.report.findings import Findings
+from cuvee.report.page import render
+from cuvee.report.summary import summary
+from cuvee.results import Floats
+from cuvee.run import alpha_file
+from cuvee.run.answers import as_table, check_whose
+from cuvee.run.findings import findings
+from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
+from cuvee.run.models import Delivered, space_of
+
+
+def open_run(path: str | Path) -> Run:
+    """A run folder as its manifest has it; what was changed since is an error."""
+    return Run(RunFolder.open(Path(path)))
+
+
+class Predictor(ABC):
+    """Models that predict raw rows: what a run and a file of models share."""
+
+    targets: tuple[str, ...]
+    options: Options
+    _prepared: dict[str, Any]
+    """Of prepared.json: task, classes, domain, the targets' groups and the groups' encoders."""
+
+    @property
+    @abstractmethod
+    def path(self) -> Path:
+        """Where they were read from."""
+
+    @property
+    @abstractmethod
+    def _models(self) -> Delivered: ...
+
+    @property
+    def w(self) -> Floats:
+        """(M, P) of the models, on the encoded columns."""
+        return self._models.w
+
+    @property
+    def classes(self) -> Array | None:
+        """The classes, in the order of `predict_proba`; None for a regression."""
+        listed = self._prepared["classes"]
+        return None if listed is None else np.array(listed)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The raw columns that the models learnt from, in order."""
+        return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
+
+    def _table(self, source: Any, target: str | None) -> Any:
+        """Return the rows as a table, whose domain column says whose model each gets, or `target` does."""
+        with understood(self.path, "a run of this version of cuvee"):
+            table = as_table(source, self.features)
+            if target is None:
+                check_whose(table, self._prepared["domain"], self.targets)
+            return table
+
+    def predict_proba(self, source: Any, **how: Any) -> Floats:
+        """Return the probability of each class, (rows, classes), for what `predict` takes."""
+        if self.classes is None:
+            raise OptionError("these models predict a quantity: they have no class probabilities, use predict")
+        answers = self.predict(source, **how)
+        return np.asarray(answers[[f"p({c})" for c in self.classes]], dtype=np.float64)
+
+    def predict(
+        self,
+        source: Any,
+        *,
+        target: str | float | None = None,
+        keep: Sequence[str] = (),
+        text: Sequence[str] = (),
+        encoding: str | None = None,
+    ) -> Any:
+        """Return a frame with a row for each raw row: its domain, the columns to `keep`, `prediction`, and a
+        probability per class.
+
+        Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
+        Rows come back in the order given. Those of a pandas frame keep its index, so that
+        `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do those of a mapping
+        name -> frame, if no two of its rows have the same label. Rows of files and arrays are numbered from 0.
+        `encoding` is that of text files; by default the one that the run was made with.
+        """
+        if isinstance(target, Real) and not isinstance(target, bool):  # a domain that a number names
+            target = as_written(target)
+        if not (target is None or isinstance(target, str)):
+            raise OptionError(f"target must be the name of a target; got {target!r}")
+        for name, value in (("keep", keep), ("text", text)):
+            if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+                raise OptionError(f"{name} must be a list of column names; got {value!r}")
+        source = self._table(source, target)
+        with understood(self.path, "a run of this version of cuvee"):
+            encoding = encoding or self.options.encoding
+            with located(source, encoding):
+                return self._predicted(source, target, keep, text, encoding)
+
+    def _predicted(
+        self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str], encoding: str
+    ) -> Any:
+        prepared, known = self._prepared, self.targets
+        if target is not None and target not in known:
+            raise OptionError(f"{target!r} is no target of these models{suggest(target, known)}")
+        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source, encoding):
+            target = known[0]
+        encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
+        categories = {c for encoder in encoders for c in encoder.text} | {*text}
+        domain = prepared["domain"] if target is None else None
+        how: Any = {"domain": domain, "text": sorted(categories), "encoding": encoding}
+        frame = read_rows(source, encoders[0].features, keep, **how)
+        names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
+        said = self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
+        index = _index_of(source)
+        return said if index is None else said.set_axis(index, axis=0)
+
+    def _answers(self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None) -> Any:
+        import pandas as pd
+
+        place = pd.Index(self.targets).get_indexer(names)
+        if (place < 0).any():
+            row = int(np.argmax(place < 0))
+            raise DomainError(
+                f"row {row} is of domain {names[row]!r}, which is no target of these models "
+                f"({int((place < 0).sum())} such rows){suggest(str(names[row]), self.targets)}",
+                row,
+            )
+        prepared = self._prepared
+        classes = None if prepared["classes"] is None else np.array(prepared["classes"])
+        group = np.array([t["group"] for t in prepared["targets"]])[place]
+        said = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
+        chance = np.zeros((len(frame), 0 if classes is None else len(classes)))  # 0 where no source has the class
+        for g in np.unique(group):
+            rows = np.flatnonzero(group == g)
+            own = None if classes is None else np.array(prepared["groups"][g].get("classes") or prepared["classes"])
+            space = space_of(self.options, prepared["task"], len(encoders[g].names), own)
+            X = encoders[g](frame.iloc[rows], where="rows to predict")
+            order = np.argsort(place[rows], kind="stable")
+            cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
+            for part in np.split(order, cuts):
+                w = self.w[place[rows[part[0]]]][: space.n_params]
+                said[rows[part]] = space.predict(w, X[part])
+                if classes is None or own is None:
+                    said[rows[part]] += self._models.offset[place[rows[part[0]]]]
+                else:
+                    at = np.ix_(rows[part], np.searchsorted(classes, own))
+                    chance[at] = space.predict_proba(w, X[part])
+        said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))
+        taken = next((name for name in (domain, *keep) if name in said_names), None)
+        if taken is not None:
+            raise OptionError(
+                f"column {taken!r} is how predictions are called: rename it in these rows, or do not keep it"
+            )
+        columns: dict[str, Any] = {domain: names} if domain else {}
+        columns |= {name: frame[name].to_numpy() for name in keep}
+        columns["prediction"] = said
+        columns |= {f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())}
+        return pd.DataFrame(columns)
+
+
+class Run(Predictor):
+    """One table's run: which targets, how much of each source, how good, and models that predict raw rows."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._about, self._prepared = folder.about, folder.json(PREPARED)
+        with understood(folder.path / PREPARED, "what this version of cuvee writes"):
+            self.targets: tuple[str, ...] = tuple(t["name"] for t in self._prepared["targets"])
+            self.notes: tuple[str, ...] = (self._prepared["why"], *self._prepared["notes"])
+            """What was inferred, and what is worth knowing about the table."""
+        with understood(folder.path / ABOUT, "what this version of cuvee writes"):
+            self.options = Options.from_dict(self._about["options"])
+
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
+    @property
+    def finished(self) -> bool:
+        return self._folder.done("report")
+
+    @cached_property
+    def _weights(self) -> tuple[tuple[str, ...], Floats]:
+        _, columns, alpha = alpha_file.from_csv(self._folder.read(ALPHA).decode(), ALPHA)
+        return columns, alpha
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of alpha: the sources, and the own sample last."""
+        return self._weights[0]
+
+    @property
+    def alpha(self) -> Floats:
+        """(M, columns); NaN where a source would be the target itself."""
+        return self._weights[1]
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """metrics.json: scores beside the baselines, certificates."""
+        return self._folder.json(METRICS)
+
+    @cached_property
+    def _models(self) -> Delivered:
+        return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
+
+    @cached_property
+    def findings(self) -> Findings:
+        with understood(self.path, "a run of this version of cuvee"):
+            return findings(self._folder)
+
+    def report(self) -> Path:
+        """Write report.html, from the files of the run alone."""
+        return self._folder.derive(REPORT, render(self.findings).encode())
+
+    def summary(self) -> str:
+        """What was asked and found, in three sentences."""
+        return " ".join(summary(self.findings))
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it that JSON can hold in one line."""
+        alpha = [
+            {c: a for c, a in zip(self.columns, row, strict=True) if a == a and a > 0} for row in self.alpha.tolist()
+        ]
+        return {
+            "run": str(self.path),
+            "task": self._prepared["task"],
+            "why": self._prepared["why"],
+            "hypothesis": self._prepared["hypothesis"],
+            "notes": list(self._prepared["notes"]),
+            "alpha": dict(zip(self.targets, alpha, strict=True)),
+            **{k: v for k, v in self.metrics.items() if k != "targets"},
+            "report": str(self.path / REPORT),
+        }
+
+    def __repr__(self) -> str:
+        if not self.finished:
+            return f"Run at {self.path}, not finished: cuvee resume {self.path}"
+        return f"Run at {self.path}: {self.summary()}"
+
+    def _repr_html_(self) -> str:
+        if not self.finished:
+            return html_table((), (), repr(self))
+        found = self.findings
+        rows = [
+            (t, *("–" if s != s else f"{s:.3g}" for s in found.scores[i, :, 0].tolist()))
+            for i, t in enumerate(found.targets[:20])
+        ]
+        return html_table(("target", *found.methods), rows, self.summary())
+
+
+def _index_of(source: Any) -> Any:
+    """Return the index of the pandas frame that rows came in, or of all its parts; None where there is none."""
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        return source.index
+    if isinstance(source, tuple) and len(source) == 3:  # (X, y, domain)
+        return _index_of(source[0])
+    if not isinstance(source, Mapping):
+        return None
+    tables = [part[0] if isinstance(part, tuple | list) and len(part) == 2 else part for part in source.values()]
+    first, *others = map(_index_of, tables)
+    if first is None or any(index is None for index in others):
+        return None
+    joined = first.append(others)
+    return joined if joined.is_unique or not others else None

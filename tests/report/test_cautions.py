@@ -1,0 +1,170 @@
+"""Every rule by itself: it speaks where it should, names who, and is silent where there is nothing to say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cuvee.report import cautions as rules
+from cuvee.report.cautions import worries
+from cuvee.report.summary import summary
+from report_builders import findings, nothing_known, rescored, with_constant
+
+
+def calm(M=12, N=4):
+    """Findings that give no reason to worry."""
+    f = findings(M, N)
+    alpha = np.full((M, N + 1), 1.0 / (N + 1))
+    scores = f.scores.copy()
+    scores[:, 0] = scores[:, 1:].max(1) + 0.01
+    return rescored(replace(f, alpha=alpha), scores)
+
+
+def with_row(values, i, row):
+    values = np.array(values, dtype=float)
+    values[i] = row
+    return values
+
+
+def test_nothing_to_worry_about():
+    assert worries(calm()) == []
+
+
+def test_models_that_were_not_solved():
+    f = calm(3)
+    assert list(rules.unsolved(f)) == []
+    (said,) = rules.unsolved(replace(f, model_status=("solved", "ill-conditioned", "solved")))
+    assert said.startswith("Target target 2 got a model that is not solved (ill-conditioned)")
+    (said,) = rules.unsolved(replace(f, model_status=("absent class", "from the future", "iteration limit")))
+    assert "3 targets (target 1, target 2 and target 3)" in said and "from the future" in said
+
+
+def test_mixtures_that_did_not_settle():
+    f = calm(3)
+    averaged = replace(f, alpha_status=("converged", "step limit", "converged"))
+    assert list(rules.unmixed(averaged)) == []  # an average by cross-validated loss, and no option to act on it
+    (said,) = rules.unmixed(replace(averaged, tried=(None,) * 3))
+    assert said.startswith("The weights of target 2 had not settled") and "step limit" in said
+    (said,) = rules.unmixed(replace(f, alpha_status=("converged", "diverged", "converged")))
+    assert said.startswith("The weights of target 2 had not settled") and "diverged" in said
+    missing = replace(f, alpha=with_row(f.alpha, 1, np.nan), alpha_status=("converged", "diverged", "closed form"))
+    (said,) = rules.unmixed(missing)
+    assert said.startswith("Target target 2 got no mixture at all")
+
+
+def test_models_that_predict_no_better_than_one_answer():
+    assert list(rules.unlearnt(calm())) == [] and list(rules.flattered(calm())) == []
+    assert worries(with_constant(calm())) == []
+    (said,) = rules.unlearnt(with_constant(calm(), accuracy=0.98))
+    assert "no better than that of always answering a target's most frequent class, 0.980: most labels are of" in said
+    assert "look at balanced accuracy (0.500) and AUC (0." in said
+    (said,) = rules.unlearnt(with_constant(calm(), accuracy=0.98, balanced=0.7))
+    assert "balanced accuracy (0.700)" in said
+    numbers = findings(8, 4, regression=True)
+    assert list(rules.unlearnt(with_constant(numbers, accuracy=9.0))) == []
+    (said,) = rules.unlearnt(with_constant(numbers, accuracy=0.1))
+    assert "always answering the mean of a target's own labels, 0.1: the columns say little about “readmitted”" in said
+
+
+def test_an_accuracy_that_owes_much_to_one_class():
+    (said,) = rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.6))
+    assert "flatters, as always answering the most frequent class has 0.800" in said and "has 0.600, so look" in said
+    assert list(rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.85))) == []
+    assert list(rules.flattered(with_constant(calm(), accuracy=0.6, balanced=0.6))) == []
+    assert list(rules.flattered(with_constant(calm(), accuracy=0.98, balanced=0.6))) == []  # said by the other rule
+
+
+def test_one_answer_for_all_is_no_rival_among_mixtures():
+    f = with_constant(calm(), accuracy=0.98)
+    (best,) = [m for m in f.methods if f"better than {m}" in " ".join(rules.chance(f))] or ["nobody"]
+    assert best != "majority class"
+    assert "the best baseline, majority class" in summary(f)[1]
+
+
+@pytest.mark.parametrize(
+    ("gain", "wanted"),
+    [
+        ((0.02, 0.01, 0.03), None),
+        ((0.02, -0.01, 0.05), "may be chance"),
+        ((0.02, np.nan, np.nan), "may be chance"),
+        ((-0.02, -0.05, 0.01), "no better than"),
+        ((-0.02, -0.03, -0.01), "does worse than"),
+    ],
+)
+def test_a_comparison_that_says_little(gain, wanted):
+    f = calm()
+    said = list(rules.chance(replace(f, gain=np.tile(gain, (5, 1)))))
+    assert (said == []) if wanted is None else (len(said) == 1 and wanted in said[0])
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_targets_that_no_mixture_helps(regression):
+    f = findings(4, 3, regression=regression)
+    scores = f.scores.copy()
+    better = -1.0 if regression else 1.0
+    scores[:, 0, 0] = scores[:, 4, 0] + better * 0.1
+    assert list(rules.unhelped(rescored(f, scores))) == []
+    scores[2, 0, 0] = scores[2, 4, 0]
+    scores[3] = np.nan
+    (said,) = rules.unhelped(rescored(f, scores))
+    assert said.startswith("Target target 3 gained nothing")
+    assert list(rules.unhelped(replace(f, methods=("cuvee", "a", "b", "c", "d")))) == []
+
+
+def test_targets_that_rely_on_themselves():
+    f = calm(3)
+    own = np.eye(5)[-1]
+    (said,) = rules.self_reliant(replace(f, alpha=with_row(f.alpha, 0, own)))
+    assert said.startswith("Target target 1 gave 90% or more of the weight to own rows")
+    without = findings(3, 4, own=False)
+    assert list(rules.self_reliant(replace(without, alpha=np.tile(np.eye(4)[-1], (3, 1))))) == []
+
+
+def test_too_few_rows():
+    f = calm(6)
+    assert list(rules.few_rows(f)) == [] and list(rules.unscored(f)) == []
+    (said,) = rules.few_rows(replace(f, learn_rows=np.array([9.0, 9, 9, 9, 9, 10])))
+    assert "5 targets (target 1, target 2, target 3 and 2 more)" in said and "fewer than 10" in said
+    scores = f.scores.copy()
+    scores[0] = np.nan
+    (said,) = rules.unscored(replace(f, scores=scores))
+    assert said.startswith("Target target 1 had no test rows")
+    (said,) = rules.unscored(replace(f, test_rows=np.array([1.0, 0, 3, 3, 3, 3])))
+    assert said.startswith("Target target 2 had no test rows")
+
+
+def test_models_about_which_nothing_is_proven():
+    f = calm(3)
+    (said,) = rules.unproven(replace(f, distance=np.array([np.inf, 1e-3, 1e-3])))
+    assert said.startswith("Nothing is proven about the model of target 1")
+    assert list(rules.unproven(replace(f, distance=np.full(3, np.inf)))) == []  # a network: the page says so above
+
+
+def test_a_source_that_carries_everyone():
+    f = calm(4)
+    heavy = np.tile(f.alpha[0], (4, 1))
+    heavy[:2] = 0.95 * np.eye(5)[1] + 0.01
+    (said,) = rules.leaning(replace(f, alpha=heavy))
+    assert said.startswith("Source source 2 carries 90% or more of the weight for 2 of 4 targets")
+    heavy[0] = f.alpha[0]
+    assert list(rules.leaning(replace(f, alpha=heavy))) == []
+    assert list(rules.leaning(replace(findings(2, 3), alpha=np.tile(np.eye(4)[0], (2, 1))))) == []
+
+
+def test_sources_that_nobody_uses():
+    f = calm(3)
+    alpha = f.alpha.copy()
+    alpha[:, 1] = 0.009
+    (said,) = rules.unused(replace(f, alpha=alpha))
+    assert said.startswith("1 source (source 2) is used by nobody")
+    alpha[:, 1] = [0.0, np.nan, 0.02]
+    assert list(rules.unused(replace(f, alpha=alpha))) == []
+    alpha[:, 1] = np.nan  # it applies to nobody
+    assert list(rules.unused(replace(f, alpha=alpha))) == []
+
+
+def test_nothing_known_is_worrying_and_each_worry_is_a_sentence():
+    said = worries(nothing_known())
+    assert len(said) >= 3 and all(s.endswith(".") and (s[0].isupper() or s[0].isdigit()) for s in said)
