@@ -1,10 +1,12 @@
-"""32 two-layer networks, each on its own mixture of 15 MNIST sources: trained together, and one after the other.
+"""32 two-layer networks, each on its own mixture of 15 MNIST sources: trained together, and one
+after the other.
 
-The slow side is what a good PyTorch user writes: one plain module per mixture, an eager loop, fused Adam, minibatches
-drawn from the mixture (many steps ahead, as a draw costs as much as a forward). It starts from the same weights,
-stops by the same rule on the same held-out rows, and averages its iterates as the fast side does, which serves it
-too. Its batch size, rate and averaging reached the lowest held-out loss soonest on other seeds; so small a model is
-faster on one thread than on two, so it runs on one. Two processes beside each other halve its time.
+The slow side is what a good PyTorch user writes: one plain module per mixture, an eager loop, fused
+Adam, minibatches drawn from the mixture (many steps ahead, as a draw costs as much as a forward).
+It starts from the same weights, stops by the same rule on the same held-out rows, and averages its
+iterates as the fast side does, which serves it too. Its batch size, rate and averaging reached the
+lowest held-out loss soonest on other seeds; so small a model is faster on one thread than on two,
+so it runs on one. Two processes beside each other halve its time.
 """
 
 from __future__ import annotations
@@ -35,9 +37,14 @@ Outcome = tuple[float, float]  # mean held-out loss and mean number of steps
 
 
 def networks(quick: bool) -> dict[str, Any]:
-    """Both sides in turns, setup included, on a new problem each time; the ratio is the median over problems."""
+    """Both sides in turns, setup included, on a new problem each time; the ratio is the median over
+    problems.
+    """
     repeats, threads = 2 if quick else 7, torch.get_num_threads()
-    sides: dict[str, Callable[[Problem, nn.Module, Tensor, int], Outcome]] = {"together": together, "loop": loop}
+    sides: dict[str, Callable[[Problem, nn.Module, Tensor, int], Outcome]] = {
+        "together": together,
+        "loop": loop,
+    }
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     outcomes: dict[str, list[Outcome]] = {name: [] for name in sides}
     for seed in range(FIRST, FIRST + 1 + repeats):
@@ -51,16 +58,26 @@ def networks(quick: bool) -> dict[str, Any]:
                 outcomes[name].append(outcome)
     torch.set_num_threads(threads)
     loss = {name: statistics.mean(loss for loss, _ in found) for name, found in outcomes.items()}
-    ratio = statistics.median(s / f for f, s in zip(seconds["together"], seconds["loop"], strict=True))
+    ratio = statistics.median(
+        s / f for f, s in zip(seconds["together"], seconds["loop"], strict=True)
+    )
     return {
-        "models": f"{M} networks 784-{HIDDEN}-10, float32, each on a Dirichlet(1) mixture of 15 sources × 80 images",
+        "models": (
+            f"{M} networks 784-{HIDDEN}-10, float32, "
+            "each on a Dirichlet(1) mixture of 15 sources × 80 images"
+        ),
         "threads": {"together": threads, "loop": 1},
         "repeats": repeats,
         "seconds": {name: round(statistics.median(s), 3) for name, s in seconds.items()},
         "ratio": round(ratio, 2),
         "held_out_loss": {name: round(value, 4) for name, value in loss.items()},
-        "steps": {name: round(statistics.mean(n for _, n in found)) for name, found in outcomes.items()},
-        "loop": f"all {M} measured; fused Adam, batch {BATCH} from the mixture, rate {RATE}, average {FORGET}",
+        "steps": {
+            name: round(statistics.mean(n for _, n in found)) for name, found in outcomes.items()
+        },
+        "loop": (
+            f"all {M} measured; fused Adam, batch {BATCH} from the mixture, "
+            f"rate {RATE}, average {FORGET}"
+        ),
         "wanted": WANTED,
         "met": ratio >= WANTED and loss["together"] <= 1.02 * loss["loop"],
     }
@@ -83,14 +100,22 @@ def together(data: Problem, module: nn.Module, alpha: Tensor, seed: int) -> Outc
 
 def loop(data: Problem, module: nn.Module, alpha: Tensor, seed: int) -> Outcome:
     # The same held-out rows as on the other side.
-    parts = [rows.split(s, rows.held_out_rows("source", s, seed, rows.LEAST_SOURCE)) for s in data.sources]
-    (X, y, domain), (X_held, y_held, domain_held) = (tables(part) for part in zip(*parts, strict=True))
+    parts = [
+        rows.split(s, rows.held_out_rows("source", s, seed, rows.LEAST_SOURCE))
+        for s in data.sources
+    ]
+    (X, y, domain), (X_held, y_held, domain_held) = (
+        tables(part) for part in zip(*parts, strict=True)
+    )
     share, share_held = 1 / domain.bincount()[domain], 1 / domain_held.bincount()[domain_held]
     draw = torch.Generator().manual_seed(seed)
     losses, steps = [], []
     for a in alpha:
         loss, taken = train_one(
-            copy.deepcopy(module), (X, y, a[domain] * share), (X_held, y_held, a[domain_held] * share_held), draw
+            copy.deepcopy(module),
+            (X, y, a[domain] * share),
+            (X_held, y_held, a[domain_held] * share_held),
+            draw,
         )
         losses.append(loss)
         steps.append(taken)
@@ -101,13 +126,19 @@ def tables(domains: Any) -> tuple[Tensor, Tensor, Tensor]:
     """All rows, their labels and the number of their domain."""
     X = torch.as_tensor(np.concatenate([d.X for d in domains]))
     y = torch.as_tensor(np.concatenate([d.y for d in domains]))
-    return X, y, torch.arange(len(domains)).repeat_interleave(torch.tensor([d.n_rows for d in domains]))
+    return (
+        X,
+        y,
+        torch.arange(len(domains)).repeat_interleave(torch.tensor([d.n_rows for d in domains])),
+    )
 
 
 Table = tuple[Tensor, Tensor, Tensor]  # rows, labels, weights
 
 
-def train_one(model: nn.Module, training: Table, held: Table, draw: torch.Generator) -> tuple[float, int]:
+def train_one(
+    model: nn.Module, training: Table, held: Table, draw: torch.Generator
+) -> tuple[float, int]:
     """One mixture: the lowest held-out loss and the steps taken."""
     X, y, chance = training
     X_held, y_held, weight = held
@@ -119,7 +150,9 @@ def train_one(model: nn.Module, training: Table, held: Table, draw: torch.Genera
     best = copy.deepcopy(model.state_dict())
     while t < network.MAX_STEPS:
         if t % AHEAD == 0:
-            picked = torch.multinomial(chance, AHEAD * BATCH, replacement=True, generator=draw).view(AHEAD, BATCH)
+            picked = torch.multinomial(
+                chance, AHEAD * BATCH, replacement=True, generator=draw
+            ).view(AHEAD, BATCH)
         rows = picked[t % AHEAD]
         optimiser.zero_grad()
         cross_entropy(model(X[rows]), y[rows]).backward()

@@ -1,4 +1,6 @@
-"""Whether the planner chooses well: its choice against both ways, measured, on a grid; and the transition, drawn."""
+"""Whether the planner chooses well: its choice against both ways, measured, on a grid; and the
+transition, drawn.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def planner(quick: bool = False) -> dict[str, Any]:
     """Every cell plans, then does all of it; a choice is as good as the best, or so much slower."""
     cells = []
     hypothesis = cuvee.Logistic(1e-2)
-    for N, M, tol in product(SOURCES[:2] if quick else SOURCES, TARGETS[:2] if quick else TARGETS, TOLERANCES):
+    for N, M, tol in product(
+        SOURCES[:2] if quick else SOURCES, TARGETS[:2] if quick else TARGETS, TOLERANCES
+    ):
         sources = shifted_sources(N, (1_200 if quick else ROWS) // N, FEATURES)
         plan = cuvee.plan(sources, hypothesis, n_targets=M, tol=tol)
         alpha = sample(M, N, seed=1)
@@ -69,16 +73,27 @@ def _once(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def transition(path: Path = FIGURE, counts: tuple[int, ...] = (100, 1_000, 10_000, 30_000, 100_000)) -> dict[str, Any]:
-    """Total time against M for both, measured, over what was planned before; the crossing of either."""
+def transition(
+    path: Path = FIGURE, counts: tuple[int, ...] = (100, 1_000, 10_000, 30_000, 100_000)
+) -> dict[str, Any]:
+    """Total time against M for both, measured, over what was planned before; the crossing of
+    either.
+    """
     sources, hypothesis, tol = shifted_sources(10, 3_000, 32), cuvee.Logistic(1e-2), 1e-3
     plan = cuvee.plan(sources, hypothesis, n_targets=counts[-1], tol=tol)
     measured: dict[str, list[tuple[int, float]]] = {"solve": [], "learn": []}
     for M in counts:
         alpha = sample(M, 10, seed=2)
-        measured["solve"].append((M, clocked(lambda: cuvee.solve(sources, hypothesis, alpha, tol=tol))))  # noqa: B023
+        measured["solve"].append(
+            (M, clocked(lambda: cuvee.solve(sources, hypothesis, alpha, tol=tol)))
+        )  # noqa: B023
         measured["learn"].append(
-            (M, clocked(lambda: cuvee.learn(sources, hypothesis, n_labels=plan.n_labels, tol=tol)(alpha)))  # noqa: B023
+            (
+                M,
+                clocked(
+                    lambda: cuvee.learn(sources, hypothesis, n_labels=plan.n_labels, tol=tol)(alpha)
+                ),
+            )  # noqa: B023
         )
     plan.draw(path, measured)
     return {
@@ -92,7 +107,9 @@ def transition(path: Path = FIGURE, counts: tuple[int, ...] = (100, 1_000, 10_00
 
 def _crossing(solve: list[tuple[int, float]], learn: list[tuple[int, float]]) -> float:
     """Where the measured times cross, on the straight line between the two counts around it."""
-    for (low, s0), (high, s1), (_, l0), (_, l1) in zip(solve, solve[1:], learn, learn[1:], strict=False):
+    for (low, s0), (high, s1), (_, l0), (_, l1) in zip(
+        solve, solve[1:], learn, learn[1:], strict=False
+    ):
         if s0 < l0 and s1 >= l1:
             return low + (high - low) * (l0 - s0) / ((l0 - s0) + (s1 - l1))
     return float("nan")

@@ -1,9 +1,11 @@
-"""One table of 100,000 rows through `cuvee adapt`, as a user would run it: seconds, memory, and where the time goes.
+"""One table of 100,000 rows through `cuvee adapt`, as a user would run it: seconds, memory, and
+where the time goes.
 
     cuvee bench adapt --json
 
-50 sources with 1,900 rows, 50 targets with 100, 29 numeric columns and one with three categories; a quantity (ridge),
-two classes and four classes (logistic). Each run is a process of its own, its start included.
+50 sources with 1,900 rows, 50 targets with 100, 29 numeric columns and one with three categories; a
+quantity (ridge), two classes and four classes (logistic). Each run is a process of its own, its
+start included.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ KINDS = {"ridge": 0, "logistic": 2, "softmax": 4}
 
 def run(quick: bool = False) -> dict[str, Any]:
     """Seconds, GiB and the share of each step for every kind of label."""
-    result: dict[str, Any] = {"benchmark": "adapt", "threads": os.environ.get("OMP_NUM_THREADS", "all")}
+    result: dict[str, Any] = {
+        "benchmark": "adapt",
+        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+    }
     domains, rows = (6, 100) if quick else (DOMAINS, ROWS)
     with tempfile.TemporaryDirectory() as folder:
         for kind, classes in KINDS.items():
@@ -61,7 +66,17 @@ def make(domains: int, rows: int, classes: int, seed: int = 0) -> Any:
 
 def timed(table: Path, out: Path) -> dict[str, Any]:
     """One process, from its start to its end."""
-    words = [sys.executable, "-m", "cuvee.cli", "adapt", str(table), "--domain", "site", "--label", "outcome"]
+    words = [
+        sys.executable,
+        "-m",
+        "cuvee.cli",
+        "adapt",
+        str(table),
+        "--domain",
+        "site",
+        "--label",
+        "outcome",
+    ]
     words += ["--targets", "target *", "--out", str(out), "--json", "--quiet"]
     began = time.perf_counter()
     done = subprocess.run(words, capture_output=True, text=True, check=True)  # noqa: S603 - our own command
@@ -74,7 +89,8 @@ def timed(table: Path, out: Path) -> dict[str, Any]:
     steps["start, reading, encoding"] = seconds - sum(steps.values())
     return {
         "seconds": round(seconds, 1),
-        "GiB": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20, 2),  # the largest so far
+        # the largest so far
+        "GiB": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20, 2),
         "steps": {name: round(s, 1) for name, s in steps.items()},
         "gain over the best baseline": round(min(g[0] for g in said["gain"][1:]), 4),
     }

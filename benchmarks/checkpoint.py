@@ -1,11 +1,13 @@
-"""What it costs that a run can be killed at any moment: the share of `cuvee adapt` that goes into checkpoints.
+"""What it costs that a run can be killed at any moment: the share of `cuvee adapt` that goes into
+checkpoints.
 
     cuvee bench checkpoint --json
 
-Everything counts that a run held in memory alone would not do: packing a step's numbers, writing and confirming its
-files and the manifest, tidying up, and reading the parts back with their checksums. The clock stands around these calls
-in the run itself, so that both sides are one run; medians of five runs, with the lowest and the highest share. The
-budget is 3 % of a run. The last table is the worst case: weights that take no time to find, and 80 parts to keep.
+Everything counts that a run held in memory alone would not do: packing a step's numbers, writing
+and confirming its files and the manifest, tidying up, and reading the parts back with their
+checksums. The clock stands around these calls in the run itself, so that both sides are one run;
+medians of five runs, with the lowest and the highest share. The budget is 3 % of a run. The last
+table is the worst case: weights that take no time to find, and 80 parts to keep.
 """
 
 from __future__ import annotations
@@ -30,12 +32,18 @@ TABLES: dict[str, tuple[int, int, dict[str, Any]]] = {  # domains, rows of each,
     "20,000 rows, 20 sources, 20 targets": (40, 500, {"targets": "new *"}),
     "20,000 rows, 10 sources, each in turn": (10, 2_000, {"targets": "each"}),
     "120 rows, 3 sources, 1 target": (4, 30, {"targets": "new 1"}),
-    "2,000 rows, 39 sources, each in turn, uniform weights": (40, 50, {"targets": "each", "method": "uniform"}),
+    "2,000 rows, 39 sources, each in turn, uniform weights": (
+        40,
+        50,
+        {"targets": "each", "method": "uniform"},
+    ),
 }
 
 
 class Clock:
-    """Seconds inside the functions that it stands around, those within others counted once; and how many commits."""
+    """Seconds inside the functions that it stands around, those within others counted once; and how
+    many commits.
+    """
 
     def __init__(self) -> None:
         self.seconds, self.commits, self._depth = 0.0, 0, 0
@@ -70,9 +78,16 @@ def watched() -> Iterator[Clock]:
 
 def run(quick: bool = False) -> dict[str, Any]:
     """The share of every table."""
-    chosen = {name: TABLES[name] for name in TABLES if not quick or name.startswith(("120 ", "2,000 "))}
+    chosen = {
+        name: TABLES[name] for name in TABLES if not quick or name.startswith(("120 ", "2,000 "))
+    }
     found = {name: share(*about, repeats=1 if quick else REPEATS) for name, about in chosen.items()}
-    return {"benchmark": "checkpoint", "threads": torch.get_num_threads(), "budget": BUDGET, **found}
+    return {
+        "benchmark": "checkpoint",
+        "threads": torch.get_num_threads(),
+        "budget": BUDGET,
+        **found,
+    }
 
 
 def share(domains: int, rows: int, asked: dict[str, Any], repeats: int) -> dict[str, Any]:
@@ -83,7 +98,13 @@ def share(domains: int, rows: int, asked: dict[str, Any], repeats: int) -> dict[
             began = time.perf_counter()
             with watched() as clock:
                 adapt(frame, Path(folder) / str(i), options=Options(**asked))
-            runs.append((clock.seconds / (time.perf_counter() - began), clock.seconds, time.perf_counter() - began))
+            runs.append(
+                (
+                    clock.seconds / (time.perf_counter() - began),
+                    clock.seconds,
+                    time.perf_counter() - began,
+                )
+            )
     shares, checkpoint, whole = (list(part) for part in zip(*runs[1:], strict=True))
     return {
         "run_s": round(statistics.median(whole), 3),

@@ -1,12 +1,14 @@
-"""M models together against scikit-learn in a loop, and M networks together against a loop over networks.
+"""M models together against scikit-learn in a loop, and M networks together against a loop over
+networks.
 
     cuvee bench erm --json
 
-Both sides start from arrays and end with every model at ‖∇‖∞ ≤ 1e-6, which is checked; how far their solutions lie
-apart is printed. The slow side is scikit-learn in a joblib loop over all cores, its processes started beforehand, with
-whichever of its solvers is fastest on these data, tried first. A repeat runs the fast side on all M mixtures and the
-slow side on one of `parts` equal parts of them, and counts its time `parts` times; over the repeats every mixture is
-fitted by both. Where the fast side takes a tenth of a second, a repeat is the mean of several runs of it.
+Both sides start from arrays and end with every model at ‖∇‖∞ ≤ 1e-6, which is checked; how far
+their solutions lie apart is printed. The slow side is scikit-learn in a joblib loop over all cores,
+its processes started beforehand, with whichever of its solvers is fastest on these data, tried
+first. A repeat runs the fast side on all M mixtures and the slow side on one of `parts` equal parts
+of them, and counts its time `parts` times; over the repeats every mixture is fitted by both. Where
+the fast side takes a tenth of a second, a repeat is the mean of several runs of it.
 """
 
 from __future__ import annotations
@@ -52,7 +54,11 @@ class Case:
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    result: dict[str, Any] = {"benchmark": "erm", "threads": torch.get_num_threads(), "cores": os.cpu_count()}
+    result: dict[str, Any] = {
+        "benchmark": "erm",
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+    }
     with joblib.Parallel(n_jobs=-1) as pool:
         for case in (ridge(quick), logistic(quick), softmax(quick)):
             result[case.name] = compare(case, pool, 2 if quick else PARTS)
@@ -72,14 +78,29 @@ def ridge(quick: bool) -> Case:
 
     sources = [(d.name, d.X, d.y) for d in shifted_sources(15, n // 15, 64, quantity=True)]
     solvers = {s: fit(s) for s in ("cholesky", "svd", "lsqr")}
-    return Case(f"ridge n={n} d=64 N=15 M={M}", sources, cuvee.Ridge(l2), sample(M, 15, seed=1), solvers, 300.0, "F")
+    return Case(
+        f"ridge n={n} d=64 N=15 M={M}",
+        sources,
+        cuvee.Ridge(l2),
+        sample(M, 15, seed=1),
+        solvers,
+        300.0,
+        "F",
+    )
 
 
 def logistic(quick: bool) -> Case:
     l2, n, M = 1e-2, 3_000 if quick else 30_000, 50 if quick else 1_000
     sources = [(d.name, d.X, d.y) for d in shifted_sources(15, n // 15, 64)]
     solvers = {s: classifier(s, l2) for s in ("newton-cholesky", "lbfgs", "newton-cg")}
-    return Case(f"logistic n={n} d=64 N=15 M={M}", sources, cuvee.Logistic(l2), sample(M, 15, seed=1), solvers, 30.0)
+    return Case(
+        f"logistic n={n} d=64 N=15 M={M}",
+        sources,
+        cuvee.Logistic(l2),
+        sample(M, 15, seed=1),
+        solvers,
+        30.0,
+    )
 
 
 def softmax(quick: bool) -> Case:
@@ -101,7 +122,9 @@ def softmax(quick: bool) -> Case:
 
 def classifier(solver: str, l2: float) -> Fit:
     def run(X: Array, y: Array, weight: Array) -> Array:
-        model = LogisticRegression(C=1 / l2, solver=solver, tol=TOL, max_iter=5_000).fit(X, y, sample_weight=weight)
+        model = LogisticRegression(C=1 / l2, solver=solver, tol=TOL, max_iter=5_000).fit(
+            X, y, sample_weight=weight
+        )
         return np.column_stack([model.coef_, model.intercept_]).ravel()
 
     return run
@@ -118,13 +141,16 @@ def compare(case: Case, pool: joblib.Parallel, parts: int) -> dict[str, Any]:
         return solve(case).w
 
     def slow(rows: Array) -> Array:
-        return np.array(pool(joblib.delayed(weighted)(fit, X, y, case.alpha[i], counts) for i in rows))
+        return np.array(
+            pool(joblib.delayed(weighted)(fit, X, y, case.alpha[i], counts) for i in rows)
+        )
 
     slow(np.arange(2))  # the pool has its processes and the data
     fast()
     began = time.perf_counter()
     fast()
-    runs = max(1, round(LEAST / (time.perf_counter() - began)))  # a tenth of a second is too short to time once
+    # a tenth of a second is too short to time once
+    runs = max(1, round(LEAST / (time.perf_counter() - began)))
     times: dict[str, list[float]] = {"fast": [], "slow": []}
     theirs = np.empty((M, 0))
     for rows in np.array_split(np.arange(M), parts):
@@ -173,8 +199,11 @@ def fastest(case: Case, X: Array, y: Array, counts: Array) -> tuple[str, dict[st
 
 
 def agreement(case: Case, ours: Array, theirs: Array) -> dict[str, float]:
-    """Gradients of both sides, and how far apart they are where softmax does not care about a shared constant."""
-    centred = theirs.reshape(len(theirs), -1, case.domains[0][1].shape[1] + 1).copy()  # (M, K, features + 1)
+    """Gradients of both sides, and how far apart they are where softmax does not care about a
+    shared constant.
+    """
+    # (M, K, features + 1)
+    centred = theirs.reshape(len(theirs), -1, case.domains[0][1].shape[1] + 1).copy()
     if centred.shape[1] > 1:
         centred[..., -1] -= centred[..., -1].mean(1, keepdims=True)
     return {

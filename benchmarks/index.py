@@ -1,16 +1,18 @@
-"""The nearest of 100,000 centres on Δ, N = 15, while they grow: `Centres` beside what else could have been chosen.
+"""The nearest of 100,000 centres on Δ, N = 15, while they grow: `Centres` beside what else could
+have been chosen.
 
     cuvee bench index --json
 
 Streams of mixtures:
   uniform          each α_t is drawn from Dirichlet(1, …, 1), on its own
-  drifting         α_0 is drawn so; α_{t+1} = Π_Δ(α_t + 0.001 z_t), z_t standard normal in every coordinate
-  drifting faster  the same with 0.003
+  drifting         α_0 is drawn so; α_{t+1} = Π_Δ(α_t + 0.001 z_t), z_t standard normal in every
+  coordinate drifting faster  the same with 0.003
 
-From empty, the first 100,000 mixtures of a stream are inserted one by one (`insert`); for each of the next 500 the
-nearest centre is asked for (`query`); then for those 500 again, each inserted after it was asked about (`both`). Speeds
-are ratios to brute force in float64: one matrix-vector product over all centres and an argmin, in its fastest layout.
-Every answer is compared with min_c |c − α| as it is written.
+From empty, the first 100,000 mixtures of a stream are inserted one by one (`insert`); for each of
+the next 500 the nearest centre is asked for (`query`); then for those 500 again, each inserted
+after it was asked about (`both`). Speeds are ratios to brute force in float64: one matrix-vector
+product over all centres and an argmin, in its fastest layout. Every answer is compared with min_c
+|c − α| as it is written.
 """
 
 from __future__ import annotations
@@ -67,11 +69,15 @@ def run(quick: bool = False) -> dict[str, Any]:
         "centres": n,
         "sources": SOURCES,
         "threads": torch.get_num_threads(),
-        "blas_threads": [p["num_threads"] for p in importlib.import_module("threadpoolctl").threadpool_info()],
+        "blas_threads": [
+            p["num_threads"] for p in importlib.import_module("threadpoolctl").threadpool_info()
+        ],
         "faiss": faiss,
         **streams,
         "wanted": {"drifting": 5.0, "uniform": 1.0},
-        "met": all(ratio["drifting", p] >= 5.0 and ratio["uniform", p] >= 1.0 for p in ("query", "both")),
+        "met": all(
+            ratio["drifting", p] >= 5.0 and ratio["uniform", p] >= 1.0 for p in ("query", "both")
+        ),
     }
 
 
@@ -81,7 +87,9 @@ def side_by_side(
     alpha = mixtures(STREAMS[stream], n + n_queries)
     right = [plain(alpha[:n], a) for a in alpha[n:]]
     right += [plain(alpha[: n + t], a) for t, a in enumerate(alpha[n:])]
-    seconds: dict[str, dict[str, list[float]]] = {name: {"insert": [], "query": [], "both": []} for name in candidates}
+    seconds: dict[str, dict[str, list[float]]] = {
+        name: {"insert": [], "query": [], "both": []} for name in candidates
+    }
     wrong = dict.fromkeys(candidates, 0)
     for repeat in range(repeats):
         indices = {name: make(SOURCES) for name, make in candidates.items()}
@@ -103,7 +111,9 @@ def side_by_side(
             "mismatches": f"{wrong[name]} of {repeats * len(right)}",
             **{
                 phase: {
-                    "per second": round((n if phase == "insert" else n_queries) / statistics.median(times)),
+                    "per second": round(
+                        (n if phase == "insert" else n_queries) / statistics.median(times)
+                    ),
                     "against brute force": compared(times, seconds[BRUTE][phase]),
                 }
                 for phase, times in seconds[name].items()
@@ -120,7 +130,9 @@ def mixtures(speed: float, n: int) -> Floats:
     alpha = torch.as_tensor(sample(1, SOURCES, seed=0))
     steps = [alpha]
     for _ in range(n - 1):
-        alpha = project(alpha + speed * torch.randn(1, SOURCES, generator=generator, dtype=torch.float64))
+        alpha = project(
+            alpha + speed * torch.randn(1, SOURCES, generator=generator, dtype=torch.float64)
+        )
         steps.append(alpha)
     return torch.cat(steps).numpy()
 
@@ -158,7 +170,8 @@ class Brute(Stored):
 
     def __init__(self, n_sources: int) -> None:
         super().__init__(n_sources)
-        self.columns = np.empty((n_sources + 1, 1_024), self.dtype)  # rows are slower: 290 µs against 240
+        # rows are slower: 290 µs against 240
+        self.columns = np.empty((n_sources + 1, 1_024), self.dtype)
         self.query = np.ones(n_sources + 1, self.dtype)
 
     def add(self, alpha: Floats) -> int:
@@ -190,7 +203,9 @@ class Screened(Brute):
 
 
 class Tree(Brute):
-    """SciPy's k-d tree, made anew when more than a tenth is not in it; brute force over the rest."""
+    """SciPy's k-d tree, made anew when more than a tenth is not in it; brute force over
+    the rest.
+    """
 
     def __init__(self, n_sources: int) -> None:
         super().__init__(n_sources)
@@ -216,7 +231,9 @@ class Tree(Brute):
 
 
 class Flat(Stored):
-    """FAISS `IndexFlatL2`: the first eight in float32 are checked again, or all where eight might not be enough."""
+    """FAISS `IndexFlatL2`: the first eight in float32 are checked again, or all where eight might
+    not be enough.
+    """
 
     def __init__(self, n_sources: int) -> None:
         super().__init__(n_sources)
@@ -227,8 +244,15 @@ class Flat(Stored):
         return super().add(alpha)
 
     def nearest(self, alpha: Floats) -> tuple[int, float]:
-        squared, number = (row[0] for row in self.index.search(alpha[None].astype(np.float32), min(8, self.n)))
-        # Both points are rounded by no more than 2⁻²⁴ of their lengths, below 1; then N squares are summed.
+        squared, number = (
+            row[0] for row in self.index.search(alpha[None].astype(np.float32), min(8, self.n))
+        )
+        # Both points are rounded by no more than 2⁻²⁴ of their lengths, below 1; then N squares are
+        # summed.
         distance = math.sqrt(squared[0]) * (1 + (len(alpha) + 4) * 2.0**-24) + 2.0**-22
         enough = self.n <= 8 or squared[-1] > distance**2 * (1 + (len(alpha) + 4) * 2.0**-22)
-        return among(np.sort(number), self.points, alpha) if enough else plain(self.points[: self.n], alpha)
+        return (
+            among(np.sort(number), self.points, alpha)
+            if enough
+            else plain(self.points[: self.n], alpha)
+        )

@@ -1,9 +1,10 @@
-"""Predicting models instead of solving for them: accuracy, passes over the data, speed, coverage, and the planner.
+"""Predicting models instead of solving for them: accuracy, passes over the data, speed, coverage,
+and the planner.
 
     cuvee bench learn --json
 
-Mixtures are uniform on the simplex; those that maps are judged on were seen by none of them. The school table takes
-part where the folder with the real tables is named in CUVEE_DATA.
+Mixtures are uniform on the simplex; those that maps are judged on were seen by none of them. The
+school table takes part where the folder with the real tables is named in CUVEE_DATA.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ TEST, TEST_SEED = 2_000, 999
 
 def run(quick: bool = False) -> dict[str, Any]:
     sources, hypothesis = shifted_sources(10, 300 if quick else 3_000, 32), cuvee.Logistic(1e-2)
-    result: dict[str, Any] = {"benchmark": "learn", "threads": torch.get_num_threads(), "cores": os.cpu_count()}
+    result: dict[str, Any] = {
+        "benchmark": "learn",
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+    }
     result["accuracy, logistic d=32 N=10"] = accuracy(sources, hypothesis, quick)
     schools = school()
     if schools is not None:
@@ -82,7 +87,9 @@ def accuracy(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) -
         for n in LABELS[:1] if quick else LABELS:
             began = time.perf_counter()
             try:
-                atlas = cuvee.learn(sources, hypothesis, n_labels=n, n_calibration=0, tol=1e-6, **options)
+                atlas = cuvee.learn(
+                    sources, hypothesis, n_labels=n, n_calibration=0, tol=1e-6, **options
+                )
             except cuvee.OptionError as error:  # a quadratic in 139 variables, say
                 row[str(n)] = {"not_possible": str(error)}
                 continue
@@ -96,11 +103,18 @@ def accuracy(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) -
         table[name] = row
     at = str(LABELS[0] if quick else 256)
     ratio = table["network"][at]["median_error"] / table["auto"][at]["median_error"]
-    return {"labels": table, f"auto_below_network_at_{at}": round(ratio, 1), "wanted": 100.0, "met": ratio >= 100.0}
+    return {
+        "labels": table,
+        f"auto_below_network_at_{at}": round(ratio, 1),
+        "wanted": 100.0,
+        "met": ratio >= 100.0,
+    }
 
 
 def passes(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) -> dict[str, Any]:
-    """Passes over the data per target for predict → certify → correct at 1e-6, and what solving takes."""
+    """Passes over the data per target for predict → certify → correct at 1e-6, and what solving
+    takes.
+    """
     alpha = sample(500 if quick else 10_000, len(sources), seed=TEST_SEED + 1)
     atlas = cuvee.learn(sources, hypothesis, n_labels=256, tol=1e-6)
     found = atlas(alpha, trust="corrected")
@@ -118,14 +132,20 @@ def passes(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) -> 
 
 
 def predicted(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) -> dict[str, Any]:
-    """100,000 mixtures with a calibrated bound at 1e-3 against solving them; and how often the bound holds."""
+    """100,000 mixtures with a calibrated bound at 1e-3 against solving them; and how often the
+    bound holds.
+    """
     M, fresh = (2_000, 500) if quick else (100_000, 10_000)
     alpha = sample(M, len(sources), seed=TEST_SEED + 2)
     began = time.perf_counter()
-    atlas = cuvee.learn(sources, hypothesis, n_labels=500 if quick else 4_096, n_calibration=1_000, tol=1e-3)
+    atlas = cuvee.learn(
+        sources, hypothesis, n_labels=500 if quick else 4_096, n_calibration=1_000, tol=1e-3
+    )
     learning = time.perf_counter() - began
     result = ratios(
-        lambda: atlas(alpha, trust="predicted"), lambda: cuvee.solve(sources, hypothesis, alpha, tol=1e-3), runs=20
+        lambda: atlas(alpha, trust="predicted"),
+        lambda: cuvee.solve(sources, hypothesis, alpha, tol=1e-3),
+        runs=20,
     )
     answer = atlas(alpha, trust="predicted")
     others = sample(fresh, len(sources), seed=TEST_SEED + 3)
@@ -134,7 +154,9 @@ def predicted(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) 
     gradient = cuvee.certify(sources, hypothesis, others, said.w).gradient_norm
     coverage = {
         "gradient": float((gradient <= said.certificate.gradient_norm).mean()),
-        "distance": float((np.linalg.norm(said.w - exact, axis=1) <= said.certificate.distance).mean()),
+        "distance": float(
+            (np.linalg.norm(said.w - exact, axis=1) <= said.certificate.distance).mean()
+        ),
     }
     return {
         **result,
@@ -142,7 +164,9 @@ def predicted(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) 
         "met": result["ratio"] >= 100.0,
         "learning_s": round(learning, 2),
         "map": atlas.plan.method,
-        "bound_within_tolerance": round(float((answer.certificate.gradient_norm <= 1e-3).mean()), 4),
+        "bound_within_tolerance": round(
+            float((answer.certificate.gradient_norm <= 1e-3).mean()), 4
+        ),
         "coverage_of_95_percent_bound": coverage,
         "coverage_met": all(0.94 <= c <= 0.98 for c in coverage.values()),
     }
@@ -156,7 +180,9 @@ def corrected(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) 
     atlas = cuvee.learn(sources, hypothesis, n_labels=256, tol=1e-6)
     learning = time.perf_counter() - began
     result = ratios(
-        lambda: atlas(alpha, trust="corrected"), lambda: cuvee.solve(sources, hypothesis, alpha, tol=1e-6), runs=1
+        lambda: atlas(alpha, trust="corrected"),
+        lambda: cuvee.solve(sources, hypothesis, alpha, tol=1e-6),
+        runs=1,
     )
     all_in = result["slow_s"] / (result["fast_s"] + learning)
     return {
@@ -168,7 +194,9 @@ def corrected(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) 
     }
 
 
-def ratios(fast: Callable[[], object], slow: Callable[[], object], runs: int, repeats: int = 5) -> dict[str, Any]:
+def ratios(
+    fast: Callable[[], object], slow: Callable[[], object], runs: int, repeats: int = 5
+) -> dict[str, Any]:
     """Interleaved; a repeat of the fast side is the mean of several runs of it."""
     times: dict[str, list[float]] = {"fast": [], "slow": []}
     fast()

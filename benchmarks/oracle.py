@@ -1,10 +1,12 @@
-"""How often the minimax methods find the global minimum, by the exact oracles; a matter of quality, not of time.
+"""How often the minimax methods find the global minimum, by the exact oracles; a matter of quality,
+not of time.
 
     cuvee bench oracle --json
 
-100 random squared-loss problems (N 3 to 6, d 5, W a ball of radius 3, C = 5): the share on which the worst case
-max_w F(α, w) of the α found is within 5 % of min_α max_w F, for both forms of the discrepancy, by the full-batch
-method and by Algorithm 1, with one adversary (the paper) and with the default panel.
+100 random squared-loss problems (N 3 to 6, d 5, W a ball of radius 3, C = 5): the share on which
+the worst case max_w F(α, w) of the α found is within 5 % of min_α max_w F, for both forms of the
+discrepancy, by the full-batch method and by Algorithm 1, with one adversary (the paper) and with
+the default panel.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ PANELS = (1, None)  # None: the default panel
 def run(quick: bool = False) -> dict[str, Any]:
     """Shares for every method, form and panel size."""
     instances = range(8 if quick else 100)
-    result: dict[str, Any] = {"benchmark": "oracle", "instances": len(instances), "within": WITHIN, "wanted": WANTED}
+    result: dict[str, Any] = {
+        "benchmark": "oracle",
+        "instances": len(instances),
+        "within": WITHIN,
+        "wanted": WANTED,
+    }
     # Other processes, since a problem this small leaves a second thread idle.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=_setup) as pool:
         for form in DISCREPANCIES:
@@ -41,7 +48,9 @@ def run(quick: bool = False) -> dict[str, Any]:
                 for panel in PANELS:
                     found = list(pool.map(partial(worst_case, form, method, panel), instances))
                     ratio = np.array(found) / np.array(best)
-                    name = f"{method}, {form}, {'default panel' if panel is None else 'one adversary'}"
+                    name = (
+                        f"{method}, {form}, {'default panel' if panel is None else 'one adversary'}"
+                    )
                     result[name] = {
                         "share": round(float((ratio <= WITHIN).mean()), 3),
                         "median_ratio": round(float(np.median(ratio)), 4),
@@ -72,6 +81,12 @@ def optimum(form: Discrepancy, seed: int) -> float:
 def worst_case(form: Discrepancy, method: Any, panel: int | None, seed: int) -> float:
     """max_w F at the α that the method finds."""
     mix = cuvee.estimate(
-        squared_loss_instance(seed), hypothesis(), method=method, discrepancy=form, C=C, c=1e-4, adversaries=panel
+        squared_loss_instance(seed),
+        hypothesis(),
+        method=method,
+        discrepancy=form,
+        C=C,
+        c=1e-4,
+        adversaries=panel,
     )
     return oracle(form, seed).worst(mix.alpha[0])[0]

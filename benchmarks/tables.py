@@ -1,11 +1,13 @@
-"""The unattended default against simple mixtures on real multi-domain tables; a matter of quality, not of time.
+"""The unattended default against simple mixtures on real multi-domain tables; a matter of quality,
+not of time.
 
     CUVEE_DATA=folder cuvee bench tables --json
 
-The folder holds school.parquet, parkinsons.parquet and office_caltech10.parquet with columns `domain`, `label` and
-numeric features. Each target gives 20 labelled rows, its others are the test set, all domains that are no target are
-sources. School and parkinsons: 10 random domains as targets; office: each domain in turn; 5 seeds. Scores are mean test
-losses (½ squared error) or accuracies over targets and seeds; for regressions also with every domain's level taken out
+The folder holds school.parquet, parkinsons.parquet and office_caltech10.parquet with columns
+`domain`, `label` and numeric features. Each target gives 20 labelled rows, its others are the test
+set, all domains that are no target are sources. School and parkinsons: 10 random domains as
+targets; office: each domain in turn; 5 seeds. Scores are mean test losses (½ squared error) or
+accuracies over targets and seeds; for regressions also with every domain's level taken out
 (`cuvee.data.levels`), from all mixtures alike.
 """
 
@@ -36,7 +38,9 @@ def run(quick: bool = False) -> dict[str, Any]:
     """Mean scores of the default and of four simple mixtures on every table."""
     folder = Path(os.environ.get("CUVEE_DATA", "data"))
     if not (folder / "school.parquet").is_file():
-        raise OptionError(f"no school.parquet in {str(folder)!r}: set CUVEE_DATA to the folder with the tables")
+        raise OptionError(
+            f"no school.parquet in {str(folder)!r}: set CUVEE_DATA to the folder with the tables"
+        )
     result: dict[str, Any] = {"benchmark": "tables", "labelled_rows": LABELLED}
     tables: list[tuple[str, cuvee.Ridge | cuvee.Logistic, bool]] = [
         ("school", cuvee.Ridge(1e-2), False),
@@ -47,7 +51,10 @@ def run(quick: bool = False) -> dict[str, Any]:
     ]
     for name, hypothesis, levelled in tables[: 4 if quick else 5]:
         scores = [
-            score(*(one_level(problem, test, hypothesis.l2) if levelled else (problem, test)), hypothesis)
+            score(
+                *(one_level(problem, test, hypothesis.l2) if levelled else (problem, test)),
+                hypothesis,
+            )
             for seed in range(1 if quick else SEEDS)
             for problem, test in splits(folder / f"{name}.parquet", seed)
         ]
@@ -58,25 +65,36 @@ def run(quick: bool = False) -> dict[str, Any]:
     return result
 
 
-def splits(path: Path, seed: int, targets: int = TARGETS) -> Iterator[tuple[cuvee.Problem, list[tuple[Array, Array]]]]:
+def splits(
+    path: Path, seed: int, targets: int = TARGETS
+) -> Iterator[tuple[cuvee.Problem, list[tuple[Array, Array]]]]:
     """Problems with the test rows of each target; features are standardised on training rows."""
     import pandas as pd
 
     office = path.stem.startswith("office")
-    yield from splits_of(pd.read_parquet(path), seed, counts=office, targets=None if office else targets)
+    yield from splits_of(
+        pd.read_parquet(path), seed, counts=office, targets=None if office else targets
+    )
 
 
 def splits_of(
     frame: Any, seed: int, *, counts: bool = False, targets: int | None = TARGETS
 ) -> Iterator[tuple[cuvee.Problem, list[tuple[Array, Array]]]]:
-    """`splits` of a table in memory: `targets` random domains at once, or without a number each domain in turn."""
+    """`splits` of a table in memory: `targets` random domains at once, or without a number each
+    domain in turn.
+    """
     rng = np.random.default_rng(seed)
     X = frame.drop(columns=["domain", "label"]).to_numpy(float)
     y, domain = frame.label.to_numpy(), frame.domain.to_numpy()
     names = sorted(frame.domain.unique())
     if counts:
-        X = X / np.maximum(X.sum(1, keepdims=True), 1e-9)  # word counts of images: their sum says nothing
-    groups = [[t] for t in names] if targets is None else [list(rng.choice(names, targets, replace=False))]
+        # word counts of images: their sum says nothing
+        X = X / np.maximum(X.sum(1, keepdims=True), 1e-9)
+    groups = (
+        [[t] for t in names]
+        if targets is None
+        else [list(rng.choice(names, targets, replace=False))]
+    )
     for chosen in groups:
         order = {t: rng.permutation(np.flatnonzero(domain == t)) for t in chosen}
         sources = [s for s in names if s not in chosen]
@@ -93,13 +111,19 @@ def splits_of(
 def one_level(
     problem: cuvee.Problem, test: list[tuple[Array, Array]], l2: float
 ) -> tuple[cuvee.Problem, list[tuple[Array, Array]]]:
-    """The same without levels; errors on test rows are those of predictions with the offset added."""
+    """The same without levels; errors on test rows are those of predictions with the
+    offset added.
+    """
     found = levels.take_out(problem, l2)
-    return found.problem, [(X, y - offset) for (X, y), offset in zip(test, found.offset, strict=True)]
+    return found.problem, [
+        (X, y - offset) for (X, y), offset in zip(test, found.offset, strict=True)
+    ]
 
 
 def score(problem: cuvee.Problem, test: list[tuple[Array, Array]], hypothesis: Hypothesis) -> Array:
-    """(M, mixtures): mean ½ squared error or accuracy of each mixture's model on each target's test rows."""
+    """(M, mixtures): mean ½ squared error or accuracy of each mixture's model on each target's test
+    rows.
+    """
     proportional = cuvee.estimate(problem, hypothesis, method="proportional").alpha
     mixtures = [
         cuvee.estimate(problem, hypothesis, method="uniform", own=True).alpha,

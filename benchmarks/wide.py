@@ -1,11 +1,12 @@
-"""Tables with more columns than rows: seconds and memory of `estimate` and `solve`, beside one fit of scikit-learn.
+"""Tables with more columns than rows: seconds and memory of `estimate` and `solve`, beside one fit
+of scikit-learn.
 
     cuvee bench wide --json
 
-`estimate` is Ridge with all its candidates and folds, 4 sources and one target; its peak is the most that a process of
-its own ever held beyond what it held before the call. `solve` is one logistic model in a budget of 64 MiB; the slow
-side, taken in turns with it, is `LogisticRegression` with its default solver and the same penalty, weights and
-tolerance. Medians of five.
+`estimate` is Ridge with all its candidates and folds, 4 sources and one target; its peak is the
+most that a process of its own ever held beyond what it held before the call. `solve` is one
+logistic model in a budget of 64 MiB; the slow side, taken in turns with it, is `LogisticRegression`
+with its default solver and the same penalty, weights and tolerance. Medians of five.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def domain(name: str, rows: int, columns: int, seed: int, *, classes: bool) -> cuvee.Domain:
-    """Return rows whose label follows twenty of the columns, a little differently in every domain."""
+    """Return rows whose label follows twenty of the columns, a little differently in
+    every domain.
+    """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, columns))
     score = X[:, :20].sum(1) * (1 + 0.2 * seed) / 4 + 0.3 * rng.normal(size=rows)
@@ -65,8 +68,13 @@ def ask(what: str, columns: int) -> None:
 
 
 def measured(what: str, columns: int) -> dict[str, Any]:
-    """Return seconds and peak MiB of one call in a process of its own, which a small call has warmed up."""
-    code = f"import json; from benchmarks.wide import alone; print(json.dumps(alone({what!r}, {columns})))"
+    """Return seconds and peak MiB of one call in a process of its own, which a small call has
+    warmed up.
+    """
+    code = (
+        f"import json; from benchmarks.wide import alone; print(json.dumps(alone({what!r}, "
+        f"{columns})))"
+    )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     return dict(json.loads(ended.stdout))
 

@@ -1,6 +1,8 @@
-"""docs/api.md from signatures and docstrings: `make docs` writes it, `--check` says whether it is what it should be.
+"""docs/api.md from signatures and docstrings: `make docs` writes it, `--check` says whether it is
+what it should be.
 
-A name that is to appear stands in `GROUPS` below, under the question it answers. Every name of `cuvee.__all__` must.
+A name that is to appear stands in `GROUPS` below, under the question it answers. Every name of
+`cuvee.__all__` must.
 """
 
 from __future__ import annotations
@@ -41,7 +43,13 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Models: which w for this mixture?",
         "See [models.md](models.md).",
-        ("cuvee.solve", "cuvee.certify", "cuvee.sensitivity", "cuvee.load_models", "cuvee.SavedModels"),
+        (
+            "cuvee.solve",
+            "cuvee.certify",
+            "cuvee.sensitivity",
+            "cuvee.load_models",
+            "cuvee.SavedModels",
+        ),
     ),
     (
         "Maps: models for mixtures that nobody solved",
@@ -131,14 +139,37 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 GIVEN = {  # results: nobody calls their constructors
-    *("cuvee.Mixtures", "cuvee.Candidate", "cuvee.Trace", "cuvee.Plan", "cuvee.ModelMap", "cuvee.Ledger"),
+    *(
+        "cuvee.Mixtures",
+        "cuvee.Candidate",
+        "cuvee.Trace",
+        "cuvee.Plan",
+        "cuvee.ModelMap",
+        "cuvee.Ledger",
+    ),
     *("cuvee.Solution", "cuvee.Model", "cuvee.Certificate", "cuvee.Run", "cuvee.data.frame.Table"),
-    *(f"cuvee.theory.{name}" for name in ("LearningBound", "StationarityBound", "StationarityNeeds", "TheorySteps")),
-    *(f"cuvee.theory.{name}" for name in ("RegretBound", "LabelNeeds", "RiskConstants", "RowConstants")),
+    *(
+        f"cuvee.theory.{name}"
+        for name in ("LearningBound", "StationarityBound", "StationarityNeeds", "TheorySteps")
+    ),
+    *(
+        f"cuvee.theory.{name}"
+        for name in ("RegretBound", "LabelNeeds", "RiskConstants", "RowConstants")
+    ),
     *("cuvee.RiskBound", "cuvee.theory.OfflineNeeds"),
     "cuvee.SavedModels",
 }
-INNER = {"cuvee.ModelMap": {"bound", "predictor", "subspace", "calibration", "labels", "settings", "relearn"}}
+INNER = {
+    "cuvee.ModelMap": {
+        "bound",
+        "predictor",
+        "subspace",
+        "calibration",
+        "labels",
+        "settings",
+        "relearn",
+    }
+}
 WITHIN = {"bind", "checkpoint", "restore", "settings"}  # public for the library's own sake
 
 
@@ -155,13 +186,19 @@ def page() -> str:
         contents.append(f"- [{title}](#{slugs(title)})")
         body += [f"## {title}", *([intro] if intro else [])]
         if title == "Errors":
-            body.append(_fenced(textwrap.dedent((import_module("cuvee.errors").__doc__ or "").split("::")[1]), ""))
+            body.append(
+                _fenced(
+                    textwrap.dedent((import_module("cuvee.errors").__doc__ or "").split("::")[1]),
+                    "",
+                )
+            )
         for name in names:
             contents.append(f"  - [`{name}`](#{slugs(name)})")
             body += [f"### `{name}`", *entry(name)]
     head = [
         "# API reference",
-        "Made by `make docs` from signatures and docstrings: change those, not this page. Shapes: M targets or models, "
+        "Made by `make docs` from signatures and docstrings: change those, not this page. Shapes: "
+        "M targets or models, "
         "N sources, P parameters.",
         "\n".join(contents),
     ]
@@ -189,7 +226,10 @@ def entry(name: str) -> Iterator[str]:
     module, _, last = name.rpartition(".")
     thing: Any = getattr(import_module(module), last)
     if not callable(thing):
-        yield f"`{last} = {thing!r}`: the last column's name when each target's own sample joins its mixture."
+        yield (
+            f"`{last} = {thing!r}`: the last column's name when each target's own sample joins its "
+            "mixture."
+        )
     elif inspect.isclass(thing) and issubclass(thing, enum.Enum):
         yield from rendered(inspect.getdoc(thing))
         yield "\n".join(f"- `{m.name}`, {m.value!r}: {m.sentence}" for m in thing)
@@ -214,7 +254,10 @@ def call(thing: Callable[..., Any], name: str, method: bool = False) -> Iterator
     said = " ".join(_words(p.annotation) for p in inspect.signature(thing).parameters.values())
     for word in dict.fromkeys(re.findall(r"\w+", said)):
         if get_origin(known.get(word)) is Literal:
-            yield f"`{word}` is one of {', '.join(f'`{choice!r}`' for choice in get_args(known[word]))}."
+            yield (
+                f"`{word}` is one of "
+                f"{', '.join(f'`{choice!r}`' for choice in get_args(known[word]))}."
+            )
 
 
 def signature(thing: Callable[..., Any], name: str, method: bool = False) -> str:
@@ -227,9 +270,17 @@ def signature(thing: Callable[..., Any], name: str, method: bool = False) -> str
             said.append("*")
         said.append(_parameter(p))
     back = found.return_annotation
-    arrow = "" if inspect.isclass(thing) or back in (found.empty, None, "None") else f" -> {_words(back)}"
+    arrow = (
+        ""
+        if inspect.isclass(thing) or back in (found.empty, None, "None")
+        else f" -> {_words(back)}"
+    )
     line = f"{name}({', '.join(said)}){arrow}"
-    return line if len(line) <= WIDTH else f"{name}(\n" + "".join(f"    {s},\n" for s in said) + f"){arrow}"
+    return (
+        line
+        if len(line) <= WIDTH
+        else f"{name}(\n" + "".join(f"    {s},\n" for s in said) + f"){arrow}"
+    )
 
 
 def _parameter(p: inspect.Parameter) -> str:
@@ -244,7 +295,11 @@ def _parameter(p: inspect.Parameter) -> str:
 
 
 def _words(annotation: Any) -> str:
-    return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return (
+        annotation.strip("'\"")
+        if isinstance(annotation, str)
+        else inspect.formatannotation(annotation)
+    )
 
 
 def rendered(doc: str | None) -> Iterator[str]:
@@ -295,13 +350,20 @@ def _prose(lines: list[str]) -> Iterator[str]:
 
 
 def fields(kind: type, hidden: set[str], known: bool) -> Iterator[str]:
-    """The fields of a dataclass with what its source says beside them; only those, where the signature has the rest."""
+    """The fields of a dataclass with what its source says beside them; only those, where the
+    signature has the rest.
+    """
     if not dataclasses.is_dataclass(kind):
         return
     said = Said(kind)
-    listed = [f for f in dataclasses.fields(kind) if not f.name.startswith("_") and f.name not in hidden]
+    listed = [
+        f for f in dataclasses.fields(kind) if not f.name.startswith("_") and f.name not in hidden
+    ]
     listed = [f for f in listed if not known or said.of.get(f.name)]
-    lines = [f"- `{f.name}: {_words(f.type)}`" + (f": {t}" if (t := said.of.get(f.name)) else "") for f in listed]
+    lines = [
+        f"- `{f.name}: {_words(f.type)}`" + (f": {t}" if (t := said.of.get(f.name)) else "")
+        for f in listed
+    ]
     if lines:
         yield "Fields:"
         yield "\n".join(lines)

@@ -1,4 +1,6 @@
-"""Fill the table of maps in maps.md from their registry: `python docs/make_maps.py`, after adding one."""
+"""Fill the table of maps in maps.md from their registry: `python docs/make_maps.py`, after adding
+one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ BLOCK = re.compile(r"<!-- maps -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def table() -> str:
-    """Return the maps as a table in Markdown, in the order of error messages and of the command line."""
+    """Return the maps as a table in Markdown, in the order of error messages and of the command
+    line.
+    """
     lines = ["| `method=` | what it is | options | file |", "|---|---|---|---|"]
     for each in registry.maps():
         options = ", ".join(f"`{option}`" for option in each.options) or "–"

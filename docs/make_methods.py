@@ -1,4 +1,6 @@
-"""Fill the table of α methods in choosing.md from their registry: `python docs/make_methods.py`, after adding one."""
+"""Fill the table of α methods in choosing.md from their registry: `python docs/make_methods.py`,
+after adding one.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,19 @@ BLOCK = re.compile(r"<!-- α methods -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def table() -> str:
-    """Return the methods as a table in Markdown, in the order of error messages and of the command line."""
+    """Return the methods as a table in Markdown, in the order of error messages and of the command
+    line.
+    """
     lines = ["| `method=` | what it does | steps | own sample |", "|---|---|---|---|"]
     for name in registry.names():
         method = registry.find(name)
         steps = f"{method.steps:,}" if method.steps else "–"
         if method.network_steps:
             steps += f", network {method.network_steps:,}"
-        lines.append(f"| `{name}` | {method.summary} | {steps} | {'always joins' if method.own else 'on request'} |")
+        lines.append(
+            f"| `{name}` | {method.summary} | {steps} | "
+            f"{'always joins' if method.own else 'on request'} |"
+        )
     return "\n".join(lines)
 
 

@@ -1,7 +1,9 @@
-"""Verdicts and tables into docs/paper.md, from docs/paper/NAME/verdict.json: `make docs` writes, `--check` compares.
+"""Verdicts and tables into docs/paper.md, from docs/paper/NAME/verdict.json: `make docs` writes,
+`--check` compares.
 
-What stands between `<!-- KIND: NAME -->` and `<!-- end -->` is made here: `word`, whether a claim held; `verdict`, that
-and the sentence that says why; `table`, its numbers. Everything else on the page is written by hand.
+What stands between `<!-- KIND: NAME -->` and `<!-- end -->` is made here: `word`, whether a claim
+held; `verdict`, that and the sentence that says why; `table`, its numbers. Everything else on the
+page is written by hand.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ PAGE = Path(__file__).with_name("paper.md")
 WORDS = {True: "held", False: "did not hold", "partly": "held in part"}
 WIDTH = 140
 MARK = re.compile(r"(<!-- (word|verdict|table): (\w+) -->).*?(<!-- end -->)", re.DOTALL)
-TARGETS = {"target 1": "group 1", "target 2": "group 2", "target 3": "group 3", "mix of 1 and 2": "mix of 1 and 2"}
+TARGETS = {
+    "target 1": "group 1",
+    "target 2": "group 2",
+    "target 3": "group 3",
+    "mix of 1 and 2": "mix of 1 and 2",
+}
 PAPERS_TABLE_2 = {
     "average ERM": (69.9, 40.0, 34.9, 59.9),
     "pure target training": (69.9, 55.0, 40.0, 55.0),
@@ -33,7 +40,9 @@ def filled(page: str) -> str:
 
 
 def _said(kind: str, name: str) -> str:
-    verdict = json.loads((PAGE.parent / "paper" / name / "verdict.json").read_text(encoding="utf-8"))
+    verdict = json.loads(
+        (PAGE.parent / "paper" / name / "verdict.json").read_text(encoding="utf-8")
+    )
     if kind == "table":
         return "\n" + TABLES[name](verdict["numbers"]) + "\n"
     word = WORDS[verdict["held"]]
@@ -63,8 +72,13 @@ def table_2(numbers: Numbers) -> str:
     found = numbers["accuracy"]
     best = {t: max(of[t]["mean"] for of in found.values()) for t in TARGETS}
     for method, of in found.items():
-        cells = [(f"{100 * of[t]['mean']:.1f} ± {100 * (of[t]['high'] - of[t]['mean']):.1f}", t) for t in TARGETS]
-        rows.append([method, *(f"**{cell}**" if of[t]["mean"] == best[t] else cell for cell, t in cells)])
+        cells = [
+            (f"{100 * of[t]['mean']:.1f} ± {100 * (of[t]['high'] - of[t]['mean']):.1f}", t)
+            for t in TARGETS
+        ]
+        rows.append(
+            [method, *(f"**{cell}**" if of[t]["mean"] == best[t] else cell for cell, t in cells)]
+        )
     leads = [
         [m, *(_points(numbers["default_minus"][m][t]) for t in TARGETS)]
         for m in ("average ERM", "target only", "average + own")
@@ -78,14 +92,18 @@ def table_2(numbers: Numbers) -> str:
 
 
 def _points(found: Numbers) -> str:
-    return " to ".join(f"{100 * found[of]:.1f}" for of in ("low", "high")).join((f"{100 * found['mean']:.1f} (", ")"))
+    return " to ".join(f"{100 * found[of]:.1f}" for of in ("low", "high")).join(
+        (f"{100 * found['mean']:.1f} (", ")")
+    )
 
 
 def stationarity(numbers: Numbers) -> str:
     """Gaps with the correction over gaps without."""
     ways = numbers["corrected_over_uncorrected"]
     cells = list(next(iter(ways.values())))
-    rows = [[way, *(_interval(found[cell], "ratio") for cell in cells)] for way, found in ways.items()]
+    rows = [
+        [way, *(_interval(found[cell], "ratio") for cell in cells)] for way, found in ways.items()
+    ]
     return _table(["gap with the correction / without", *cells], rows)
 
 
@@ -100,7 +118,9 @@ def offline(numbers: Numbers) -> str:
     rows = [["claimed", *(_number(c) for c in claimed)]]
     for way in maps:
         cells = [found.get(f"{way}, N={N}") for N in counts]
-        rows.append([way, *("" if c is None else _interval(c) + _expected(c["predicted"]) for c in cells)])
+        rows.append(
+            [way, *("" if c is None else _interval(c) + _expected(c["predicted"]) for c in cells)]
+        )
     return _table(["exponent of n (95 %) [expected]", *(f"N = {N}" for N in counts)], rows)
 
 
@@ -130,13 +150,23 @@ def peers(numbers: Numbers) -> str:
     for name, of in numbers["tables"].items():
         percent = of["score"] == "accuracy"
         best = [
-            f"{peer} {_number(p['lead'], '+.1f')} ({_number(p['low'], '+.1f')} to {_number(p['high'], '+.1f')})"
+            f"{peer} {_number(p['lead'], '+.1f')} ({_number(p['low'], '+.1f')} to "
+            f"{_number(p['high'], '+.1f')})"
             for peer, p in list(of["peers"].items())[:3]
         ]
         ours = f"{100 * of['ours']:.1f} %" if percent else f"{of['ours']:.3g}"
-        rows.append([name, ours, of["state"], "<br>".join(best), f"{of['ours_s_per_target']:.2g} s"])
+        rows.append(
+            [name, ours, of["state"], "<br>".join(best), f"{of['ours_s_per_target']:.2g} s"]
+        )
     return _table(
-        ["table", "this project", "", "best peers: lead in points, or % of MSE (95 %)", "seconds a target"], rows
+        [
+            "table",
+            "this project",
+            "",
+            "best peers: lead in points, or % of MSE (95 %)",
+            "seconds a target",
+        ],
+        rows,
     )
 
 
@@ -157,7 +187,10 @@ def main() -> int:
         return 0
     if made == page:
         return 0
-    print("docs/paper.md does not say what docs/paper/*/verdict.json say: run `make docs`", file=sys.stderr)
+    print(
+        "docs/paper.md does not say what docs/paper/*/verdict.json say: run `make docs`",
+        file=sys.stderr,
+    )
     return 1
 
 

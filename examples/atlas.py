@@ -13,6 +13,7 @@ print(cuvee.plan(sources, logistic, n_targets=len(alpha), tol=1e-3))
 atlas = cuvee.learn(sources, logistic, n_labels=256, tol=1e-3)
 print(atlas.plan)
 
-print(atlas(alpha))  # predicted where the calibrated bound allows it, corrected on the data elsewhere
+# predicted where the calibrated bound allows it, corrected on the data elsewhere
+print(atlas(alpha))
 print(atlas(alpha, trust="predicted"))  # not a single look at the data
 print(atlas(alpha[:500], trust="corrected", tol=1e-6))  # proven, row by row

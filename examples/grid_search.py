@@ -1,4 +1,6 @@
-"""Which method, which l2? A grid search over a table of shops, scored on the rows of the two new shops alone."""
+"""Which method, which l2? A grid search over a table of shops, scored on the rows of the two new
+shops alone.
+"""
 
 import numpy as np
 import sklearn
@@ -9,13 +11,15 @@ from sklearn.preprocessing import StandardScaler
 from cuvee.sklearn import CuveeRegressor
 
 rng = np.random.default_rng(0)
-taste = {"dock": 2.0, "hill": 0.0, "mill": 1.5, "park": -3.0, "north": 1.8, "south": -2.5}  # of the last column
+# of the last column
+taste = {"dock": 2.0, "hill": 0.0, "mill": 1.5, "park": -3.0, "north": 1.8, "south": -2.5}
 shop = np.repeat(list(taste), [150, 150, 150, 150, 30, 30])
 X = rng.normal(size=(len(shop), 4)) * [1, 10, 100, 1]
 spent = X @ [1, -0.1, 0, 0] + X[:, 3] * [taste[s] for s in shop] + rng.normal(size=len(shop))
 
 new = ["north", "south"]
-folds = PredefinedSplit(np.where(np.isin(shop, new), np.arange(len(shop)) % 3, -1))  # −1: a source is never held out
+# −1: a source is never held out
+folds = PredefinedSplit(np.where(np.isin(shop, new), np.arange(len(shop)) % 3, -1))
 grid = {"cuveeregressor__method": ["uniform", "path"], "cuveeregressor__l2": [1e-3, 1e-1]}
 with sklearn.config_context(enable_metadata_routing=True):
     model = CuveeRegressor().set_fit_request(sample_domain=True, target_domains=True)
@@ -23,7 +27,9 @@ with sklearn.config_context(enable_metadata_routing=True):
     search = GridSearchCV(make_pipeline(StandardScaler(), model), grid, cv=folds)
     search.fit(X, spent, sample_domain=shop, target_domains=new)
 
-for settings, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
+for settings, score in zip(
+    search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True
+):
     print(*settings.values(), f"R² {score:.2f}")
 best = search.best_estimator_  # scaler and model, fitted on all rows
 print(best.predict(X[-3:], sample_domain=shop[-3:]).round(2))

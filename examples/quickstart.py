@@ -1,4 +1,6 @@
-"""How much should a new clinic learn from three others, and what does its model say? The README's example."""
+"""How much should a new clinic learn from three others, and what does its model say? The README's
+example.
+"""
 
 import numpy as np
 

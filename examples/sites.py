@@ -1,4 +1,6 @@
-"""One table with sites: a model for each of four hospitals with 20 labelled rows, from a pandas frame to a report."""
+"""One table with sites: a model for each of four hospitals with 20 labelled rows, from a pandas
+frame to a report.
+"""
 
 import tempfile
 from pathlib import Path
@@ -8,8 +10,11 @@ from cuvee.data.synthetic import visits
 
 frame = visits()  # numbers, categories and a column `hospital`
 out = Path(tempfile.mkdtemp()) / "run"  # a new folder: everything that is found stays there
-new = ("fir", "oak", "pine", "yew")  # 20 labelled rows of each are learnt from, the other 300 are kept for scores
-options = cuvee.Options(label="readmitted", domain="hospital", targets=new, drop=("visit",), labelled=20)
+# 20 labelled rows of each are learnt from, the other 300 are kept for scores
+new = ("fir", "oak", "pine", "yew")
+options = cuvee.Options(
+    label="readmitted", domain="hospital", targets=new, drop=("visit",), labelled=20
+)
 run = cuvee.adapt(frame, out, options=options)
 print(run.summary())
 for target, alpha in zip(run.targets, run.alpha, strict=True):

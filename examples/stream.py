@@ -1,4 +1,6 @@
-"""Targets that arrive one by one: a model for each at once, a solve for few of them, and a run that can be cut."""
+"""Targets that arrive one by one: a model for each at once, a solve for few of them, and a run that
+can be cut.
+"""
 
 import tempfile
 from pathlib import Path
@@ -23,8 +25,12 @@ folder = Path(tempfile.mkdtemp())
 online.save(folder / "map.safetensors")
 print(cuvee.OnlineMap.load(folder / "map.safetensors", sources, logistic))
 
-ledger = cuvee.run_online(  # the same loop, for a whole stream; after a crash it goes on from the checkpoint
-    sample(2_000, 5, seed=2), online, checkpoint=folder / "stream.safetensors", picture=folder / "stream.png"
+# the same loop, for a whole stream; after a crash it goes on from the checkpoint
+ledger = cuvee.run_online(
+    sample(2_000, 5, seed=2),
+    online,
+    checkpoint=folder / "stream.safetensors",
+    picture=folder / "stream.png",
 )
 print(ledger)
 print(online([[0.1, 0.1, 0.2, 0.2, 0.4]], trust="corrected"))  # it is a model map like any other

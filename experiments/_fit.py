@@ -28,22 +28,37 @@ class Exponent:
         return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
     def as_dict(self) -> dict[str, Any]:
-        return {"exponent": self.value, "low": self.low, "high": self.high, "replicates": self.replicates}
+        return {
+            "exponent": self.value,
+            "low": self.low,
+            "high": self.high,
+            "replicates": self.replicates,
+        }
 
 
 def exponent(x: Any, y: Any) -> Exponent:
-    """x (points,) and y (points,) or (replicates, points), all positive; replicates are independent, e.g. seeds.
+    """x (points,) and y (points,) or (replicates, points), all positive; replicates are
+    independent, e.g. seeds.
 
-    With three replicates or more each has its own slope, and their t-interval is given: points of one replicate, like
-    averages over time, may lean on each other as they like. With fewer it is the interval of one regression.
+    With three replicates or more each has its own slope, and their t-interval is given: points of
+    one replicate, like averages over time, may lean on each other as they like. With fewer it is
+    the interval of one regression.
 
     >>> str(exponent([1, 10, 100], [[2, 0.2, 0.02]] * 3))
     '-1.00 (-1.00 to -1.00)'
     """
     log_x = np.log(np.asarray(x, dtype=float))
     log_y = np.log(np.atleast_2d(np.asarray(y, dtype=float)))
-    if log_x.ndim != 1 or log_y.shape[1] != len(log_x) or len(log_x) < 2 or not np.isfinite(log_y).all():
-        raise ValueError("an exponent needs two points or more of positive numbers, all replicates at the same points")
+    if (
+        log_x.ndim != 1
+        or log_y.shape[1] != len(log_x)
+        or len(log_x) < 2
+        or not np.isfinite(log_y).all()
+    ):
+        raise ValueError(
+            "an exponent needs two points or more of positive numbers, all replicates at the same "
+            "points"
+        )
     if len(log_y) >= FEW:
         slopes: Floats = np.polyfit(log_x, log_y.T, 1)[0]
         mean, error = float(slopes.mean()), float(slopes.std(ddof=1) / np.sqrt(len(slopes)))
@@ -66,5 +81,7 @@ def mean_interval(values: Any) -> tuple[float, float, float]:
     mean = float(data.mean())
     if len(data) < 2:
         return mean, nan, nan
-    half = float(stats.t.ppf(0.5 + LEVEL / 2, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data)))
+    half = float(
+        stats.t.ppf(0.5 + LEVEL / 2, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data))
+    )
     return mean, mean - half, mean + half

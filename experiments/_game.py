@@ -1,8 +1,9 @@
 """Problems on which Algorithm 1 is tried as Theorem 2 has it, and what is measured along a run.
 
-One adversary, the paper's "sum" discrepancy, W a ball: Assumption 1 holds with constants that are known. A run carries
-several targets, each a minimax problem of its own with the same sources; squared gaps are averaged over them. The steps
-are the package's own (`cuvee.mixture.scgda`), and so is the gap, always measured with the same η and γ.
+One adversary, the paper's "sum" discrepancy, W a ball: Assumption 1 holds with constants that are
+known. A run carries several targets, each a minimax problem of its own with the same sources;
+squared gaps are averaged over them. The steps are the package's own (`cuvee.mixture.scgda`), and so
+is the gap, always measured with the same η and γ.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from cuvee.results import Floats
 from cuvee.theory import Constants, RowConstants
 
 MEASURED = 0.1  # η and γ of every gap: as large as a run's own, the same for all
-SPACING = 1.03  # a gap costs as much as a step: after the first steps one in 3 % more of them will do
+# a gap costs as much as a step: after the first steps one in 3 % more of them will do
+SPACING = 1.03
 DENSE = 40  # steps that are all looked at
 KINDS: dict[str, dict[str, float]] = {
     "logistic": {"radius": 3.0, "C": 20.0, "c": 1e-4},  # its bounded loss, 1 − p_y
@@ -71,21 +73,33 @@ class Game:
         return self.components.row_constants()
 
     def evaluations(self, beta: float, B: int) -> int:
-        """What a step costs a target: a row's loss or gradient at one w is one. The correction evaluates at w^{t−1}
-        too, which is counted in full though it needs no gradient; without it (β = 1) nobody would."""
+        """What a step costs a target: a row's loss or gradient at one w is one. The correction
+        evaluates at w^{t−1} too, which is counted in full though it needs no gradient; without it
+        (β = 1) nobody would.
+        """
         return (1 if beta == 1.0 else 2) * B * (self.n_sources + 1)
 
 
 def game(kind: str, seed: int, setting: dict[str, Any]) -> Game:
-    """Sources and targets with their own means, scales and rules; columns, and labels of ridge, standardised."""
+    """Sources and targets with their own means, scales and rules; columns, and labels of ridge,
+    standardised.
+    """
     N, how = setting["N"], KINDS[kind]
     domains = shifted_sources(
-        N + setting["targets"], setting["rows"], setting["features"], seed=seed, quantity=kind == "ridge"
+        N + setting["targets"],
+        setting["rows"],
+        setting["features"],
+        seed=seed,
+        quantity=kind == "ridge",
     )
     problem = cuvee.Problem(domains[:N], domains[N:])
-    hypothesis = (cuvee.Ridge if kind == "ridge" else cuvee.Logistic)(l2=0.0, intercept=False, radius=how["radius"])
+    hypothesis = (cuvee.Ridge if kind == "ridge" else cuvee.Logistic)(
+        l2=0.0, intercept=False, radius=how["radius"]
+    )
     space = hypothesis.bind(problem.facts, standardised=True)
-    components = erm.components(problem, space, "trained" if kind == "ridge" else "bounded", seed=seed)
+    components = erm.components(
+        problem, space, "trained" if kind == "ridge" else "bounded", seed=seed
+    )
     objective = Objective("sum", how["c"], how["C"], 1.0 / components.counts.double()[None])
     return Game(kind, components, objective, seed)
 
@@ -114,14 +128,24 @@ class Seen:
 
 
 def watch(of: Game, beta: float, B: int, eta: float, gamma: float, steps: int) -> Iterator[Seen]:
-    """Algorithm 1 with constant η and γ; what is seen at t = 0, 1, 2, … and later at growing distances."""
+    """Algorithm 1 with constant η and γ; what is seen at t = 0, 1, 2, … and later at growing
+    distances.
+    """
     settings = Settings(
-        beta=beta, batch_size=B, eta=eta, gamma=gamma, adversaries=1, steps=steps, average=False, seed=of.seed
+        beta=beta,
+        batch_size=B,
+        eta=eta,
+        gamma=gamma,
+        adversaries=1,
+        steps=steps,
+        average=False,
+        seed=of.seed,
     )
     state = scgda.init(of.components, of.objective, settings)
     start = float((gap(of, state.play) ** 2).mean())
     yield Seen(0, start, start, start)
-    times, sums = [0], [0.0]  # Σ of squares up to each time; a look stands for the steps since the last one
+    # Σ of squares up to each time; a look stands for the steps since the last one
+    times, sums = [0], [0.0]
     wanted = looks(steps)
     for t in range(1, steps + 1):
         state = scgda.step(state, of.components, of.objective, settings)

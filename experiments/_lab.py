@@ -2,14 +2,14 @@
 
     results/NAME/  setting.json  raw.csv  figure.png  verdict.json
 
-A unit is one seed of one setting, say. Its rows are in raw.csv whole or not at all, and a second start does what is not
-there yet; another setting starts anew. An experiment is a module with
+A unit is one seed of one setting, say. Its rows are in raw.csv whole or not at all, and a second
+start does what is not there yet; another setting starts anew. An experiment is a module with
 
     TITLE, CLAIM          what the paper says, for people
-    VERSION               raised when what is measured changes, so that old rows do not count any more
-    SETTINGS              "tiny" (tests), "quick" (two minutes at most) and "full" (published)
-    CLOCKED               True where seconds are judged, which units side by side would spoil; else left out
-    run(lab) -> Verdict   collects rows, draws them, judges them
+    VERSION               raised when what is measured changes, so that old rows do not count any
+    more SETTINGS              "tiny" (tests), "quick" (two minutes at most) and "full" (published)
+    CLOCKED               True where seconds are judged, which units side by side would spoil; else
+    left out run(lab) -> Verdict   collects rows, draws them, judges them
 """
 
 from __future__ import annotations
@@ -70,9 +70,11 @@ class Lab:
         return self.folder / "raw.csv"
 
     def collect(self, units: Iterable[Unit], measure: Measure) -> pd.DataFrame:
-        """The rows of all units, those measured before and those that are missing, in the units' order.
+        """The rows of all units, those measured before and those that are missing, in the units'
+        order.
 
-        With several jobs `measure` goes to other processes: a function of a module, or a partial of one.
+        With several jobs `measure` goes to other processes: a function of a module, or a partial of
+        one.
         """
         wanted = {name_of(unit): unit for unit in units}
         there = dict(list(self._read().groupby(UNIT, sort=False)))
@@ -82,9 +84,11 @@ class Lab:
         for name, rows in measured(missing, measure, self.jobs):
             found[name] = pd.DataFrame([{UNIT: name, **wanted[name], **row} for row in rows])
             ordered = [found[n] for n in wanted if n in found]
-            self._write(pd.concat([*ordered, *there.values()], ignore_index=True))  # what nobody asks for now is kept
+            # what nobody asks for now is kept
+            self._write(pd.concat([*ordered, *there.values()], ignore_index=True))
             self.show("measuring", len(found), len(wanted))
-        every = self._read()  # from the file also the first time: a second start then sees the same numbers
+        # from the file also the first time: a second start then sees the same numbers
+        every = self._read()
         return every[every[UNIT].isin(list(wanted))].reset_index(drop=True)
 
     @property
@@ -101,10 +105,13 @@ class Lab:
         _whole(self.raw, rows.to_csv(index=False, lineterminator="\n"))
 
 
-def measured(units: Mapping[str, Unit], measure: Measure, jobs: int) -> Iterator[tuple[str, list[Row]]]:
+def measured(
+    units: Mapping[str, Unit], measure: Measure, jobs: int
+) -> Iterator[tuple[str, list[Row]]]:
     """Each unit's rows as soon as they are there; with several jobs that is in any order.
 
-    Every process has one thread: steps are small, more threads slow them down, and sums are the same for any jobs.
+    Every process has one thread: steps are small, more threads slow them down, and sums are the
+    same for any jobs.
     """
     if jobs == 1 or len(units) < 2:
         threads = torch.get_num_threads()
@@ -121,7 +128,8 @@ def measured(units: Mapping[str, Unit], measure: Measure, jobs: int) -> Iterator
             yield from ((names[future], future.result()) for future in as_completed(names))
         except BrokenProcessPool:
             raise CuveeError(
-                "a process was killed, perhaps for want of memory; what was measured is kept: go on with fewer --jobs"
+                "a process was killed, perhaps for want of memory; what was measured is kept: go "
+                "on with fewer --jobs"
             ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -152,10 +160,16 @@ def seed_of(*parts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=4).digest(), "big")
 
 
-def reproduce(experiment: Experiment, name: str, scale: str, out: Path, show: Show, jobs: int = 1) -> dict[str, Any]:
-    """Run it, or what is left of it; what verdict.json holds. Only the full setting has the name alone to itself."""
+def reproduce(
+    experiment: Experiment, name: str, scale: str, out: Path, show: Show, jobs: int = 1
+) -> dict[str, Any]:
+    """Run it, or what is left of it; what verdict.json holds. Only the full setting has the name
+    alone to itself.
+    """
     if jobs > 1 and getattr(experiment, "CLOCKED", False):
-        raise OptionError(f"{name} takes seconds, which units side by side would spoil: leave --jobs out")
+        raise OptionError(
+            f"{name} takes seconds, which units side by side would spoil: leave --jobs out"
+        )
     folder = out / (name if scale == "full" else f"{name}-{scale}")
     asked = {
         "experiment": name,
@@ -178,12 +192,17 @@ def reproduce(experiment: Experiment, name: str, scale: str, out: Path, show: Sh
         "sentence": verdict.sentence,
         "numbers": _plain(verdict.numbers),
     }
-    _whole(folder / "verdict.json", json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    _whole(
+        folder / "verdict.json",
+        json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+    )
     return {**said, "word": verdict.word, "folder": str(folder)}
 
 
 def _open(lab: Lab, asked: dict[str, Any]) -> None:
-    """The folder; raw numbers of another setting are put aside as raw.old.csv, they may have taken hours."""
+    """The folder; raw numbers of another setting are put aside as raw.old.csv, they may have taken
+    hours.
+    """
     lab.folder.mkdir(parents=True, exist_ok=True)
     path = lab.folder / "setting.json"
     if path.exists():
@@ -199,7 +218,9 @@ def _open(lab: Lab, asked: dict[str, Any]) -> None:
 
 
 def _whole(path: Path, text: str) -> None:
-    """Written beside and then moved: whoever reads it, or cuts this off, finds the old or the new."""
+    """Written beside and then moved: whoever reads it, or cuts this off, finds the old
+    or the new.
+    """
     unfinished = path.with_name(f"{path.name}.part")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)

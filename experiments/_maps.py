@@ -1,7 +1,9 @@
-"""The maps of the trial of Theorem 3: how each is learnt, and the power of n that its smoothness predicts.
+"""The maps of the trial of Theorem 3: how each is learnt, and the power of n that its smoothness
+predicts.
 
-Mixtures of N sources lie on a simplex of D = N − 1 dimensions, and n random ones are about n^(−1/D) apart. Labels have
-no noise here (each is a minimiser, solved), so that what is left is how well a function of D variables is interpolated.
+Mixtures of N sources lie on a simplex of D = N − 1 dimensions, and n random ones are about n^(−1/D)
+apart. Labels have no noise here (each is a minimiser, solved), so that what is left is how well a
+function of D variables is interpolated.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _LEARN: dict[str, dict[str, Any]] = {
     FIRST: {"method": "surface", "order": 1},
     SECOND: {"method": "surface", "order": 2},
     QUADRATIC: {"method": "surface", "degree": 2},
-    SURFACE: {"method": "surface"},  # the best on held-out labels, of all degrees and of Taylor pieces
+    # the best on held-out labels, of all degrees and of Taylor pieces
+    SURFACE: {"method": "surface"},
 }
 TOL = 1e-6  # of a map; its labels are then solved to ‖∇‖∞ ≤ 1e-9
 LABEL_TOL = 1e-9
@@ -43,7 +46,8 @@ def claimed(N: int) -> float:
 
 
 def with_noise(H: float, N: int) -> float:
-    """The paper's for H-times differentiable maps, minimax where labels are noisy: never better than −1.
+    """The paper's for H-times differentiable maps, minimax where labels are noisy: never better
+    than −1.
 
     >>> with_noise(1, 3), with_noise(2, 4)
     (-0.4, -0.5)
@@ -54,20 +58,22 @@ def with_noise(H: float, N: int) -> float:
 def smoothness(way: str, N: int) -> float | None:
     """H, the derivatives of w* that a map makes use of; None where there is no such number.
 
-    A Taylor piece of order k is off by the (k+1)-th power of the way to the nearest label. The kernel's native space is
-    the Sobolev space of order s = N/2 = (D + 1)/2, as that of |x| in D dimensions: it is as smooth as a cone. A map in
-    it has H = s, a smooth one s + ½, and no more unless it meets conditions at the boundary of the simplex.
+    A Taylor piece of order k is off by the (k+1)-th power of the way to the nearest label. The
+    kernel's native space is the Sobolev space of order s = N/2 = (D + 1)/2, as that of |x| in D
+    dimensions: it is as smooth as a cone. A map in it has H = s, a smooth one s + ½, and no more
+    unless it meets conditions at the boundary of the simplex.
     """
     used = {NEAREST: 1.0, FIRST: 2.0, SECOND: 3.0, KERNEL: (N + 1) / 2, LINEARISED: (N + 1) / 2}
     return used.get(base(way))
 
 
 def predicted(way: str, N: int) -> float | None:
-    """Without noise: n^(−2H/D). None where it is faster than every power (degrees that grow, of an analytic map).
+    """Without noise: n^(−2H/D). None where it is faster than every power (degrees that grow, of an
+    analytic map).
 
-    T steps of descent leave, of a smooth map, what has eigenvalues below 1/T: T^(−(2s+1)/2s) = T^(−(N+1)/N) in the
-    kernel. For T ∝ n this falls more slowly than what n labels leave, and is the network's. The linearised one is
-    solved. A fixed degree has a floor.
+    T steps of descent leave, of a smooth map, what has eigenvalues below 1/T: T^(−(2s+1)/2s) =
+    T^(−(N+1)/N) in the kernel. For T ∝ n this falls more slowly than what n labels leave, and is
+    the network's. The linearised one is solved. A fixed degree has a floor.
     """
     if base(way) == NETWORK:
         return -(N + 1.0) / N
@@ -103,7 +109,13 @@ def possible(way: str, n: int, N: int) -> bool:
 
 
 def learnt(
-    way: str, sources: list[Domain], hypothesis: Hypothesis, n: int, seed: int, width: int, per_label: float
+    way: str,
+    sources: list[Domain],
+    hypothesis: Hypothesis,
+    n: int,
+    seed: int,
+    width: int,
+    per_label: float,
 ) -> tuple[Callable[[Floats], Floats], Floats, Floats, str]:
     """A map from n labels: α -> ŵ, and the labels α (n, N), w* (n, P) with what it calls itself."""
     name = base(way)
@@ -111,7 +123,13 @@ def learnt(
         alpha = sample(n, len(sources), seed=seed)
         w = cuvee.solve(sources, hypothesis, alpha, tol=LABEL_TOL).w
         return lambda fresh: w[nearest(fresh, alpha)], alpha, w, NEAREST
-    options: dict[str, Any] = {"n_labels": n, "n_calibration": 0, "tol": TOL, "seed": seed, **_LEARN[name]}
+    options: dict[str, Any] = {
+        "n_labels": n,
+        "n_calibration": 0,
+        "tol": TOL,
+        "seed": seed,
+        **_LEARN[name],
+    }
     if name in (NETWORK, LINEARISED):
         options["width"] = width
     if name == NETWORK:
@@ -131,8 +149,9 @@ def nearest(fresh: Floats, alpha: Floats) -> Any:
 def least_eigenvalue(alpha: Floats) -> float:
     """λ₀ of the theorem: of the kernel matrix of mixtures (n, N).
 
-    It is no more than the least κ(α, α) = ‖α‖²/2, and no more than what the closest pair of mixtures leaves: κ is as
-    smooth as a cone, so that it is of the order of their distance, and that of n random mixtures is n^(−2/(N−1)).
+    It is no more than the least κ(α, α) = ‖α‖²/2, and no more than what the closest pair of
+    mixtures leaves: κ is as smooth as a cone, so that it is of the order of their distance, and
+    that of n random mixtures is n^(−2/(N−1)).
     """
     rows = torch.as_tensor(alpha)
     return float(torch.linalg.eigvalsh(kappa(rows, rows))[0])

@@ -1,4 +1,6 @@
-"""The figure of the trial of Theorem 3: risks against n for every N, exponents against N, and how far training came."""
+"""The figure of the trial of Theorem 3: risks against n for every N, exponents against N, and how
+far training came.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,12 @@ def draw(found: pd.DataFrame, verdict: Verdict, lab: Lab, title: str) -> None:
             _risks(at, rows, N)
             top = rows["risk"].max()
             bounds = (max(rows["risk"].min() / 3, LOWEST * top), 3 * top)
-            at.set(xscale="log", yscale="log", ylim=bounds, title=f"N = {N}, claimed n^{claimed(N):.2f}")
+            at.set(
+                xscale="log",
+                yscale="log",
+                ylim=bounds,
+                title=f"N = {N}, claimed n^{claimed(N):.2f}",
+            )
             count_ticks(at, sorted(found["n"].unique())[::2])
             at.set_xlabel("labels n")
             if k % columns == 0:
@@ -63,14 +70,25 @@ def _risks(axes: Any, rows: pd.DataFrame, N: int) -> None:
             continue
         middle = by_n.median()
         axes.plot(middle.index, middle, label=way, **how)
-        axes.fill_between(middle.index, by_n.min(), by_n.max(), color=how["color"], alpha=0.12, linewidth=0)
-        if way == NETWORK:  # the claim is about the slope: its line starts where the network's does, and reaches on
+        axes.fill_between(
+            middle.index, by_n.min(), by_n.max(), color=how["color"], alpha=0.12, linewidth=0
+        )
+        # the claim is about the slope: its line starts where the network's does, and reaches on
+        if way == NETWORK:
             n = pd.Index(sorted(rows["n"].unique()), dtype=float)
-            axes.plot(n, middle.iloc[0] * (n / n[0]) ** claimed(N), **CLAIMED, label="claimed, n^(−2/(2+N))", zorder=5)
+            axes.plot(
+                n,
+                middle.iloc[0] * (n / n[0]) ** claimed(N),
+                **CLAIMED,
+                label="claimed, n^(−2/(2+N))",
+                zorder=5,
+            )
 
 
 def _exponents(axes: Any, cells: dict[str, dict[str, Any]], counts: list[int]) -> None:
-    """Exponents times −(N−1)/2: of n^(−2H/(N−1)) that is H. A dash where it is predicted; the claimed curve besides."""
+    """Exponents times −(N−1)/2: of n^(−2H/(N−1)) that is H. A dash where it is predicted; the
+    claimed curve besides.
+    """
     shown = [way for way in LOOKS if way != SURFACE]
     for k, way in enumerate(shown):
         for place, N in enumerate(counts):
@@ -81,22 +99,36 @@ def _exponents(axes: Any, cells: dict[str, dict[str, Any]], counts: list[int]) -
             if cell is None:
                 continue
             if isfinite(cell["low"]):
-                axes.plot([x, x], [unit * cell["low"], unit * cell["high"]], color=color, linewidth=1.2)
-            axes.plot([x], [unit * cell["exponent"]], LOOKS[way]["marker"], color=color, markersize=3.5)
+                axes.plot(
+                    [x, x], [unit * cell["low"], unit * cell["high"]], color=color, linewidth=1.2
+                )
+            axes.plot(
+                [x], [unit * cell["exponent"]], LOOKS[way]["marker"], color=color, markersize=3.5
+            )
     places = list(range(len(counts)))
     axes.plot(places, [-claimed(N) * (N - 1) / 2 for N in counts], **CLAIMED)
     axes.set_xticks(places, [f"{N}" for N in counts])
     title, most = "n^(−2H/(N−1)); dashes: predicted H", max((max(counts) + 1) / 2, 3.0)
-    axes.set(title=title, xlabel="sources N", ylabel="H, derivatives made use of", ylim=(-0.4, most + 1.2))
+    axes.set(
+        title=title,
+        xlabel="sources N",
+        ylabel="H, derivatives made use of",
+        ylim=(-0.4, most + 1.2),
+    )
 
 
 def _training(axes: Any, rows: pd.DataFrame) -> None:
     for k, (N, own) in enumerate(rows.groupby("N")):
         share = own.assign(share=own["training"] / own["risk"]).groupby("n")["share"].mean()
         axes.plot(share.index, share, **look(k))
-        end, how = (share.index[-1], share.iloc[-1]), {"textcoords": "offset points", "va": "center", "fontsize": 9}
+        end, how = (
+            (share.index[-1], share.iloc[-1]),
+            {"textcoords": "offset points", "va": "center", "fontsize": 9},
+        )
         axes.annotate(f"N = {N}", end, (7, 0), color=look(k)["color"], **how)
     n = sorted(rows["n"].unique())
-    axes.set(xscale="log", yscale="log", title="network: error on its labels / risk", xlabel="labels n")
+    axes.set(
+        xscale="log", yscale="log", title="network: error on its labels / risk", xlabel="labels n"
+    )
     axes.set_xlim(0.85 * n[0], 1.9 * n[-1])
     count_ticks(axes, n)

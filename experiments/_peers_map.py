@@ -1,7 +1,9 @@
-"""LibMOON's own question: a map from preferences α to models, beside `cuvee.learn` and `cuvee.solve`.
+"""LibMOON's own question: a map from preferences α to models, beside `cuvee.learn` and
+`cuvee.solve`.
 
-Logistic regression on sources that differ. All are asked for the models of the same fresh mixtures, uniform on the
-simplex, which is what LibMOON trains on; the score is the mean excess risk f_α(ŵ) − f_α(w*).
+Logistic regression on sources that differ. All are asked for the models of the same fresh mixtures,
+uniform on the simplex, which is what LibMOON trains on; the score is the mean excess risk f_α(ŵ) −
+f_α(w*).
 """
 
 from __future__ import annotations
@@ -29,16 +31,26 @@ EXACT = 1e-10  # of ‖∇‖∞, for w*
 
 
 def measure_map(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
-    """Excess risk, seconds to make the map, seconds for all models: of this project, or of LibMOON as it trains."""
+    """Excess risk, seconds to make the map, seconds for all models: of this project, or of LibMOON
+    as it trains.
+    """
     asked, seed = setting["map"], unit["seed"]
     sources = shifted_sources(asked["sources"], asked["rows"], asked["features"], seed=seed)
     hypothesis = cuvee.Logistic(setting["l2"], intercept=False)
     alpha = sample(asked["mixtures"], asked["sources"], seed=seed_of("fresh", seed))
-    least = risk(sources, setting["l2"], alpha, cuvee.solve(sources, hypothesis, alpha, tol=EXACT).w)
+    least = risk(
+        sources, setting["l2"], alpha, cuvee.solve(sources, hypothesis, alpha, tol=EXACT).w
+    )
 
     def row(peer: str, epochs: int, w: Floats, fit_s: float, models_s: float) -> Row:
         excess = float((risk(sources, setting["l2"], alpha, w) - least).mean())
-        return {"peer": peer, "epochs": epochs, "excess": max(excess, 0.0), "fit_s": fit_s, "models_s": models_s}
+        return {
+            "peer": peer,
+            "epochs": epochs,
+            "excess": max(excess, 0.0),
+            "fit_s": fit_s,
+            "models_s": models_s,
+        }
 
     if unit["by"] == MOON:
         found = moon.train(sources, hypothesis, alpha, asked["epochs"], seed)
@@ -57,7 +69,9 @@ def measure_map(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
 
 
 def risk(sources: list[Domain], l2: float, alpha: Floats, w: Floats) -> Floats:
-    """f_α(w) (K,) of models w (K, P) without intercept: mean logistic losses mixed by α (K, N), and l2/2‖w‖²."""
+    """f_α(w) (K,) of models w (K, P) without intercept: mean logistic losses mixed by α (K, N), and
+    l2/2‖w‖².
+    """
     losses = []
     for source in sources:
         scores = w @ source.X.T  # (K, rows)
@@ -69,7 +83,9 @@ def risk(sources: list[Domain], l2: float, alpha: Floats, w: Floats) -> Floats:
 def judge_map(found: pd.DataFrame) -> tuple[str, dict[str, Any]]:
     """What there is to say, and numbers per map; excess risks are means over seeds."""
     rows = found[found["table"] == MAPS]
-    numbers: dict[str, Any] = {MOON: None if (rows["peer"] == MOON).any() else f"not there; to build it: {BUILD}"}
+    numbers: dict[str, Any] = {
+        MOON: None if (rows["peer"] == MOON).any() else f"not there; to build it: {BUILD}"
+    }
     if rows.empty:
         return "maps were not measured", numbers
     for (peer, epochs), some in rows.groupby(["peer", "epochs"], sort=False):
@@ -79,7 +95,8 @@ def judge_map(found: pd.DataFrame) -> tuple[str, dict[str, Any]]:
         numbers[key] = {"excess": mean, "low": low, "high": high, "seeds": len(some), **seconds}
     learn, solve = numbers[LEARN], numbers[SOLVE]
     ours = (
-        f"as a map from α to models cuvee.learn has an excess risk of {learn['excess']:.1g} after {learn['fit_s']:.2g} "
+        f"as a map from α to models cuvee.learn has an excess risk of {learn['excess']:.1g} after "
+        f"{learn['fit_s']:.2g} "
         f"s and cuvee.solve of {solve['excess']:.1g} in {solve['models_s']:.2g} s for all"
     )
     trained = rows[rows["peer"] == MOON]
@@ -95,8 +112,10 @@ def judge_map(found: pd.DataFrame) -> tuple[str, dict[str, Any]]:
     last = trained[trained["epochs"] == trained["epochs"].max()]
     numbers["LibMOON, equal time"] = {"excess": float(np.mean([e for e, _ in equal]))}
     return (
-        f"{ours}, LibMOON's network of {np.mean([e for e, _ in equal]):.1g} in about the time of cuvee.learn "
-        f"({np.mean([s for _, s in equal]):.2g} s) and {last['excess'].mean():.1g} after {last['fit_s'].mean():.2g} s"
+        f"{ours}, LibMOON's network of {np.mean([e for e, _ in equal]):.1g} in about the time of "
+        "cuvee.learn "
+        f"({np.mean([s for _, s in equal]):.2g} s) and {last['excess'].mean():.1g} after "
+        f"{last['fit_s'].mean():.2g} s"
     ), numbers
 
 

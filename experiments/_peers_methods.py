@@ -1,12 +1,14 @@
-"""What everybody makes of a case: scikit-learn as its users tune it, skada's reweighting, and this project.
+"""What everybody makes of a case: scikit-learn as its users tune it, skada's reweighting, and this
+project.
 
-A method takes a case and gives, target by target, what it predicts for the test rows and the seconds it took to fit.
-Seconds of what serves several targets at once are divided among them.
+A method takes a case and gives, target by target, what it predicts for the test rows and the
+seconds it took to fit. Seconds of what serves several targets at once are divided among them.
 
-skada's methods see the features of all rows of the target, test rows too, as they are meant to; no labels of these.
-They ignore the labels that the target has, so each stands here three times: as it comes ("KMM"), with those rows added,
-each of weight 1 as a source's is on average ("KMM + own"), and so without a look at other rows of the target,
-which is what this project is given ("KMM + own (20 rows)").
+skada's methods see the features of all rows of the target, test rows too, as they are meant to; no
+labels of these. They ignore the labels that the target has, so each stands here three times: as it
+comes ("KMM"), with those rows added, each of weight 1 as a source's is on average ("KMM + own"),
+and so without a look at other rows of the target, which is what this project is given ("KMM + own
+(20 rows)").
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ FEW_L2 = (1e-3, 1e-2, 1e-1)  # the same, where a share is tuned besides
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of all weight that the target's rows may have together
 FOLDS = 5
 ROUNDS = 500  # of L-BFGS
-KERNELS = ("density", "KMM", "MMDTarS")  # need a kernel of all pairs of source rows, so that they get no more than
+# need a kernel of all pairs of source rows, so that they get no more than
+KERNELS = ("density", "KMM", "MMDTarS")
 KERNEL_ROWS = 1_000  # of these, at random
 FEW_FEATURES = 100  # that trees are grown on: pixels and word counts take minutes, and few would
 OURS = "cuvee"
@@ -82,7 +85,8 @@ def pooled_and_own(case: Case) -> Iterator[Found]:
 
 
 def up_weighted(case: Case) -> Iterator[Found]:
-    """The target's rows have a share of all weight; share and l2 are those that predict its held-out rows best.
+    """The target's rows have a share of all weight; share and l2 are those that predict its
+    held-out rows best.
 
     A classifier's l2 is that of the case: fifteen fits a fold are more than users wait for.
     """
@@ -121,11 +125,14 @@ SKLEARN: dict[str, Method] = {
 
 
 def adapters(features: int, quantity: bool) -> dict[str, Callable[[], Any]]:
-    """skada's, with kernels as wide as many features ask for; its own default width of 1 is for very few.
+    """skada's, with kernels as wide as many features ask for; its own default width of 1 is for
+    very few.
 
-    MMDTarS takes minutes for a quantity, with as many unknowns as rows and twice as many constraints.
+    MMDTarS takes minutes for a quantity, with as many unknowns as rows and twice as many
+    constraints.
     """
-    with sklearn.config_context():  # skada turns metadata routing on for everybody: put back what was
+    # skada turns metadata routing on for everybody: put back what was
+    with sklearn.config_context():
         import skada
 
     wide = 1.0 / features
@@ -145,8 +152,8 @@ def adapters(features: int, quantity: bool) -> dict[str, Callable[[], Any]]:
 def weights(name: str, Xs: Array, ys: Array, Xt: Array) -> Floats:
     """(rows,) of the sources, 1 in the mean.
 
-    skada 0.6 gives its nearest neighbours the wrong rows to look from (~ of indices, where a mask was meant): they are
-    asked one step further in.
+    skada 0.6 gives its nearest neighbours the wrong rows to look from (~ of indices, where a mask
+    was meant): they are asked one step further in.
     """
     adapter = adapters(Xs.shape[1], quantity=False)[name]()
     if name == "nearest":
@@ -161,15 +168,23 @@ def weights(name: str, Xs: Array, ys: Array, Xt: Array) -> Floats:
     return found * (len(found) / total) if total > 0 else np.ones(len(found))
 
 
-def reweighted(name: str, case: Case, levelled: Case | None) -> Iterator[tuple[str, bool, int, Found]]:
-    """Linear models with the case's l2 on rows weighted by skada, as (peer, levels taken out, target, what it found).
+def reweighted(
+    name: str, case: Case, levelled: Case | None
+) -> Iterator[tuple[str, bool, int, Found]]:
+    """Linear models with the case's l2 on rows weighted by skada, as (peer, levels taken out,
+    target, what it found).
 
-    Weights come from features, so that one set of them serves all models; its seconds count in each.
+    Weights come from features, so that one set of them serves all models; its seconds count in
+    each.
     """
     Xs, ys = case.pooled()
     some = np.arange(len(Xs))
     if name in KERNELS and len(Xs) > KERNEL_ROWS:
-        some = np.sort(np.random.default_rng(seed_of("rows", len(Xs))).choice(len(Xs), KERNEL_ROWS, replace=False))
+        some = np.sort(
+            np.random.default_rng(seed_of("rows", len(Xs))).choice(
+                len(Xs), KERNEL_ROWS, replace=False
+            )
+        )
     for i, (target, (X, _)) in enumerate(zip(case.problem.targets, case.test, strict=True)):
         for seen, Xt in (("", np.concatenate([target.X, X])), (LABELLED_ONLY, target.X)):
             began = time.perf_counter()
@@ -216,7 +231,11 @@ def _shared(case: Case, Xs: Array, ys: Array, Xt: Array, yt: Array, share: float
 def _fitted(case: Case, X: Array, y: Array, weight: Floats, l2: float) -> Any:
     """The minimiser of the weighted mean loss and l2/2‖w‖², as everywhere in this project."""
     total = float(weight.sum())
-    model = Ridge(alpha=l2 * total) if case.quantity else LogisticRegression(C=1.0 / (l2 * total), max_iter=ROUNDS)
+    model = (
+        Ridge(alpha=l2 * total)
+        if case.quantity
+        else LogisticRegression(C=1.0 / (l2 * total), max_iter=ROUNDS)
+    )
     kept = weight > 0
     if not case.quantity and len(np.unique(y[kept])) < 2:
         kept = np.ones(len(y), dtype=bool)  # one class is nothing to learn

@@ -30,8 +30,12 @@ def there() -> bool:
     return "CUVEE_LIBMOON" in os.environ and _python().is_file()
 
 
-def train(domains: Sequence[Domain], hypothesis: Any, alpha: Any, epochs: Sequence[int], seed: int) -> dict[str, Any]:
-    """w (checkpoints, K, P) for alpha (K, domains) after so many epochs; seconds (checkpoints,); predict_s of all K."""
+def train(
+    domains: Sequence[Domain], hypothesis: Any, alpha: Any, epochs: Sequence[int], seed: int
+) -> dict[str, Any]:
+    """w (checkpoints, K, P) for alpha (K, domains) after so many epochs; seconds (checkpoints,);
+    predict_s of all K.
+    """
     quantity = isinstance(hypothesis, cuvee.Ridge)
     task = {
         "kind": "ridge" if quantity else "logistic",
@@ -55,10 +59,11 @@ def train(domains: Sequence[Domain], hypothesis: Any, alpha: Any, epochs: Sequen
 
 
 def at_our_mixtures(case: Case, epochs: int, seed: int) -> Iterator[Found]:
-    """Models from LibMOON's map at the mixtures that `cuvee.estimate` finds, instead of `cuvee.solve`.
+    """Models from LibMOON's map at the mixtures that `cuvee.estimate` finds, instead of
+    `cuvee.solve`.
 
-    Its objectives are the sources and every target's labelled rows. A quantity is standardised for it, as its networks
-    start near 0, and put back.
+    Its objectives are the sources and every target's labelled rows. A quantity is standardised for
+    it, as its networks start near 0, and put back.
     """
     problem, N, M = case.problem, case.problem.n_sources, case.problem.n_targets
     began = time.perf_counter()
@@ -66,7 +71,9 @@ def at_our_mixtures(case: Case, epochs: int, seed: int) -> Iterator[Found]:
     spent = time.perf_counter() - began
     alpha = np.zeros((M, N + M))
     alpha[:, :N], alpha[np.arange(M), N + np.arange(M)] = mix.alpha[:, :N], mix.alpha[:, N]
-    mean, scale = (float(f(case.pooled()[1])) for f in (np.mean, np.std)) if case.quantity else (0.0, 1.0)
+    mean, scale = (
+        (float(f(case.pooled()[1])) for f in (np.mean, np.std)) if case.quantity else (0.0, 1.0)
+    )
     domains = [
         Domain(d.name, d.X, (d.y - mean) / scale if case.quantity else d.y)
         for d in (*problem.sources, *problem.targets)
@@ -75,7 +82,10 @@ def at_our_mixtures(case: Case, epochs: int, seed: int) -> Iterator[Found]:
     space = case.hypothesis.bind(problem.facts)
     for i, (X, _) in enumerate(case.test):
         predicted = space.predict(found["w"][-1, i], X)
-        yield mean + scale * predicted if case.quantity else predicted, (spent + float(found["seconds"][-1])) / M
+        yield (
+            mean + scale * predicted if case.quantity else predicted,
+            (spent + float(found["seconds"][-1])) / M,
+        )
 
 
 def _python() -> Path:

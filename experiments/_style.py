@@ -1,4 +1,6 @@
-"""One look for all figures: legible at the width of a page, and by those who do not see all colours."""
+"""One look for all figures: legible at the width of a page, and by those who do not see all
+colours.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Any
 # Okabe and Ito's palette; a marker each, so that no figure rests on colour alone.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-CLAIMED = {"color": "0.35", "linestyle": (0, (4, 2)), "linewidth": 1.3}  # what the paper says, in every figure
+# what the paper says, in every figure
+CLAIMED = {"color": "0.35", "linestyle": (0, (4, 2)), "linewidth": 1.3}
 STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 10.5,
@@ -32,7 +35,9 @@ WIDTH, HEIGHT, DPI = 3.4, 3.1, 150  # of one panel, in inches
 
 @contextmanager
 def panels(path: Path, rows: int, columns: int, title: str, **options: Any) -> Iterator[Any]:
-    """Axes (rows, columns) to draw into; the figure is at `path` afterwards, whole or not at all."""
+    """Axes (rows, columns) to draw into; the figure is at `path` afterwards, whole or
+    not at all.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -59,7 +64,9 @@ def count_ticks(axes: Any, counts: Any) -> None:
 
 
 def plain_ticks(axis: Any) -> None:
-    """0.2 instead of 2 × 10⁻¹ on a log scale, and 1, 2, 5 of every decade where it spans few of them."""
+    """0.2 instead of 2 × 10⁻¹ on a log scale, and 1, 2, 5 of every decade where it spans few of
+    them.
+    """
     low, high = sorted(axis.get_view_interval())
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     digits = (1, 2, 5) if high / low < FEW_DECADES else (1,)

@@ -10,12 +10,18 @@ from experiments._fit import mean_interval
 from experiments._style import CLAIMED, COLOURS, look, panels
 from experiments._verdict import Verdict
 
-WHY = {"printed, C = 10": "as printed, C = 10", "mixture, C = 10": "mixture form, C = 10", "default": "default"}
+WHY = {
+    "printed, C = 10": "as printed, C = 10",
+    "mixture, C = 10": "mixture form, C = 10",
+    "default": "default",
+}
 EDGE = (-0.04, 1.04)
 
 
 def draw(found: pd.DataFrame, verdict: Verdict, mix: str, path: Path, title: str) -> None:
-    """Above a panel per target; below the luck of 20 images, and where the mixed target's weight went."""
+    """Above a panel per target; below the luck of 20 images, and where the mixed target's weight
+    went.
+    """
     targets, methods = list(found["target"].unique()), list(found["method"].unique())
     with panels(path, 2, 4, f"{title}: {verdict.word}") as axes:
         for k, (at, target) in enumerate(zip(axes[0], targets, strict=True)):
@@ -40,7 +46,9 @@ def _accuracies(axes: Any, rows: pd.DataFrame, methods: list[str]) -> None:
 
 def _luck(axes: Any, found: pd.DataFrame, targets: list[str]) -> None:
     """The default's lead over the target alone, seed by seed, on 20 images and on all."""
-    for k, (column, words) in enumerate({"letter": "20 images", "accuracy": "all unseen ones"}.items()):
+    for k, (column, words) in enumerate(
+        {"letter": "20 images", "accuracy": "all unseen ones"}.items()
+    ):
         table = found.pivot(index=["seed", "target"], columns="method", values=column)
         lead = 100 * (table["default"] - table["target only"])
         places = [targets.index(t) + (k - 0.5) / 3 for t in lead.index.get_level_values("target")]
@@ -54,7 +62,9 @@ def _luck(axes: Any, found: pd.DataFrame, targets: list[str]) -> None:
 
 
 def _why(axes: Any, rows: pd.DataFrame) -> None:
-    """Weight of group 1 against its share of the sample: the truth is the half, the printed optimum a step."""
+    """Weight of group 1 against its share of the sample: the truth is the half, the printed optimum
+    a step.
+    """
     share = rows["group 1"] / (rows["group 1"] + rows["group 2"])
     axes.plot(rows["sample"], share, linestyle="none", alpha=0.7, **look(0))
     axes.axhline(0.5, **CLAIMED)

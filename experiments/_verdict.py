@@ -1,4 +1,6 @@
-"""What an experiment says about its claim: computed from numbers, so that other numbers say otherwise."""
+"""What an experiment says about its claim: computed from numbers, so that other numbers say
+otherwise.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 
     cuvee reproduce lipschitz
 
-Ratios ‖w*(α) − w*(α')‖/‖α − α'‖ over random pairs, far apart, close together (such a pair measures a derivative) and
-sparse, and over pairs of corners. Beside them stands the largest ‖dw*/dα‖ along the simplex, at random mixtures and at
-the corners, where it tends to be largest and where random pairs of many sources never come: its supremum is what the
-Lemma bounds. Both are compared with κ*, read as in the paper (G_f over the ball W) and as small as the proof allows
-(G_f over the minimisers met).
+Ratios ‖w*(α) − w*(α')‖/‖α − α'‖ over random pairs, far apart, close together (such a pair measures
+a derivative) and sparse, and over pairs of corners. Beside them stands the largest ‖dw*/dα‖ along
+the simplex, at random mixtures and at the corners, where it tends to be largest and where random
+pairs of many sources never come: its supremum is what the Lemma bounds. Both are compared with κ*,
+read as in the paper (G_f over the ball W) and as small as the proof allows (G_f over the minimisers
+met).
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ VERSION = 1
 _ROWS = {"rows": 60, "features": 12, "kinds": ["ridge", "logistic"]}
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {**_ROWS, "N": [2, 3], "l2": [0.01, 0.1], "pairs": 60, "slopes": 10, "seeds": 2},
-    "quick": {**_ROWS, "N": [2, 3, 5, 8, 15], "l2": [0.001, 0.01, 0.1, 1.0], "pairs": 1_500, "slopes": 150, "seeds": 5},
+    "quick": {
+        **_ROWS,
+        "N": [2, 3, 5, 8, 15],
+        "l2": [0.001, 0.01, 0.1, 1.0],
+        "pairs": 1_500,
+        "slopes": 150,
+        "seeds": 5,
+    },
     "full": {
         **_ROWS,
         "N": [2, 3, 5, 8, 15, 30],
@@ -53,7 +61,9 @@ def run(lab: Lab) -> Verdict:
     setting = lab.setting
     units = [
         {"kind": kind, "N": N, "l2": l2, "seed": seed}
-        for kind, N, l2, seed in product(setting["kinds"], setting["N"], setting["l2"], range(setting["seeds"]))
+        for kind, N, l2, seed in product(
+            setting["kinds"], setting["N"], setting["l2"], range(setting["seeds"])
+        )
     ]
     found = lab.collect(units, partial(measure, setting=setting))
     verdict = judge(found)
@@ -65,13 +75,18 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
     """The largest ratios of one problem, and its constants."""
     N, ridge = unit["N"], unit["kind"] == "ridge"
     hypothesis = (cuvee.Ridge if ridge else cuvee.Logistic)(l2=unit["l2"], intercept=False)
-    sources = shifted_sources(N, setting["rows"], setting["features"], seed=unit["seed"], quantity=ridge)
+    sources = shifted_sources(
+        N, setting["rows"], setting["features"], seed=unit["seed"], quantity=ridge
+    )
     one, other = pairs(N, setting["pairs"], seed_of("pairs", N, unit["seed"]))
     alpha = np.concatenate([one, other, np.eye(N)])
     w = cuvee.solve(sources, hypothesis, alpha, tol=TOL).w
     apart = np.linalg.norm(w[: len(one)] - w[len(one) : 2 * len(one)], axis=1)
     ratio = apart / np.linalg.norm(one - other, axis=1)
-    some = np.r_[0 : setting["pairs"] : max(1, setting["pairs"] // setting["slopes"]), 2 * len(one) : len(alpha)]
+    some = np.r_[
+        0 : setting["pairs"] : max(1, setting["pairs"] // setting["slopes"]),
+        2 * len(one) : len(alpha),
+    ]
     slopes = cuvee.sensitivity(sources, hypothesis, alpha[some], w[some])
     k = risk_constants(sources, hypothesis, w=w)  # on the smallest W around 0 that holds all w*
     yield {
@@ -88,10 +103,19 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
 
 
 def pairs(N: int, n: int, seed: int) -> tuple[Floats, Floats]:
-    """Two times (n + N(N−1)/2, N): a third far apart, a third close together, a third sparse, and all corners."""
+    """Two times (n + N(N−1)/2, N): a third far apart, a third close together, a third sparse, and
+    all corners.
+    """
     third = n // 3
-    one = np.concatenate([sample(2 * third, N, seed=[seed, 0]), sample(n - 2 * third, N, [seed, 1], concentration=0.2)])
-    other = np.concatenate([sample(2 * third, N, seed=[seed, 2]), sample(n - 2 * third, N, [seed, 3], 0.2)])
+    one = np.concatenate(
+        [
+            sample(2 * third, N, seed=[seed, 0]),
+            sample(n - 2 * third, N, [seed, 1], concentration=0.2),
+        ]
+    )
+    other = np.concatenate(
+        [sample(2 * third, N, seed=[seed, 2]), sample(n - 2 * third, N, [seed, 3], 0.2)]
+    )
     near = slice(third, 2 * third)
     other[near] = one[near] + NEAR * (other[near] - one[near])
     i, j = np.triu_indices(N, 1)
@@ -125,14 +149,20 @@ def judge(found: pd.DataFrame) -> Verdict:
         else f"In {above} of {len(found)} problems w* moved faster than κ* allows"
     )
     sentence = (
-        f"{kept}, and the constant is loose: κ* is {loose.min():,.1f} to {loose.max():,.0f} times the largest ratio "
-        f"or derivative found, {least.min():,.1f} times or more with the smallest constants that the proof allows; "
+        f"{kept}, and the constant is loose: κ* is {loose.min():,.1f} to {loose.max():,.0f} times "
+        "the largest ratio "
+        f"or derivative found, {least.min():,.1f} times or more with the smallest constants that "
+        "the proof allows; "
         f"what was found grows as {said}."
     )
     numbers = {
         "problems": len(found),
         "above": above,
-        "kappa_star_over_ratio": {"least": loose.min(), "median": loose.median(), "largest": loose.max()},
+        "kappa_star_over_ratio": {
+            "least": loose.min(),
+            "median": loose.median(),
+            "largest": loose.max(),
+        },
         "smallest_kappa_star_over_ratio": {"least": least.min(), "median": least.median()},
         "growth": {
             kind: {of: {over: e.as_dict() for over, e in each.items()} for of, each in g.items()}
@@ -143,7 +173,9 @@ def judge(found: pd.DataFrame) -> Verdict:
 
 
 def growths(rows: pd.DataFrame, of: str) -> dict[str, Exponent]:
-    """Of a column with N, and with μ_f; a replicate is a seed, and what is not asked for is averaged, geometrically."""
+    """Of a column with N, and with μ_f; a replicate is a seed, and what is not asked for is
+    averaged, geometrically.
+    """
     logs = rows.assign(log=np.log(rows[of]))
     by_N = np.exp(logs.pivot_table(index="seed", columns="N", values="log"))
     by_l2 = np.exp(logs.pivot_table(index="seed", columns="l2", values="log"))
@@ -153,13 +185,18 @@ def growths(rows: pd.DataFrame, of: str) -> dict[str, Exponent]:
 
 def draw(found: pd.DataFrame, verdict: Verdict, lab: Lab) -> None:
     """Against N at a middle λ, and against μ_f at the largest N, for both losses."""
-    kinds, middle = list(found["kind"].unique()), sorted(found["l2"].unique())[len(found["l2"].unique()) // 2 - 1]
+    kinds, middle = (
+        list(found["kind"].unique()),
+        sorted(found["l2"].unique())[len(found["l2"].unique()) // 2 - 1],
+    )
     with panels(lab.figure, len(kinds), 2, f"{TITLE}: {verdict.word}", sharey="row") as axes:
         for row, kind in zip(axes, kinds, strict=True):
             rows = found[found["kind"] == kind]
             _curves(row[0], rows[rows["l2"] == middle], "N")
             _curves(row[1], rows[rows["N"] == rows["N"].max()], "l2")
-            row[0].set(title=f"{kind}, λ = {middle:g}", xlabel="sources N", ylabel="‖w* − w*'‖ / ‖α − α'‖")
+            row[0].set(
+                title=f"{kind}, λ = {middle:g}", xlabel="sources N", ylabel="‖w* − w*'‖ / ‖α − α'‖"
+            )
             row[1].set(title=f"{kind}, N = {rows['N'].max()}", xlabel="μ_f")
             plain_ticks(row[1].xaxis)
             count_ticks(row[0], sorted(rows["N"].unique()))
@@ -170,10 +207,18 @@ def _curves(axes: Any, rows: pd.DataFrame, over: str) -> None:
     mean = rows.groupby(over).mean(numeric_only=True)
     x = mean["mu"] if over == "l2" else mean.index
     axes.plot(x, mean["kappa_star"], **CLAIMED, label="κ*, G_f over W")
-    axes.plot(x, mean["kappa_star_met"], color="0.35", linestyle=":", label="κ*, smallest the proof allows")
+    axes.plot(
+        x,
+        mean["kappa_star_met"],
+        color="0.35",
+        linestyle=":",
+        label="κ*, smallest the proof allows",
+    )
     series: Iterable[tuple[str, str]] = (("ratio", "largest ratio"), ("slope", "largest ‖dw*/dα‖"))
     for k, (column, label) in enumerate(series):
         axes.plot(x, mean[column], **look(k), label=label)
         spread = rows.groupby(over)[column]
-        axes.fill_between(x, spread.min(), spread.max(), color=look(k)["color"], alpha=0.15, linewidth=0)
+        axes.fill_between(
+            x, spread.min(), spread.max(), color=look(k)["color"], alpha=0.15, linewidth=0
+        )
     axes.set(xscale="log", yscale="log")

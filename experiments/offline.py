@@ -2,11 +2,13 @@
 
     cuvee reproduce offline
 
-Logistic regression, mixtures uniform on the simplex. The excess risk E‖h(α) − w*(α)‖² is taken on fresh mixtures, for
-the network of Algorithm 2, for what its proof goes through (the network linearised where it starts, and the kernel of
-infinite width), and for maps that make use of more smoothness than Lipschitz. T = c·n·log n steps, as the theorem has
-it; its width, n^(8+2/(2+N)), no machine has. Labels are refined by K steps of descent after every step of the network,
-as in the algorithm; K = 1 and K = 100 are tried beside the 10 of all others, whose labels end as minimisers as well.
+Logistic regression, mixtures uniform on the simplex. The excess risk E‖h(α) − w*(α)‖² is taken on
+fresh mixtures, for the network of Algorithm 2, for what its proof goes through (the network
+linearised where it starts, and the kernel of infinite width), and for maps that make use of more
+smoothness than Lipschitz. T = c·n·log n steps, as the theorem has it; its width, n^(8+2/(2+N)), no
+machine has. Labels are refined by K steps of descent after every step of the network, as in the
+algorithm; K = 1 and K = 100 are tried beside the 10 of all others, whose labels end as minimisers
+as well.
 """
 
 from __future__ import annotations
@@ -49,7 +51,10 @@ from cuvee.data.synthetic import shifted_sources
 from cuvee.simplex import sample
 
 TITLE = "Theorem 3 (offline excess risk)"
-CLAIM = "Algorithm 2, a wide shallow network trained on n labels, has an excess risk of order n^(−2/(2+N))."
+CLAIM = (
+    "Algorithm 2, a wide shallow network trained on n labels, has an excess risk of order "
+    "n^(−2/(2+N))."
+)
 VERSION = 1
 _DATA: dict[str, Any] = {"rows": 100, "features": 4, "l2": 0.01, "steps_per_label": 2}
 _DOUBLING = [16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096]
@@ -57,7 +62,14 @@ _DOUBLING = [16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096]
 
 def _labels(paper: int, kernel: int, local: int, surface: int) -> dict[str, list[int]]:
     """How many doublings each kind of map is given."""
-    of = {NETWORK: paper, LINEARISED: paper, KERNEL: kernel, NEAREST: local, FIRST: local, SECOND: local}
+    of = {
+        NETWORK: paper,
+        LINEARISED: paper,
+        KERNEL: kernel,
+        NEAREST: local,
+        FIRST: local,
+        SECOND: local,
+    }
     return {way: _DOUBLING[:k] for way, k in {**of, QUADRATIC: surface, SURFACE: surface}.items()}
 
 
@@ -110,11 +122,16 @@ def run(lab: Lab) -> Verdict:
 def units(setting: dict[str, Any]) -> list[dict[str, Any]]:
     refined = [(N, with_steps(K)) for N, K in product(setting["K"]["N"], setting["K"]["tried"])]
     pairs = [*product(setting["N"], setting["labels"]), *refined]
-    return [{"N": N, "way": way, "seed": seed} for seed, (N, way) in product(range(setting["seeds"]), pairs)]
+    return [
+        {"N": N, "way": way, "seed": seed}
+        for seed, (N, way) in product(range(setting["seeds"]), pairs)
+    ]
 
 
 def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
-    """One map from growing numbers of labels; sources, labels and fresh mixtures are the same for all maps."""
+    """One map from growing numbers of labels; sources, labels and fresh mixtures are the same for
+    all maps.
+    """
     N, way, seed = unit["N"], unit["way"], unit["seed"]
     sources = shifted_sources(N, setting["rows"], setting["features"], seed=seed)
     hypothesis = cuvee.Logistic(setting["l2"], intercept=False)
@@ -125,7 +142,13 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
             continue
         began = time.perf_counter()
         predict, alpha, w, name = learnt(
-            way, sources, hypothesis, n, seed_of("map", N, seed), setting["width"], setting["steps_per_label"]
+            way,
+            sources,
+            hypothesis,
+            n,
+            seed_of("map", N, seed),
+            setting["width"],
+            setting["steps_per_label"],
         )
         learning = time.perf_counter() - began
         yield {
@@ -144,31 +167,49 @@ def _mean_square(away: Any) -> float:
 
 
 def judge(found: pd.DataFrame, start: int) -> Verdict:
-    """A cell is a map and an N; it holds where the whole interval of its exponent is at or below −2/(2+N)."""
-    cells = {key: e for key, rows in found.groupby(["way", "N"], sort=False) if (e := fitted(rows, start)) is not None}
+    """A cell is a map and an N; it holds where the whole interval of its exponent is at or below
+    −2/(2+N).
+    """
+    cells = {
+        key: e
+        for key, rows in found.groupby(["way", "N"], sort=False)
+        if (e := fitted(rows, start)) is not None
+    }
     fell = {key: e.high <= claimed(key[1]) for key, e in cells.items()}
     parts = [fell[key] for key in cells if key[0] in PAPERS]
     if not parts:
-        return Verdict(False, "No map of the paper's has an exponent: too few label counts were tried.", {"cells": 0})
+        return Verdict(
+            False,
+            "No map of the paper's has an exponent: too few label counts were tried.",
+            {"cells": 0},
+        )
     gaps = shortfall(found)
     sentence = (
-        f"The excess risk fell at least as fast as n^(−2/(2+N)) in {_of(fell, NETWORK)} for the network of Algorithm 2 "
-        f"({_listed(cells, NETWORK)}), in {_of(fell, LINEARISED)} for its linearisation and in {_of(fell, KERNEL)} for "
+        f"The excess risk fell at least as fast as n^(−2/(2+N)) in {_of(fell, NETWORK)} for the "
+        "network of Algorithm 2 "
+        f"({_listed(cells, NETWORK)}), in {_of(fell, LINEARISED)} for its linearisation and in "
+        f"{_of(fell, KERNEL)} for "
         f"its infinite-width kernel (exponents {_times(cells, KERNEL)} times the claimed one)"
     )
     if gaps:
         sentence += (
-            f"; with the most labels that it was given, the network's risk is {_range(gaps, 'over_kernel')} times the "
-            f"kernel's (its linearisation's, solved to the end, {_range(gaps, 'linearised_over_kernel')} times), and "
+            "; with the most labels that it was given, the network's risk is "
+            f"{_range(gaps, 'over_kernel')} times the "
+            "kernel's (its linearisation's, solved to the end, "
+            f"{_range(gaps, 'linearised_over_kernel')} times), and "
             f"its error on its own labels {_range(gaps, 'training_share', '.0%')} of its risk"
         )
     sentence += (
-        f"; the nearest label alone fell that fast in {_of(fell, NEAREST)} ({_times(cells, NEAREST)} times the claimed "
-        f"exponent), first-order Taylor pieces in {_of(fell, FIRST)} ({_times(cells, FIRST)} times)."
+        f"; the nearest label alone fell that fast in {_of(fell, NEAREST)} "
+        f"({_times(cells, NEAREST)} times the claimed "
+        f"exponent), first-order Taylor pieces in {_of(fell, FIRST)} ({_times(cells, FIRST)} "
+        "times)."
     )
     numbers = {
         "fitted_from": start,
-        "exponents": {f"{way}, N={N}": _cell(e, way, N, fell[way, N]) for (way, N), e in cells.items()},
+        "exponents": {
+            f"{way}, N={N}": _cell(e, way, N, fell[way, N]) for (way, N), e in cells.items()
+        },
         "network": {f"N={N}": gap for N, gap in gaps.items()},
         "refinement": by_refinement(found),
         "least_eigenvalue": eigenvalues(found, start),
@@ -180,11 +221,19 @@ def judge(found: pd.DataFrame, start: int) -> Verdict:
 def _cell(e: Exponent, way: str, N: int, fell: bool) -> dict[str, Any]:
     H = smoothness(way, N)
     noisy = None if H is None else with_noise(H, N)
-    return {**e.as_dict(), "claimed": claimed(N), "fell": fell, "predicted": predicted(way, N), "with_noise": noisy}
+    return {
+        **e.as_dict(),
+        "claimed": claimed(N),
+        "fell": fell,
+        "predicted": predicted(way, N),
+        "with_noise": noisy,
+    }
 
 
 def fitted(rows: pd.DataFrame, start: int) -> Exponent | None:
-    """Of one map and N, from `start` labels on; a replicate is a seed. None where rounding leaves too few counts."""
+    """Of one map and N, from `start` labels on; a replicate is a seed. None where rounding leaves
+    too few counts.
+    """
     clear = (rows["risk"] > LEAST * rows["variance"]).groupby(rows["n"]).all()
     counts = [n for n in clear.index[clear] if n >= start]
     if len(counts) < FEWEST:
@@ -194,11 +243,15 @@ def fitted(rows: pd.DataFrame, start: int) -> Exponent | None:
 
 
 def shortfall(found: pd.DataFrame) -> dict[int, dict[str, Any]]:
-    """The network with the most labels it had, beside kernel and linearisation: means over seeds, ratios geometric."""
+    """The network with the most labels it had, beside kernel and linearisation: means over seeds,
+    ratios geometric.
+    """
     gaps = {}
     for N, rows in found.groupby("N"):
         n = rows.loc[rows["way"] == NETWORK, "n"].max()
-        last = rows[rows["n"] == n].pivot_table(index="seed", columns="way", values=["risk", "training"])
+        last = rows[rows["n"] == n].pivot_table(
+            index="seed", columns="way", values=["risk", "training"]
+        )
         if not {NETWORK, LINEARISED, KERNEL} <= set(last.columns.get_level_values(1)):
             continue
         risk = last["risk"]
@@ -224,12 +277,19 @@ def by_refinement(found: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def eigenvalues(found: pd.DataFrame, start: int) -> dict[str, dict[str, Any]]:
-    """λ₀ of the kernel matrix against n, where the theorem has N·polylog(N, n); what it is with the most labels."""
+    """λ₀ of the kernel matrix against n, where the theorem has N·polylog(N, n); what it is with the
+    most labels.
+    """
     laws = {}
     for N, rows in found[(found["way"] == KERNEL) & (found["n"] >= start)].groupby("N"):
         table = rows.pivot_table(index="seed", columns="n", values="least_eigenvalue")
         law, last = exponent(table.columns, table.to_numpy()), _geometric(table.iloc[:, -1])
-        laws[f"N={N}"] = {**law.as_dict(), "predicted": -2.0 / (N - 1), "n": int(table.columns[-1]), "at_n": last}
+        laws[f"N={N}"] = {
+            **law.as_dict(),
+            "predicted": -2.0 / (N - 1),
+            "n": int(table.columns[-1]),
+            "at_n": last,
+        }
     return laws
 
 
@@ -253,7 +313,10 @@ def _of(fell: dict[Any, bool], way: str) -> str:
 
 def _listed(cells: dict[Any, Exponent], way: str) -> str:
     own = {N: e for (name, N), e in cells.items() if name == way}
-    return "; ".join(f"N = {N}: {e}, claimed {claimed(N):+.2f}" for N, e in own.items()) or "too few label counts"
+    return (
+        "; ".join(f"N = {N}: {e}, claimed {claimed(N):+.2f}" for N, e in own.items())
+        or "too few label counts"
+    )
 
 
 def _times(cells: dict[Any, Exponent], way: str) -> str:

@@ -2,15 +2,17 @@
 
     cuvee reproduce peers
 
-Each target has 20 labelled rows; scores are on its others. Real tables are taken from the folder that CUVEE_DATA names;
-without them there are MNIST groups and made-up visits. LibMOON takes part where CUVEE_LIBMOON names its environment
-(`sh experiments/peers_libmoon/build FOLDER`). Everybody has the same rows, features and standardisation; skada's
-methods see the features of the test rows besides. Levels of quantities are taken out for this project, as `cuvee adapt`
-does it; peers get the table as it is, and once more with levels taken out for them.
+Each target has 20 labelled rows; scores are on its others. Real tables are taken from the folder
+that CUVEE_DATA names; without them there are MNIST groups and made-up visits. LibMOON takes part
+where CUVEE_LIBMOON names its environment (`sh experiments/peers_libmoon/build FOLDER`). Everybody
+has the same rows, features and standardisation; skada's methods see the features of the test rows
+besides. Levels of quantities are taken out for this project, as `cuvee adapt` does it; peers get
+the table as it is, and once more with levels taken out for them.
 
-A replicate is a seed: targets of one seed share their sources, so that they are averaged before anything is said about
-chance. A peer is ahead, or behind, where the whole 95 % interval of the paired difference is on its side. The claim
-holds on a table where no peer is ahead, and none can be by more than a point, or 2 % of the squared error.
+A replicate is a seed: targets of one seed share their sources, so that they are averaged before
+anything is said about chance. A peer is ahead, or behind, where the whole 95 % interval of the
+paired difference is on its side. The claim holds on a table where no peer is ahead, and none can be
+by more than a point, or 2 % of the squared error.
 """
 
 from __future__ import annotations
@@ -70,7 +72,14 @@ _ALL = {
 _SLOW = ["boosted trees", "density", "Gaussian", "MMDTarS"]
 _SMALL = {**_MAP, "mixtures": 50, "epochs": [10, 30]}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "tiny": {**_ALL, "tables": [VISITS], "targets": 2, "skip": [*_SLOW, "KMM", "KLIEP"], "map": _SMALL, "seeds": 2},
+    "tiny": {
+        **_ALL,
+        "tables": [VISITS],
+        "targets": 2,
+        "skip": [*_SLOW, "KMM", "KLIEP"],
+        "map": _SMALL,
+        "seeds": 2,
+    },
     "quick": {
         **_ALL,
         "tables": [VISITS, MNIST, *QUANTITIES],
@@ -101,7 +110,9 @@ def run(lab: Lab) -> Verdict:
 
 
 def units(setting: dict[str, Any], done: Collection[str] = ()) -> list[Unit]:
-    """What can be measured here, or was: a table or LibMOON that turns up adds units, and none goes with it."""
+    """What can be measured here, or was: a table or LibMOON that turns up adds units, and none goes
+    with it.
+    """
     tables, moon = {*there(setting["tables"]), MAPS}, _peers_moon.there()
     every: list[Unit] = [
         {"seed": setting["first"] + k, "table": table, "by": by}
@@ -109,7 +120,11 @@ def units(setting: dict[str, Any], done: Collection[str] = ()) -> list[Unit]:
         for by in [EVERYBODY, *([MOON] if table in (MAPS, *setting["moon_tables"]) else [])]
         if k < setting["fewer_seeds"].get(table, setting["seeds"])
     ]
-    return [u for u in every if name_of(u) in done or (u["table"] in tables and (moon or u["by"] != MOON))]
+    return [
+        u
+        for u in every
+        if name_of(u) in done or (u["table"] in tables and (moon or u["by"] != MOON))
+    ]
 
 
 def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
@@ -119,7 +134,11 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of peers: rounds that ran out, folds without a class
-            yield from measure_map(unit, setting) if unit["table"] == MAPS else measure_table(unit, setting)
+            yield from (
+                measure_map(unit, setting)
+                if unit["table"] == MAPS
+                else measure_table(unit, setting)
+            )
     finally:
         torch.set_num_threads(threads)
 
@@ -127,7 +146,11 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
 def measure_table(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
     for case in cases(unit["table"], unit["seed"], setting):
         levelled = case.levelled() if case.quantity else None
-        asked = moon(case, levelled, setting, unit) if unit["by"] == MOON else everybody(case, levelled, setting)
+        asked = (
+            moon(case, levelled, setting, unit)
+            if unit["by"] == MOON
+            else everybody(case, levelled, setting)
+        )
         for family, peer, levels, i, (predicted, seconds) in asked:
             scored = levelled if levels and levelled is not None else case
             yield {
@@ -141,9 +164,13 @@ def measure_table(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
             }
 
 
-def moon(case: Case, levelled: Case | None, setting: dict[str, Any], unit: Unit) -> Iterator[Answer]:
+def moon(
+    case: Case, levelled: Case | None, setting: dict[str, Any], unit: Unit
+) -> Iterator[Answer]:
     """LibMOON at this project's mixtures."""
-    for i, found in enumerate(at_our_mixtures(levelled or case, setting["moon_epochs"], unit["seed"])):
+    for i, found in enumerate(
+        at_our_mixtures(levelled or case, setting["moon_epochs"], unit["seed"])
+    ):
         yield MOON, f"{MOON} at cuvee's α", levelled is not None, i, found
 
 
@@ -153,7 +180,9 @@ def everybody(case: Case, levelled: Case | None, setting: dict[str, Any]) -> Ite
     for i, found in enumerate(default(ours)):
         yield OURS, OURS, levelled is not None, i, found
     features = case.test[0][0].shape[1]
-    for (name, method), of in product(SKLEARN.items(), [case] if levelled is None else [case, levelled]):
+    for (name, method), of in product(
+        SKLEARN.items(), [case] if levelled is None else [case, levelled]
+    ):
         if of is levelled and method is own_rows:
             continue  # its model is the same
         if name not in setting["skip"] and (method is not boosted or features <= FEW_FEATURES):

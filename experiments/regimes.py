@@ -2,10 +2,11 @@
 
     cuvee reproduce regimes
 
-The paper counts: solving takes M·c gradient steps, c = κ log(1/ε), learning n·c + M with n = (κ*²P/ε)^(1+N/2) labels,
-so that they cross at M = n·c/(c − 1). Measured are the labels that a map needs for an excess risk E‖ŵ − w*‖² ≤ ε on
-mixtures it has not seen (put into the same count), and the seconds that both ways take here. Maps: Algorithm 2
-("network"), the limit of infinite width that its proof goes through ("kernel"), and what `cuvee.learn` takes ("auto").
+The paper counts: solving takes M·c gradient steps, c = κ log(1/ε), learning n·c + M with n =
+(κ*²P/ε)^(1+N/2) labels, so that they cross at M = n·c/(c − 1). Measured are the labels that a map
+needs for an excess risk E‖ŵ − w*‖² ≤ ε on mixtures it has not seen (put into the same count), and
+the seconds that both ways take here. Maps: Algorithm 2 ("network"), the limit of infinite width
+that its proof goes through ("kernel"), and what `cuvee.learn` takes ("auto").
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ def run(lab: Lab) -> Verdict:
         for N, eps, seed in product(setting["N"], setting["eps"], seeds)
     ]
     for way, labels in setting["labels"].items():
-        units += [{"way": way, "N": N, "n": n, "seed": seed} for N, n, seed in product(setting["N"], labels, seeds)]
+        units += [
+            {"way": way, "N": N, "n": n, "seed": seed}
+            for N, n, seed in product(setting["N"], labels, seeds)
+        ]
     found = lab.collect(units, partial(measure, setting=setting))
     cells = crossings(found)
     verdict = judge(cells)
@@ -81,7 +85,9 @@ def run(lab: Lab) -> Verdict:
 
 
 def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
-    """Of solving to ε: its line over M, and the constants. Of a map: its error, and what it cost."""
+    """Of solving to ε: its line over M, and the constants. Of a map: its error, and
+    what it cost.
+    """
     N, seed = unit["N"], unit["seed"]
     sources = shifted_sources(N, setting["rows"], setting["features"], seed=seed)
     hypothesis = cuvee.Logistic(setting["l2"], intercept=False)
@@ -91,12 +97,25 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
         k, P = risk_constants(sources, hypothesis, w=w), w.shape[1]
         tol = k.mu_f * (unit["eps"] / P) ** 0.5  # ‖w − w*‖² ≤ P·tol²/μ²
         alpha = sample(setting["most"], N, seed=seed_of("solve", N, seed))
-        line = measured_line(lambda M: cuvee.solve(sources, hypothesis, alpha[:M], tol=tol), setting["most"])
-        yield {"kappa_star": k.kappa_star, "kappa": k.kappa, "P": P, "fixed_s": line.fixed, "each_s": line.each}
+        line = measured_line(
+            lambda M: cuvee.solve(sources, hypothesis, alpha[:M], tol=tol), setting["most"]
+        )
+        yield {
+            "kappa_star": k.kappa_star,
+            "kappa": k.kappa,
+            "P": P,
+            "fixed_s": line.fixed,
+            "each_s": line.each,
+        }
         return
 
     def learnt() -> cuvee.ModelMap:
-        options = {"n_labels": unit["n"], "n_calibration": 0, "tol": 1e-6, "seed": seed_of("map", seed)}
+        options = {
+            "n_labels": unit["n"],
+            "n_calibration": 0,
+            "tol": 1e-6,
+            "seed": seed_of("map", seed),
+        }
         return cuvee.learn(sources, hypothesis, method=unit["way"], **options)
 
     atlas = learnt()
@@ -111,10 +130,14 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
 
 
 def crossings(found: pd.DataFrame) -> pd.DataFrame:
-    """A row per map, N, ε and seed: labels needed, the crossing counted and on the clock, and the paper's."""
+    """A row per map, N, ε and seed: labels needed, the crossing counted and on the clock, and the
+    paper's.
+    """
     solved = {(r.N, r.eps, r.seed): r for r in found[found["way"] == "solve"].itertuples()}
     rows = []
-    for (way, N, seed), curve in found[found["way"] != "solve"].groupby(["way", "N", "seed"], sort=False):
+    for (way, N, seed), curve in found[found["way"] != "solve"].groupby(
+        ["way", "N", "seed"], sort=False
+    ):
         curve = curve.sort_values("n")
         for eps in sorted({key[1] for key in solved}, reverse=True):
             s = solved[N, eps, seed]
@@ -130,14 +153,17 @@ def crossings(found: pd.DataFrame) -> pd.DataFrame:
                     "counted": n * c / (c - 1.0),
                     "clocked": _clocked(curve, n, Line(s.fixed_s, s.each_s)),
                     "least": curve["n"].min(),
-                    "paper": learning_pays_from(eps, kappa_star=s.kappa_star, kappa=s.kappa, n_params=s.P, n_sources=N),
+                    "paper": learning_pays_from(
+                        eps, kappa_star=s.kappa_star, kappa=s.kappa, n_params=s.P, n_sources=N
+                    ),
                 }
             )
     return pd.DataFrame(rows)
 
 
 def needed(n: Any, error: Any, eps: float) -> float:
-    """Labels for an error of ε, on the line (log-log) between two counts; the least count if that does; NaN if none.
+    """Labels for an error of ε, on the line (log-log) between two counts; the least count if that
+    does; NaN if none.
 
     >>> needed([8, 32], [0.1, 0.001], 0.01)
     16.0
@@ -160,24 +186,40 @@ def _clocked(curve: pd.DataFrame, n: float, solve: Line) -> float:
 
 
 def judge(cells: pd.DataFrame) -> Verdict:
-    """Part one: learning pays from the paper's M on. Part two: not before, for labels grow as ε^−(1+N/2)."""
+    """Part one: learning pays from the paper's M on. Part two: not before, for labels grow as
+    ε^−(1+N/2).
+    """
     papers = cells[cells["way"].isin(PAPERS) & cells["labels"].notna()]
     if papers.empty:
-        return Verdict(False, "No map of the paper's reached any ε with the labels tried.", {"cells": 0})
+        return Verdict(
+            False, "No map of the paper's reached any ε with the labels tried.", {"cells": 0}
+        )
     missed = int((cells["way"].isin(PAPERS) & cells["labels"].isna()).sum())
     pays = papers["clocked"] <= papers["paper"]
     finite = papers[np.isfinite(papers["clocked"])]
     early = np.log10(finite["paper"] / finite["clocked"].clip(lower=1.0))
-    times = f"10^{early.min():.0f} to 10^{early.max():.0f} times as large as" if len(early) else "not"
-    laws = {key: law for key, rows in cells.groupby(["way", "N"], sort=False) if (law := growth(rows)) is not None}
+    times = (
+        f"10^{early.min():.0f} to 10^{early.max():.0f} times as large as" if len(early) else "not"
+    )
+    laws = {
+        key: law
+        for key, rows in cells.groupby(["way", "N"], sort=False)
+        if (law := growth(rows)) is not None
+    }
     right = {key: follows(e, law_of(key[1])) for key, e in laws.items() if key[0] in PAPERS}
-    said = "; ".join(f"N = {N}: {e}, not {law_of(N):+.1f}" for (way, N), e in laws.items() if way == "kernel")
+    said = "; ".join(
+        f"N = {N}: {e}, not {law_of(N):+.1f}" for (way, N), e in laws.items() if way == "kernel"
+    )
     medians = [f"{rows['clocked'].median():,.0f} ({way})" for way, rows in papers.groupby("way")]
     sentence = (
-        f"On the clock, learning the paper's maps pays from {' and '.join(medians)} targets on in the median, at or "
-        f"before the paper's M in {int(pays.sum())} of the {len(papers)} cells that reached ε ({missed} did not), from "
-        f"no M on in {len(papers) - len(finite)}; but that M is {times} where learning begins to pay, and its law for "
-        f"the labels holds in {sum(right.values())} of {len(right)} cases (kernel, labels as powers of ε: "
+        f"On the clock, learning the paper's maps pays from {' and '.join(medians)} targets on in "
+        "the median, at or "
+        f"before the paper's M in {int(pays.sum())} of the {len(papers)} cells that reached ε "
+        f"({missed} did not), from "
+        f"no M on in {len(papers) - len(finite)}; but that M is {times} where learning begins to "
+        "pay, and its law for "
+        f"the labels holds in {sum(right.values())} of {len(right)} cases (kernel, labels as "
+        "powers of ε: "
         f"{said or 'too few to tell'})."
     )
     numbers = {
@@ -185,11 +227,19 @@ def judge(cells: pd.DataFrame) -> Verdict:
         "cells_not_reached": missed,
         "cells_never": len(papers) - len(finite),
         "pays_by_the_papers_M": int(pays.sum()),
-        "orders_of_magnitude_early": {"least": early.min(), "median": early.median(), "largest": early.max()},
-        "laws": {f"{way}, N={N}": {**e.as_dict(), "claimed": law_of(N)} for (way, N), e in laws.items()},
+        "orders_of_magnitude_early": {
+            "least": early.min(),
+            "median": early.median(),
+            "largest": early.max(),
+        },
+        "laws": {
+            f"{way}, N={N}": {**e.as_dict(), "claimed": law_of(N)} for (way, N), e in laws.items()
+        },
         "table": table(cells),
     }
-    return Verdict(of_parts([bool(pays.all()), bool(right) and all(right.values())]), sentence, numbers)
+    return Verdict(
+        of_parts([bool(pays.all()), bool(right) and all(right.values())]), sentence, numbers
+    )
 
 
 def law_of(N: int) -> float:
@@ -203,8 +253,12 @@ def follows(found: Exponent, law: float) -> bool:
 
 
 def growth(rows: pd.DataFrame) -> Exponent | None:
-    """The power of ε that labels follow, over the ε that every seed reached with more than the least count."""
-    by_eps = rows.pivot_table(index="seed", columns="eps", values="labels", dropna=False).dropna(axis=1)
+    """The power of ε that labels follow, over the ε that every seed reached with more than the
+    least count.
+    """
+    by_eps = rows.pivot_table(index="seed", columns="eps", values="labels", dropna=False).dropna(
+        axis=1
+    )
     by_eps = by_eps.loc[:, (by_eps > rows["least"].min()).all()]
     if by_eps.shape[1] < 2:
         return None
@@ -216,22 +270,37 @@ def table(cells: pd.DataFrame) -> list[dict[str, Any]]:
     """Medians over seeds; a cell that not all seeds reached says so by null."""
     columns = ["labels", "counted", "clocked", "paper"]
     return [
-        {"way": way, "N": N, "eps": eps, **{c: float(rows[c].median(skipna=False)) for c in columns}}
+        {
+            "way": way,
+            "N": N,
+            "eps": eps,
+            **{c: float(rows[c].median(skipna=False)) for c in columns},
+        }
         for (way, N, eps), rows in cells.groupby(["way", "N", "eps"], sort=False)
     ]
 
 
 def draw(cells: pd.DataFrame, verdict: Verdict, lab: Lab) -> None:
-    """A column per N: the crossing against ε, on the clock and by the paper's count; below without the paper's M."""
+    """A column per N: the crossing against ε, on the clock and by the paper's count; below without
+    the paper's M.
+    """
     counts = sorted(cells["N"].unique())
-    with panels(lab.figure, 2, len(counts), f"{TITLE}: {verdict.word}", sharex=True, sharey="row") as axes:
-        for (k, row), (at, N) in ((r, pair) for r in enumerate(axes) for pair in zip(r[1], counts, strict=True)):
+    with panels(
+        lab.figure, 2, len(counts), f"{TITLE}: {verdict.word}", sharex=True, sharey="row"
+    ) as axes:
+        for (k, row), (at, N) in (
+            (r, pair) for r in enumerate(axes) for pair in zip(r[1], counts, strict=True)
+        ):
             rows = cells[cells["N"] == N]
             if k == 0:
                 paper = rows.groupby("eps")["paper"].median()
                 at.plot(paper.index, paper, **CLAIMED, label="the paper's M")
             _measured(at, rows)
-            at.set(xscale="log", yscale="log", title=f"N = {N}" if k == 0 else "the same, measured alone")
+            at.set(
+                xscale="log",
+                yscale="log",
+                title=f"N = {N}" if k == 0 else "the same, measured alone",
+            )
             row[0].set_ylabel("learning pays from M on")
             if k:
                 at.set_xlabel("excess risk ε")
@@ -243,6 +312,9 @@ def draw(cells: pd.DataFrame, verdict: Verdict, lab: Lab) -> None:
 def _measured(axes: Any, rows: pd.DataFrame) -> None:
     for k, way in enumerate(rows["way"].unique()):
         middle = rows[rows["way"] == way].groupby("eps")[["counted", "clocked"]]
-        middle = middle.agg(lambda crossed: crossed.median(skipna=False))  # none, where a seed did not get there
-        axes.plot(middle.index, middle["clocked"].clip(lower=1.0), **look(k), label=f"{way}, seconds")
+        # none, where a seed did not get there
+        middle = middle.agg(lambda crossed: crossed.median(skipna=False))
+        axes.plot(
+            middle.index, middle["clocked"].clip(lower=1.0), **look(k), label=f"{way}, seconds"
+        )
         axes.plot(middle.index, middle["counted"], **{**look(k), "linestyle": ":", "marker": None})

@@ -2,12 +2,13 @@
 
     cuvee reproduce stationarity
 
-The theorem keeps β = 0.1, η and γ, lets the batch grow as B = Θ(ε⁻²), and says that T = O(ε⁻²) steps bring the mean of
-‖∇G‖² over all iterates below ε². Its own η and γ are tried, but are too small to wait for. So the rate is tried with
-constant steps from a grid, chosen by a rehearsal on seeds that are not reported; ε's unit (the gap at the start) and
-the constant in B = Θ(ε⁻²) come from there too. The uncorrected method (β = 1) is met twice: with the same batch and
-steps, and at the same cost. There it has twice the batch, as the correction evaluates every row twice, and each method,
-for each batch, has the steps that brought it farthest in the rehearsal.
+The theorem keeps β = 0.1, η and γ, lets the batch grow as B = Θ(ε⁻²), and says that T = O(ε⁻²)
+steps bring the mean of ‖∇G‖² over all iterates below ε². Its own η and γ are tried, but are too
+small to wait for. So the rate is tried with constant steps from a grid, chosen by a rehearsal on
+seeds that are not reported; ε's unit (the gap at the start) and the constant in B = Θ(ε⁻²) come
+from there too. The uncorrected method (β = 1) is met twice: with the same batch and steps, and at
+the same cost. There it has twice the batch, as the correction evaluates every row twice, and each
+method, for each batch, has the steps that brought it farthest in the rehearsal.
 """
 
 from __future__ import annotations
@@ -29,9 +30,19 @@ from experiments._verdict import Verdict
 from cuvee.theory import stationarity_needs
 
 TITLE = "Theorem 2 (stationarity)"
-CLAIM = "Algorithm 1 finds an ε-stationary point of the minimax problem with O(ε⁻⁴) stochastic gradients."
+CLAIM = (
+    "Algorithm 1 finds an ε-stationary point of the minimax problem with O(ε⁻⁴) stochastic "
+    "gradients."
+)
 VERSION = 1
-_SHAPE: dict[str, Any] = {"N": 4, "targets": 4, "rows": 100, "features": 5, "reference": 64, "first": 0}
+_SHAPE: dict[str, Any] = {
+    "N": 4,
+    "targets": 4,
+    "rows": 100,
+    "features": 5,
+    "reference": 64,
+    "first": 0,
+}
 SETTINGS: dict[str, dict[str, Any]] = {
     "tiny": {
         **_SHAPE,
@@ -84,14 +95,18 @@ def run(lab: Lab) -> Verdict:
     setting, measuring = lab.setting, partial(measure, setting=lab.setting)
     rehearsals = rehearsal_units(setting)
     first = lab.collect(rehearsals, measuring)
-    found = lab.collect([*rehearsals, *units(setting, first[first["part"] == "rehearsal"])], measuring)
+    found = lab.collect(
+        [*rehearsals, *units(setting, first[first["part"] == "rehearsal"])], measuring
+    )
     verdict = judge(found)
     draw(found, verdict, lab, f"{TITLE}: {verdict.word}")
     return verdict
 
 
 def rehearsal_units(setting: dict[str, Any]) -> list[Unit]:
-    """Every pair of steps for every batch, with the correction and without, at the same evaluations."""
+    """Every pair of steps for every batch, with the correction and without, at the same
+    evaluations.
+    """
     seeds = range(UNREPORTED, UNREPORTED + setting["rehearsals"])
     return [
         _unit("rehearsal", kind, beta, batch, (eta, gamma), 0.0, seed)
@@ -110,12 +125,16 @@ def units(setting: dict[str, Any], rehearsal: pd.DataFrame) -> list[Unit]:
     for seed, (kind, p) in product(range(first, first + setting["seeds"]), plans.items()):
         allowed = [float(f"{share * p['start']:.4g}") for share in setting["eps"][kind]]
         for eps in allowed:
-            found.append(_unit("rate", kind, BETA, max(1, ceil(p["batch"] / eps**2)), p["steps"], eps, seed))
+            found.append(
+                _unit("rate", kind, BETA, max(1, ceil(p["batch"] / eps**2)), p["steps"], eps, seed)
+            )
         for B in setting["B"]:
             for beta in (BETA, PLAIN):
                 found.append(_unit("fixed", kind, beta, B, p["steps"], 0.0, seed))
             for beta, batch in ((BETA, B), (PLAIN, 2 * B)):
-                found.append(_unit("own", kind, beta, batch, best(of[kind], beta, batch, "late"), 0.0, seed))
+                found.append(
+                    _unit("own", kind, beta, batch, best(of[kind], beta, batch, "late"), 0.0, seed)
+                )
         for beta in setting["betas"]:
             found.append(_unit("fixed", kind, beta, reference, p["steps"], 0.0, seed))
         found.append(_unit("theory", kind, BETA, reference, (0.0, 0.0), min(allowed), seed))
@@ -125,26 +144,44 @@ def units(setting: dict[str, Any], rehearsal: pd.DataFrame) -> list[Unit]:
 def plan(rehearsal: pd.DataFrame, reference: int) -> dict[str, Any]:
     """For one kind: the steps of Algorithm 1, the gap at the start, and b of B = b/ε².
 
-    Steps are those with the least mean square over all iterates at the reference batch. b leaves ε²/4 to noise.
+    Steps are those with the least mean square over all iterates at the reference batch. b leaves
+    ε²/4 to noise.
     """
     steps = best(rehearsal, BETA, reference, "mean")
     mine = rehearsal[(rehearsal["beta"] == BETA) & (rehearsal["B"] == reference)]
-    mine = mine[(mine["eta"] == steps[0]) & (mine["gamma"] == steps[1]) & (mine["t"] == mine["t"].max())]
+    mine = mine[
+        (mine["eta"] == steps[0]) & (mine["gamma"] == steps[1]) & (mine["t"] == mine["t"].max())
+    ]
     start = float(np.sqrt((rehearsal.loc[rehearsal["t"] == 0, "now"] ** 2).mean()))
-    return {"steps": steps, "start": start, "batch": 4 * reference * float((mine["late"] ** 2).mean())}
+    return {
+        "steps": steps,
+        "start": start,
+        "batch": 4 * reference * float((mine["late"] ** 2).mean()),
+    }
 
 
 def best(rehearsal: pd.DataFrame, beta: float, B: int, by: str) -> tuple[float, float]:
     """The (η, γ) that brought one method with one batch farthest."""
     rows = rehearsal[(rehearsal["beta"] == beta) & (rehearsal["B"] == B)]
     ends = rows[rows["t"] == rows["t"].max()]
-    eta, gamma = ends.assign(square=ends[by] ** 2).groupby(["eta", "gamma"])["square"].mean().idxmin()
+    eta, gamma = (
+        ends.assign(square=ends[by] ** 2).groupby(["eta", "gamma"])["square"].mean().idxmin()
+    )
     return float(eta), float(gamma)
 
 
 def _unit(part: str, kind: str, beta: float, B: int, steps: Any, eps: float, seed: int) -> Unit:
     eta, gamma = (float(s) for s in steps)
-    return {"part": part, "kind": kind, "beta": beta, "B": B, "eta": eta, "gamma": gamma, "eps": eps, "seed": seed}
+    return {
+        "part": part,
+        "kind": kind,
+        "beta": beta,
+        "B": B,
+        "eta": eta,
+        "gamma": gamma,
+        "eps": eps,
+        "seed": seed,
+    }
 
 
 def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
@@ -157,25 +194,48 @@ def measure(unit: Unit, setting: dict[str, Any]) -> Iterator[Row]:
         needs = stationarity_needs(k, eps, B_g=B_g, F_max=F_max)
         eta, gamma = needs.steps.eta, needs.steps.gamma
         seen = list(watch(of, beta, B, eta, gamma, setting["steps"]))
-        said = {"eta_theory": eta, "gamma_theory": gamma, "T_theory": needs.T, "B_theory": needs.B, "L": k.L}
+        said = {
+            "eta_theory": eta,
+            "gamma_theory": gamma,
+            "T_theory": needs.T,
+            "B_theory": needs.B,
+            "L": k.L,
+        }
         moved = abs(seen[-1].now / seen[0].now - 1) / 2  # of the gap, not of its square
-        yield {"t": setting["steps"], "evaluations": cost * setting["steps"], "mu": k.mu, "moved": moved, **said}
+        yield {
+            "t": setting["steps"],
+            "evaluations": cost * setting["steps"],
+            "mu": k.mu,
+            "moved": moved,
+            **said,
+        }
         return
     if unit["part"] == "rate":
-        t, late, both = reached(watch(of, beta, B, unit["eta"], unit["gamma"], FOREVER), eps, setting["patience"])
+        t, late, both = reached(
+            watch(of, beta, B, unit["eta"], unit["gamma"], FOREVER), eps, setting["patience"]
+        )
         yield {"t": t, "evaluations": cost * t, "late_evaluations": cost * late, "reached": both}
         return
     seen = list(watch(of, beta, B, unit["eta"], unit["gamma"], setting["steps"]))
-    points = 1 if unit["part"] == "rehearsal" else POINTS  # of which only start and end are asked for
+    # of which only start and end are asked for
+    points = 1 if unit["part"] == "rehearsal" else POINTS
     for i in np.unique(np.r_[0, np.geomspace(len(seen) - 1, 1, points).round().astype(int)]):
         s = seen[i]
-        yield {"t": s.t, "evaluations": cost * s.t, "now": s.now**0.5, "mean": s.mean**0.5, "late": s.late**0.5}
+        yield {
+            "t": s.t,
+            "evaluations": cost * s.t,
+            "now": s.now**0.5,
+            "mean": s.mean**0.5,
+            "late": s.late**0.5,
+        }
 
 
 def reached(seen: Iterable[Seen], eps: float, patience: float) -> tuple[int, int, bool]:
-    """Steps until the mean over all iterates is at or below ε², the same for their latter half, and whether both were.
+    """Steps until the mean over all iterates is at or below ε², the same for their latter half, and
+    whether both were.
 
-    Patience is the factor on (gap at the start/ε)² that T = O(ε⁻²) may come with; steps are then a lower bound.
+    Patience is the factor on (gap at the start/ε)² that T = O(ε⁻²) may come with; steps are then a
+    lower bound.
     """
     at: dict[str, int] = {}
     latest = inf

@@ -1,11 +1,13 @@
-"""The numeric tests on the processors, libraries and threads that others have, as far as this machine can pretend.
+"""The numeric tests on the processors, libraries and threads that others have, as far as this
+machine can pretend.
 
     make test-anywhere                    every setting by itself, and those for CI
-    make test-anywhere SETTINGS=--few     for CI: two settings that together change all that the others change
+    make test-anywhere SETTINGS=--few     for CI: two settings that together change all that the
+    others change
 
-Two computations of one number differ in their last bits, and those bits are not the same everywhere: a test that
-compares them bit by bit passes on one machine and fails on another. A line for each setting says how it ended, and the
-last line sums them up as pytest does.
+Two computations of one number differ in their last bits, and those bits are not the same
+everywhere: a test that compares them bit by bit passes on one machine and fails on another. A line
+for each setting says how it ended, and the last line sums them up as pytest does.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ FILES = ("simplex", "sklearn", "solution")
 NUMERIC = [*(f"tests/{name}" for name in FOLDERS), *(f"tests/test_{name}.py" for name in FILES)]
 
 DISTRIBUTED = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # as in the Makefile
-PLAIN_NUMPY = "X86_V3 X86_V4 AVX512_ICL AVX512_SPR AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL"
+PLAIN_NUMPY = (
+    "X86_V3 X86_V4 AVX512_ICL AVX512_SPR AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX "
+    "AVX512_CNL"
+)
 SETTINGS = {
     "as it comes": {},
     "two threads": {"OMP_NUM_THREADS": "2"},
@@ -56,13 +61,22 @@ def counts(closing: str) -> Counter[str]:
     >>> counts("1 failed, 20 passed, 1 skipped in 3.21s")["passed"]
     20
     """
-    return Counter({what: int(number) for number, what in re.findall(r"(\d+) ([a-z]+)", closing.split(" in ")[0])})
+    return Counter(
+        {
+            what: int(number)
+            for number, what in re.findall(r"(\d+) ([a-z]+)", closing.split(" in ")[0])
+        }
+    )
 
 
 def run(name: str, setting: dict[str, str], options: list[str]) -> tuple[int, Counter[str]]:
-    """Run the numeric tests in one setting and print how they ended; the exit status, and how many ended how."""
+    """Run the numeric tests in one setting and print how they ended; the exit status, and how many
+    ended how.
+    """
     command = [sys.executable, "-m", "pytest", *DISTRIBUTED, *NUMERIC, *options]
-    ended = subprocess.run(command, cwd=ROOT, env=environment(setting), stdout=subprocess.PIPE, text=True)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment(setting), stdout=subprocess.PIPE, text=True
+    )
     lines = ended.stdout.strip().splitlines() or ["pytest said nothing"]
     if ended.returncode:
         print(ended.stdout)

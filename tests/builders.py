@@ -1,4 +1,6 @@
-"""Random domains and problems, every hypothesis as a named case, and single-model scores to compare with."""
+"""Random domains and problems, every hypothesis as a named case, and single-model scores to compare
+with.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,15 @@ from cuvee.problem import Domain, Problem
 
 
 def make_domain(name: str, rows: int, rng, *, shape=(3,), classes=0, weighted=False) -> Domain:
-    """Labels are numbers when `classes` is 0, else 0…classes−1, each at least once where rows allow."""
+    """Labels are numbers when `classes` is 0, else 0…classes−1, each at least once where rows
+    allow.
+    """
     X = rng.normal(size=(rows, *shape)) + rng.normal(size=shape)
-    y = rng.permutation(np.arange(rows) % classes) if classes else rng.normal(size=rows) * 2 + rng.normal()
+    y = (
+        rng.permutation(np.arange(rows) % classes)
+        if classes
+        else rng.normal(size=rows) * 2 + rng.normal()
+    )
     return Domain(name, X, y, weight=rng.uniform(0.1, 3.0, rows) if weighted else None)
 
 
@@ -39,14 +47,20 @@ def make_problem(
 
 
 def mlp(inputs: int, outputs: int, hidden: int = 4) -> nn.Module:
-    return _seeded(lambda: nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs)))
+    return _seeded(
+        lambda: nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
+    )
 
 
 def conv_net(outputs: int) -> nn.Module:
     """For rows of shape (1, 4, 4)."""
     return _seeded(
         lambda: nn.Sequential(
-            nn.Conv2d(1, 2, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8, outputs)
+            nn.Conv2d(1, 2, 3, padding=1),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(8, outputs),
         )
     )
 
@@ -118,4 +132,9 @@ def slow_scores(hypothesis: Hypothesis, w: Tensor, X: Tensor) -> Tensor:
         return torch.func.functional_call(hypothesis.module, named, (X,)).reshape(len(X), -1).T
     n_features = X.shape[1]
     table = w.view(-1, n_features + hypothesis.intercept)  # a row per output, the intercept last
-    return torch.stack([sum((X[:, c] * row[c] for c in range(n_features)), row[n_features:].sum()) for row in table])
+    return torch.stack(
+        [
+            sum((X[:, c] * row[c] for c in range(n_features)), row[n_features:].sum())
+            for row in table
+        ]
+    )

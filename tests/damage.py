@@ -13,8 +13,12 @@ from cuvee import InputError
 
 
 @contextmanager
-def flips(path: Path, sentence: str) -> Iterator[Callable[[int, int, Callable[[Path], object]], None]]:
-    """Give flip(at, mask, load): change a byte, see that `load` refuses the file, and put the byte back."""
+def flips(
+    path: Path, sentence: str
+) -> Iterator[Callable[[int, int, Callable[[Path], object]], None]]:
+    """Give flip(at, mask, load): change a byte, see that `load` refuses the file, and put the byte
+    back.
+    """
     whole = path.read_bytes()
     with path.open("r+b", buffering=0) as file:
 

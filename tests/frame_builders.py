@@ -20,7 +20,9 @@ VISITS = pd.DataFrame(
     }
 )
 ROLES = {"domain": "hospital", "label": "readmitted"}
-FUZZ = settings(max_examples=60, deadline=4000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=60, deadline=4000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def written(frame, folder, name):
@@ -31,13 +33,19 @@ def written(frame, folder, name):
         pyarrow.feather.write_feather(pa.Table.from_pandas(frame), path)
     else:
         separator = {"tsv": "\t", "txt": ";", "psv": "|"}.get(name.split(".")[1], ",")
-        frame.to_csv(path, index=False, sep=separator, encoding="utf-8-sig" if "bom" in name else "utf-8")
+        frame.to_csv(
+            path, index=False, sep=separator, encoding="utf-8-sig" if "bom" in name else "utf-8"
+        )
     return path
 
 
 def check_visits(table: Table):
     assert table.features == ("age", "sex", "smokes") and table.names == ("north", "south", "west")
     assert list(table.frame.columns) == ["age", "sex", "smokes", "readmitted", "hospital"]
-    assert table.frame["age"].tolist() == VISITS["age"].tolist() and table.frame["sex"].tolist() == ["f", "m", "m", "f"]
+    assert table.frame["age"].tolist() == VISITS["age"].tolist() and table.frame[
+        "sex"
+    ].tolist() == ["f", "m", "m", "f"]
     assert table.frame["smokes"].dtype == bool and table.frame["readmitted"].dtype == np.int64
-    assert table.rows("north").index.tolist() == [0, 2] and table.labelled("west")["readmitted"].tolist() == [0]
+    assert table.rows("north").index.tolist() == [0, 2] and table.labelled("west")[
+        "readmitted"
+    ].tolist() == [0]

@@ -40,9 +40,16 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def make_sources(
-    classes: int = 2, n_sources: int = 4, d: int = 3, rows: int = 50, seed: int = 0, only: dict[int, int] | None = None
+    classes: int = 2,
+    n_sources: int = 4,
+    d: int = 3,
+    rows: int = 50,
+    seed: int = 0,
+    only: dict[int, int] | None = None,
 ) -> list[Domain]:
-    """Sources that disagree: each has its own coefficients. `only` maps a source to the one class it has."""
+    """Sources that disagree: each has its own coefficients. `only` maps a source to the one class
+    it has.
+    """
     rng = np.random.default_rng(seed)
     found = []
     for j in range(n_sources):
@@ -65,7 +72,9 @@ def begin(n_sources: int, n_outputs: int, n_labels: int, **options: Any) -> netw
     return network.init(n_sources, torch.zeros(n_labels, n_outputs, dtype=torch.float64), **options)
 
 
-def train(alpha: Any, w0: Any, *, refine: Any = None, held_out: Any = None, **options: Any) -> network.Trained:
+def train(
+    alpha: Any, w0: Any, *, refine: Any = None, held_out: Any = None, **options: Any
+) -> network.Trained:
     return network.train(alpha, w0, network.Training(**options), refine=refine, held_out=held_out)
 
 
@@ -79,7 +88,9 @@ def relative(a: Any, b: Any) -> Any:
 
 
 def rewritten(file: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> Path:
-    """A file of cuvee's beside another, its header and tensors changed, and its checksum with them."""
+    """A file of cuvee's beside another, its header and tensors changed, and its
+    checksum with them.
+    """
     header, tensors = files.header_of(file), load_file(file)
     change(header, tensors)
     other = file.with_name("changed")

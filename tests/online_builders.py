@@ -1,4 +1,6 @@
-"""Online maps of small problems, the loop a user would write, and everything there is to know of a map's state."""
+"""Online maps of small problems, the loop a user would write, and everything there is to know of a
+map's state.
+"""
 
 from __future__ import annotations
 

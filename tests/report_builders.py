@@ -24,7 +24,18 @@ HOSTILE = (
 )
 
 
-def findings(M=10, N=10, *, seed=0, own=True, regression=False, tried=True, convergence=True, sensitivity=True, R=60):
+def findings(
+    M=10,
+    N=10,
+    *,
+    seed=0,
+    own=True,
+    regression=False,
+    tried=True,
+    convergence=True,
+    sensitivity=True,
+    R=60,
+):
     """What a run of M targets and N sources might have found."""
     rng = np.random.default_rng(seed)
     sources = tuple(f"source {j + 1}" for j in range(N))
@@ -34,9 +45,13 @@ def findings(M=10, N=10, *, seed=0, own=True, regression=False, tried=True, conv
     alpha = rng.dirichlet(np.full(K, 0.25), size=M) + np.eye(K)[(kinds * max(K // 3, 1)) % K]
     alpha /= alpha.sum(1, keepdims=True)
     higher = not regression
-    base = np.array([0.86, 0.80, 0.82, 0.84, 0.78]) if higher else np.array([3.1, 4.0, 3.8, 3.3, 4.4])
+    base = (
+        np.array([0.86, 0.80, 0.82, 0.84, 0.78]) if higher else np.array([3.1, 4.0, 3.8, 3.3, 4.4])
+    )
     value = (
-        base + (0.03 if higher else 0.4) * rng.normal(size=(M, 1)) + (0.02 if higher else 0.2) * rng.normal(size=(M, 5))
+        base
+        + (0.03 if higher else 0.4) * rng.normal(size=(M, 1))
+        + (0.02 if higher else 0.2) * rng.normal(size=(M, 5))
     )
     half = (0.05 if higher else 0.5) * rng.uniform(0.7, 1.3, size=(M, 5))
     scores = np.stack([value, value - half, value + half], -1)
@@ -80,7 +95,13 @@ def findings(M=10, N=10, *, seed=0, own=True, regression=False, tried=True, conv
         sensitivity=rng.gamma(1.5, 0.3, size=(M, K)) if sensitivity else None,
         tried=tuple(_tried(rng, alpha[i], own) if tried else None for i in range(M)),
         convergence=tuple(_course(rng, R) if convergence else None for _ in range(M)),
-        seconds=(("reading", 0.42), ("mixtures", 11.7), ("models", 0.9), ("scores", 2.4), ("report", 0.31)),
+        seconds=(
+            ("reading", 0.42),
+            ("mixtures", 11.7),
+            ("models", 0.9),
+            ("scores", 2.4),
+            ("report", 0.31),
+        ),
         notes=("column 'ward' has one value and is left out",),
         theorem=_terms(rng, M, regression),
     )
@@ -100,7 +121,11 @@ def compared(scores, higher):
         half = 1.96 * x.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(x.shape[1], np.nan)
         return np.stack([x.mean(0), x.mean(0) - half, x.mean(0) + half], -1)
 
-    return {"mean": spread(value), "mean_rank": rank.mean(0), "gain": spread(sign * (value[:, :1] - value))}
+    return {
+        "mean": spread(value),
+        "mean_rank": rank.mean(0),
+        "gain": spread(sign * (value[:, :1] - value)),
+    }
 
 
 def rescored(f, scores):
@@ -109,7 +134,9 @@ def rescored(f, scores):
 
 
 def with_constant(f, accuracy=0.6, balanced=0.5):
-    """The same beside one answer for all, with such scores of it, and of cuvee where every class counts alike."""
+    """The same beside one answer for all, with such scores of it, and of cuvee where every class
+    counts alike.
+    """
     M, regression = len(f.targets), not f.higher_is_better
     one = np.full((M, 1, 3), accuracy) + np.array([0.0, -0.01, 0.01])
     scores = np.concatenate([f.scores, one], 1)
@@ -145,7 +172,10 @@ def nothing_known(M=4, N=3):
         )
     }
     tried = Tried(
-        ("uniform", "path 1/2", "path 2/2"), np.full((3, N + 1), np.nan), np.full(3, np.nan), np.full(3, np.nan)
+        ("uniform", "path 1/2", "path 2/2"),
+        np.full((3, N + 1), np.nan),
+        np.full(3, np.nan),
+        np.full(3, np.nan),
     )
     course = Convergence(np.arange(5.0), np.full(5, np.nan), np.full(5, np.nan))
     return replace(
@@ -161,7 +191,9 @@ def nothing_known(M=4, N=3):
 
 
 def in_turn(M=6):
-    """Every domain in turn: M targets that are sources of each other, with NaN where one would learn from itself."""
+    """Every domain in turn: M targets that are sources of each other, with NaN where one would
+    learn from itself.
+    """
     f = findings(M, M, seed=3)
     names = tuple(f"clinic {i + 1}" for i in range(M))
     alpha = f.alpha.copy()
@@ -170,8 +202,13 @@ def in_turn(M=6):
     alpha[np.arange(M), np.arange(M)] = np.nan
     sensitivity = f.sensitivity.copy()
     sensitivity[np.arange(M), np.arange(M)] = np.nan
-    tried = tuple(replace(t, alpha=np.where(np.isnan(alpha[i]), np.nan, t.alpha)) for i, t in enumerate(f.tried))
-    return replace(f, targets=names, columns=(*names, OWN), alpha=alpha, sensitivity=sensitivity, tried=tried)
+    tried = tuple(
+        replace(t, alpha=np.where(np.isnan(alpha[i]), np.nan, t.alpha))
+        for i, t in enumerate(f.tried)
+    )
+    return replace(
+        f, targets=names, columns=(*names, OWN), alpha=alpha, sensitivity=sensitivity, tried=tried
+    )
 
 
 def hostile():
@@ -221,7 +258,9 @@ def _terms(rng, M, regression):
     values[4] = 30.0 if regression else 1.0  # the largest loss
     values[:, 100:] = np.nan
     values[5, min(M, 100) - 1] = np.nan
-    return LearningTerms("the squared error" if regression else "the chance of wrong classes", regression, *values)
+    return LearningTerms(
+        "the squared error" if regression else "the chance of wrong classes", regression, *values
+    )
 
 
 def _tried(rng, alpha, own, points=8):
@@ -232,10 +271,18 @@ def _tried(rng, alpha, own, points=8):
     for t in np.linspace(0, 1, points):
         a = (1 - t) * start + t * last + np.sin(np.pi * t) * alpha
         path.append(a / a.sum())
-    names = ("pooled + own", "pooled", "uniform", "target only", *(f"path {i + 1}/{points}" for i in range(points)))
+    names = (
+        "pooled + own",
+        "pooled",
+        "uniform",
+        "target only",
+        *(f"path {i + 1}/{points}" for i in range(points)),
+    )
     every = np.stack([start, start, start, last, *path])
     loss = (
-        0.5 + 0.15 * rng.uniform(size=len(names)) + np.r_[0.05, 0.1, 0.1, 0.2, 0.1 * np.abs(np.linspace(-1, 1, points))]
+        0.5
+        + 0.15 * rng.uniform(size=len(names))
+        + np.r_[0.05, 0.1, 0.1, 0.2, 0.1 * np.abs(np.linspace(-1, 1, points))]
     )
     share = np.exp(-40 * (loss - loss.min()))
     return Tried(names, every, loss, share / share.sum())
@@ -245,5 +292,7 @@ def _course(rng, R):
     step = np.arange(R) * 20.0
     decay = np.exp(-step / step[-1] * 5) if R > 1 else np.ones(1)
     return Convergence(
-        step, 0.3 + decay * rng.uniform(0.5, 1), (decay * rng.uniform(0.2, 1) + 1e-3) * np.exp(0.2 * rng.normal(size=R))
+        step,
+        0.3 + decay * rng.uniform(0.5, 1),
+        (decay * rng.uniform(0.2, 1) + 1e-3) * np.exp(0.2 * rng.normal(size=R)),
     )

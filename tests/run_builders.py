@@ -1,4 +1,6 @@
-"""Small tables for whole runs, and processes that are killed, or find the disk full, at a chosen moment of one."""
+"""Small tables for whole runs, and processes that are killed, or find the disk full, at a chosen
+moment of one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from cuvee.run import folder as run_store
 from cuvee.run.folder import LOCK, MANIFEST, PARTS, SCRATCH
 from cuvee.run.manifest import to_bytes
 
-VARIES = ("report.html", LOCK, MANIFEST, "run.json")  # hold times; all other files are the same for the same run
+# hold times; all other files are the same for the same run
+VARIES = ("report.html", LOCK, MANIFEST, "run.json")
 LONGEST = 120.0  # seconds that a child may take before it counts as hanging
 
 
@@ -35,7 +38,9 @@ def table(domains: int = 5, rows: int = 12, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     n = domains * rows
     site = np.arange(n) // rows
-    frame = pd.DataFrame({"age": rng.normal(50, 10, n).round(3), "sex": np.where(np.arange(n) % 3 == 0, "f", "m")})
+    frame = pd.DataFrame(
+        {"age": rng.normal(50, 10, n).round(3), "sex": np.where(np.arange(n) % 3 == 0, "f", "m")}
+    )
     frame["site"] = [f"site {i}" for i in site]
     frame["cost"] = (0.2 * frame.age + (frame.sex == "f") * site + rng.normal(size=n)).round(3)
     frame["sick"] = np.where(frame.cost + rng.normal(size=n) > frame.cost.median(), "yes", "no")
@@ -43,15 +48,30 @@ def table(domains: int = 5, rows: int = 12, seed: int = 0) -> pd.DataFrame:
 
 
 def options(label: str = "cost", **more) -> Options:
-    """For `table`: one of its labels, the other dropped, weights that take no time to find, labels as they are."""
+    """For `table`: one of its labels, the other dropped, weights that take no time to find, labels
+    as they are.
+    """
     other = "cost" if label == "sick" else "sick"
-    return Options(**{"label": label, "domain": "site", "drop": (other,), "method": "uniform", "levels": False, **more})
+    return Options(
+        **{
+            "label": label,
+            "domain": "site",
+            "drop": (other,),
+            "method": "uniform",
+            "levels": False,
+            **more,
+        }
+    )
 
 
 def contents(folder: Path) -> dict[str, str]:
     """Digests of all files that must be the same for the same run."""
     found = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
-    return {name: hashlib.sha256(p.read_bytes()).hexdigest() for name, p in found.items() if name not in VARIES}
+    return {
+        name: hashlib.sha256(p.read_bytes()).hexdigest()
+        for name, p in found.items()
+        if name not in VARIES
+    }
 
 
 def steps(folder: Path) -> list[str]:
@@ -59,14 +79,21 @@ def steps(folder: Path) -> list[str]:
 
 
 def check_loads(folder: Path, whole: list[str]) -> int:
-    """The folder is as after one of the steps: its manifest loads, and all that it names is whole. How many steps."""
+    """The folder is as after one of the steps: its manifest loads, and all that it names is whole.
+    How many steps.
+    """
     run = open_run(folder)
     for name, said in json.loads((folder / MANIFEST).read_bytes())["files"].items():
         content = (folder / name).read_bytes()
-        assert len(content) == said["bytes"] and hashlib.sha256(content).hexdigest() == said["sha256"], name
+        assert (
+            len(content) == said["bytes"] and hashlib.sha256(content).hexdigest() == said["sha256"]
+        ), name
     done = steps(folder)
-    large = [step for step in done if " " not in step]  # which of their parts are there, is a matter of time
-    assert large == [step for step in whole if " " not in step][: len(large)] and set(done) <= set(whole)
+    # which of their parts are there, is a matter of time
+    large = [step for step in done if " " not in step]
+    assert large == [step for step in whole if " " not in step][: len(large)] and set(done) <= set(
+        whole
+    )
     assert run.finished == (large[-1] == whole[-1])
     assert run.targets and repr(run)
     return len(done)
@@ -74,12 +101,16 @@ def check_loads(folder: Path, whole: list[str]) -> int:
 
 def check_tidy(folder: Path) -> None:
     """Nothing of the way there is left."""
-    left = [p.name for p in folder.rglob("*") if p.name.endswith(".part") or p.name in (PARTS, SCRATCH)]
+    left = [
+        p.name for p in folder.rglob("*") if p.name.endswith(".part") or p.name in (PARTS, SCRATCH)
+    ]
     assert not left, left
 
 
 def forked(work) -> int:
-    """Run `work` in a child with all modules loaded; its exit status is 0, or 1 with the error on its stderr."""
+    """Run `work` in a child with all modules loaded; its exit status is 0, or 1 with the error on
+    its stderr.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -92,12 +123,16 @@ def forked(work) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """That a process has used; what it waits for other processes does not count, so that moments can be told again."""
+    """That a process has used; what it waits for other processes does not count, so that moments
+    can be told again.
+    """
     return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid makes it
 
 
 def ended(pid: int, after: float = np.inf) -> int:
-    """Wait for a child and kill it after so many seconds of its own; minus the signal, or the exit status."""
+    """Wait for a child and kill it after so many seconds of its own; minus the signal, or the exit
+    status.
+    """
     began = time.monotonic()
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -124,17 +159,27 @@ def killed_at(k: int):
 
 
 def full_at(k: int, code: int = errno.ENOSPC):
-    """A disturbance for `moments`: from the k-th moment at which something is written, there is no room."""
+    """A disturbance for `moments`: from the k-th moment at which something is written, there is no
+    room.
+    """
 
     def disturb(i: int, what: str) -> None:
-        if i >= k and what in ("before open", "half written", "before write", "before fsync", "before mkdir"):
+        if i >= k and what in (
+            "before open",
+            "half written",
+            "before write",
+            "before fsync",
+            "before mkdir",
+        ):
             raise OSError(code, os.strerror(code))
 
     return disturb
 
 
 def moments(disturb, patch) -> None:
-    """Call disturb(number, what) around all that a run folder does to the disk, and in the middle of each file."""
+    """Call disturb(number, what) around all that a run folder does to the disk, and in the middle
+    of each file.
+    """
     count = 0
 
     def moment(what: str) -> None:
@@ -211,7 +256,9 @@ def everything(folder: Path) -> dict[Path, bytes | None]:
 
 
 def check_refused(words, sentence: str, folder: Path) -> None:
-    """On the command line: exit code 2, one line on stderr, nothing on stdout, and nothing written."""
+    """On the command line: exit code 2, one line on stderr, nothing on stdout, and
+    nothing written.
+    """
     before = everything(folder)
     ended = command(*words)
     assert ended.code == 2, ended
@@ -222,7 +269,9 @@ def check_refused(words, sentence: str, folder: Path) -> None:
 
 
 def rewrite(folder: Path, name: str, content: bytes) -> None:
-    """Change a file of a run together with its checksum: what another version, or somebody, might have made."""
+    """Change a file of a run together with its checksum: what another version, or somebody, might
+    have made.
+    """
     (folder / name).write_bytes(content)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     manifest["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

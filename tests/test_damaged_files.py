@@ -1,4 +1,6 @@
-"""One changed byte of a saved map, checkpoint, models file or manifest is always told, and never loaded."""
+"""One changed byte of a saved map, checkpoint, models file or manifest is always told, and never
+loaded.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,15 @@ def models_file(path):
 
 
 WAITING = cuvee.OnlineMap(SOURCES, RIDGE, label_budget=0.5)
-KINDS = {  # how it is written, how it is read, and every how many bytes: binding the data again takes its time
+# how it is written, how it is read, and every how many bytes: binding the data again takes its time
+KINDS = {
     "map": (map_file, lambda path: cuvee.load_map(path, SOURCES, RIDGE), 1),
     "online map": (online_file, lambda path: cuvee.OnlineMap.load(path), 1),
-    "online map with its data": (online_file, lambda path: cuvee.OnlineMap.load(path, SOURCES, RIDGE), 9),
+    "online map with its data": (
+        online_file,
+        lambda path: cuvee.OnlineMap.load(path, SOURCES, RIDGE),
+        9,
+    ),
     "checkpoint": (stream_file, lambda path: stream_file(path, WAITING), 1),
     "models": (models_file, cuvee.load_models, 1),
     "online mixer": (mixer_file, lambda path: cuvee.OnlineMixtures.load(path, OTHERS, LOGISTIC), 9),
@@ -79,7 +86,9 @@ def test_every_byte_of_a_saved_file(kind, tmp_path):
 def small(path):
     """A file with zeros, names and blanks that could be taken for a checksum."""
     tensors = {"a": torch.zeros(3), "b": torch.full((64,), ord("0"), dtype=torch.uint8)}
-    files.write(path, tensors, {"what": "x", "format": 2, "names": [files.BLANK, 'checksum": "', "ü"]})
+    files.write(
+        path, tensors, {"what": "x", "format": 2, "names": [files.BLANK, 'checksum": "', "ü"]}
+    )
     return path
 
 
@@ -94,13 +103,21 @@ def test_every_bit_of_a_file(tmp_path):
             for bit in range(8):
                 flip(at, 1 << bit, read)
     tensors, header = read(path)
-    assert header["names"] == [files.BLANK, 'checksum": "', "ü"] and tensors["b"].tolist() == [ord("0")] * 64
+    assert (
+        header["names"] == [files.BLANK, 'checksum": "', "ü"]
+        and tensors["b"].tolist() == [ord("0")] * 64
+    )
 
 
 def test_files_that_were_cut_or_grew(tmp_path):
     path = small(tmp_path / "file")
     whole = path.read_bytes()
-    for content in (*(whole[:n] for n in range(len(whole))), whole + b"\0", whole + b"\n", b"\0" + whole):
+    for content in (
+        *(whole[:n] for n in range(len(whole))),
+        whole + b"\0",
+        whole + b"\n",
+        b"\0" + whole,
+    ):
         (tmp_path / "other").write_bytes(content)
         with pytest.raises(cuvee.InputError, match=DAMAGED):
             read(tmp_path / "other")
@@ -119,7 +136,9 @@ def unchecked(path: Path, version: int = 1) -> Path:
 def test_maps_of_the_first_format_still_load(tmp_path):
     path = tmp_path / "file"
     map_file(path)
-    with_sum, without = (cuvee.load_map(p, SOURCES, RIDGE)(ALPHAS).w for p in (path, unchecked(path)))
+    with_sum, without = (
+        cuvee.load_map(p, SOURCES, RIDGE)(ALPHAS).w for p in (path, unchecked(path))
+    )
     assert np.array_equal(with_sum, without)
     online_file(path)
     with_sum, without = (cuvee.OnlineMap.load(p).predict(ALPHAS) for p in (path, unchecked(path)))

@@ -18,7 +18,9 @@ def result(status, ahead):
     """A demo that ended so, `ahead` points of accuracy before both baselines."""
     names = tuple(mnist.TARGETS)
     found = replace(findings(4, 15), targets=names, alpha_status=status)
-    by_group = np.array([[0.5, 0.0, 0.1, 0.4], [0.0, 0.2, 0.0, 0.8], [0.0, 0.0, 0.3, 0.7], [0.3, 0.3, 0.0, 0.4]])
+    by_group = np.array(
+        [[0.5, 0.0, 0.1, 0.4], [0.0, 0.2, 0.0, 0.8], [0.0, 0.0, 0.3, 0.7], [0.3, 0.3, 0.0, 0.4]]
+    )
     accuracy = np.column_stack([np.full((4, 2), 0.9), 0.9 + np.asarray(ahead) / 100])
     run = SimpleNamespace(findings=found, path=Path("runs/demo"))
     return demo.DemoResult(run, (*mnist.GROUPS, "own rows"), by_group, accuracy, 42.0)

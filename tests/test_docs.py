@@ -15,15 +15,20 @@ import cuvee
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-APART = ("cuvee.cli", "cuvee.skada")  # the second needs skada, which turns metadata routing on for the whole process
+# the second needs skada, which turns metadata routing on for the whole process
+APART = ("cuvee.cli", "cuvee.skada")
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-MODULES = sorted(m.name for m in pkgutil.walk_packages(cuvee.__path__, "cuvee.") if m.name not in APART)
+MODULES = sorted(
+    m.name for m in pkgutil.walk_packages(cuvee.__path__, "cuvee.") if m.name not in APART
+)
 
 
-@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem != "quickstart"], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [p for p in EXAMPLES if p.stem != "quickstart"], ids=lambda p: p.stem
+)
 def test_example_runs(path, capsys):
     runpy.run_path(str(path))
     assert capsys.readouterr().out
@@ -70,14 +75,18 @@ def test_links_lead_somewhere(page):
         assert linked.is_relative_to(ROOT), f"{page.name} links out of the repository: {target}"
         assert linked.exists(), f"{page.name} links to {target}, which is not there"
         if anchor:
-            assert anchor in anchors(linked), f"{page.name} links to {target}; headings: {sorted(anchors(linked))}"
+            assert anchor in anchors(linked), (
+                f"{page.name} links to {target}; headings: {sorted(anchors(linked))}"
+            )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_python_on_the_page_is_python(page):
     if page.name == "api.md":  # signatures, and examples that are run where they stand
         return
-    for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE):
+    for block in re.findall(
+        r"^```python\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE
+    ):
         compile(block, page.name, "exec")
 
 
@@ -89,17 +98,23 @@ def test_files_named_on_a_page_are_there(page):
         assert any((place / name).exists() for place in places), f"{page.name} names {name}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name
+)
 def test_who_promises_the_same_bits_says_where(page):
     """On another machine sums are added up in another order."""
     promise = r"same bits|same (?:\[)?to the bit|(?:seed|number) gives the same"
     for paragraph in re.split(r"\n\n|\n(?=- |\|)", page.read_text()):
         if re.search(promise, paragraph):
-            assert re.search(r"same\s+machine|#the-same-numbers-again", paragraph), f"{page.name}: {paragraph}"
+            assert re.search(r"same\s+machine|#the-same-numbers-again", paragraph), (
+                f"{page.name}: {paragraph}"
+            )
 
 
 def test_an_index_page_links_to_every_page():
-    said = "".join(p.read_text() for p in PAGES if p.name in ("README.md", "idea.md", "choosing.md"))
+    said = "".join(
+        p.read_text() for p in PAGES if p.name in ("README.md", "idea.md", "choosing.md")
+    )
     assert [p.name for p in PAGES if p.parent.name == "docs" and p.name not in said] == []
 
 

@@ -1,4 +1,6 @@
-"""Every family answers the one protocol between α and w; here its gradient, which nothing else gives any more."""
+"""Every family answers the one protocol between α and w; here its gradient, which nothing else
+gives any more.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,23 @@ def family_of(problem, hypothesis, own):
 
 
 def by_autograd(problem, hypothesis, space, alpha, w):
-    """∇ of Σ_j α_j f_j(w) + λ/2‖w‖², one model after the other, from single-model scores on the given rows."""
+    """∇ of Σ_j α_j f_j(w) + λ/2‖w‖², one model after the other, from single-model scores on the
+    given rows.
+    """
     found = []
     for i, (shares, one) in enumerate(zip(alpha, w, strict=True)):
         one = one.detach().clone().requires_grad_(True)
-        domains = [*problem.sources, *([problem.targets[i]] if len(shares) > problem.n_sources else [])]
+        domains = [
+            *problem.sources,
+            *([problem.targets[i]] if len(shares) > problem.n_sources else []),
+        ]
         risk = 0.5 * space.l2 * (space.penalised * one.square()).sum()
         for share, domain in zip(shares, domains, strict=True):
             scores = slow_scores(hypothesis, one, torch.as_tensor(domain.X))
             losses = space.trained(scores, torch.as_tensor(space.encode(domain.y, domain.name)))
-            weight = torch.as_tensor(np.ones(domain.n_rows) if domain.weight is None else domain.weight)
+            weight = torch.as_tensor(
+                np.ones(domain.n_rows) if domain.weight is None else domain.weight
+            )
             risk = risk + share * (weight * losses).sum() / weight.sum()
         found.append(torch.autograd.grad(risk, one)[0])
     return torch.stack(found)
@@ -55,7 +64,9 @@ def test_the_gradient_is_autograds(case, own):
 @pytest.mark.parametrize("columns", [3, 150])
 @pytest.mark.parametrize(("classes", "hypothesis"), [(0, Ridge), (2, Logistic), (3, Logistic)])
 def test_the_gradient_is_the_one_a_certificate_rests_on(classes, hypothesis, columns, radius, own):
-    """150 columns of 29 rows are worked on in the space of the rows; with a radius, certificates look at P_W(w)."""
+    """150 columns of 29 rows are worked on in the space of the rows; with a radius, certificates
+    look at P_W(w).
+    """
     problem = make_problem((9, 14, 6), (4, 5), shape=(columns,), classes=classes)
     if hypothesis is Ridge and columns == 3:
         problem = cuvee.Problem(*(
@@ -69,7 +80,9 @@ def test_the_gradient_is_the_one_a_certificate_rests_on(classes, hypothesis, col
         seen, gradient = family.certify(alpha, w, tol=1.0), family.gradient(alpha, w)
         size = 1e-13 * (1.0 + seen.vector.abs().max() + (FAR**2 if columns == 3 else 0.0))
         torch.testing.assert_close(gradient, seen.vector, rtol=1e-11, atol=float(size))
-        torch.testing.assert_close(stationarity(space, w, gradient), seen.gradient, rtol=1e-9, atol=float(size))
+        torch.testing.assert_close(
+            stationarity(space, w, gradient), seen.gradient, rtol=1e-9, atol=float(size)
+        )
 
 
 @pytest.mark.parametrize("memory", [2**16, MEMORY])
@@ -81,7 +94,9 @@ def test_the_gradient_of_a_network_is_the_one_that_is_reported(memory):
     w = models(space, 60)
     gradient = family.gradient(alpha, w)
     assert gradient.shape == w.shape and family.certify(alpha, w, tol=1.0).vector.shape == (60, 0)
-    torch.testing.assert_close(stationarity(space, w, gradient), family.certify(alpha, w, tol=1.0).gradient)
+    torch.testing.assert_close(
+        stationarity(space, w, gradient), family.certify(alpha, w, tol=1.0).gradient
+    )
 
 
 class Unasked:
@@ -105,12 +120,16 @@ def unasked(monkeypatch):
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_learning_a_map_asks_for_no_certificate(kind, unasked):
-    atlas = cuvee.learn(make_sources(2, 3), Logistic(0.1), n_labels=16, n_calibration=80, **KINDS[kind])
+    atlas = cuvee.learn(
+        make_sources(2, 3), Logistic(0.1), n_labels=16, n_calibration=80, **KINDS[kind]
+    )
     assert np.isfinite(atlas.calibration.gradient)
     assert atlas([[0.2, 0.3, 0.5]], trust="predicted").w.shape == (1, 4)
 
 
-@pytest.mark.parametrize("options", [{}, {"variant": "paper", "K": 5}, {"variant": "first_order"}], ids=repr)
+@pytest.mark.parametrize(
+    "options", [{}, {"variant": "paper", "K": 5}, {"variant": "first_order"}], ids=repr
+)
 def test_online_rounds_ask_for_no_certificate(options, unasked):
     online = cuvee.OnlineMap(make_sources(2, 3), Logistic(0.1), label_budget=1.0, **options)
     for alpha in cuvee.simplex.sample(6, 3):

@@ -27,8 +27,14 @@ def frame(*columns: str, shift: float = 0.0) -> pd.DataFrame:
 
 
 BAD_DOMAINS = {
-    "nan in X": (lambda: Domain("north", with_value(np.nan), Y), r"'north'.* nan at row 2, column 1"),
-    "inf in X": (lambda: Domain("north", with_value(np.inf), Y), r"'north'.* inf at row 2, column 1"),
+    "nan in X": (
+        lambda: Domain("north", with_value(np.nan), Y),
+        r"'north'.* nan at row 2, column 1",
+    ),
+    "inf in X": (
+        lambda: Domain("north", with_value(np.inf), Y),
+        r"'north'.* inf at row 2, column 1",
+    ),
     "-inf in X": (
         lambda: Domain("north", with_value(-np.inf, 0, 0), Y),
         r"'north'.* -inf at row 0, column 0",
@@ -46,7 +52,9 @@ BAD_DOMAINS = {
         r"'north'.* row 0, column 1",
     ),
     "nan in an image": (
-        lambda: Domain("north", np.where(np.arange(24.0) == 17, np.nan, 0.0).reshape(2, 3, 4), [0, 1]),
+        lambda: Domain(
+            "north", np.where(np.arange(24.0) == 17, np.nan, 0.0).reshape(2, 3, 4), [0, 1]
+        ),
         r"'north'.* nan at row 1, column 1, 1",
     ),
     "text X": (lambda: Domain("north", [["a", "b"]], [0]), r"'north'.*not numeric"),
@@ -55,7 +63,10 @@ BAD_DOMAINS = {
     "no X": (lambda: Domain("north", None, []), r"'north'.*rows × features"),
     "no rows": (lambda: Domain("north", np.zeros((0, 2)), []), r"'north' is empty"),
     "no columns": (lambda: Domain("north", np.zeros((2, 0)), [0, 1]), r"'north'.*no columns"),
-    "nan in y": (lambda: Domain("north", X, [0.0, np.nan, 1.0]), r"'north'.*y is nan at row 1 \(1 such"),
+    "nan in y": (
+        lambda: Domain("north", X, [0.0, np.nan, 1.0]),
+        r"'north'.*y is nan at row 1 \(1 such",
+    ),
     "inf in y": (lambda: Domain("north", X, [0.0, 1.0, -np.inf]), r"'north'.*y is -inf at row 2"),
     "None in y": (
         lambda: Domain("north", X, np.array(["a", "b", None], object)),
@@ -77,14 +88,26 @@ BAD_DOMAINS = {
     "long y": (lambda: Domain("north", X, [0, 1, 1, 0]), r"'north'.*3 rows but y has 4"),
     "wide y": (lambda: Domain("north", X, X), r"'north'.*one label per row.*\(3, 2\)"),
     "scalar y": (lambda: Domain("north", X, 1.0), r"'north'.*one label per row"),
-    "nan weight": (lambda: Domain("north", X, Y, weight=[1, np.nan, 1]), r"'north'.*weight is nan at row 1"),
-    "inf weight": (lambda: Domain("north", X, Y, weight=[1, 1, np.inf]), r"'north'.*weight is inf at row 2"),
+    "nan weight": (
+        lambda: Domain("north", X, Y, weight=[1, np.nan, 1]),
+        r"'north'.*weight is nan at row 1",
+    ),
+    "inf weight": (
+        lambda: Domain("north", X, Y, weight=[1, 1, np.inf]),
+        r"'north'.*weight is inf at row 2",
+    ),
     "negative weight": (
         lambda: Domain("north", X, Y, weight=[-0.5, 1, 1]),
         r"'north'.*weight is -0.5 at row 0",
     ),
-    "zero weights": (lambda: Domain("north", X, Y, weight=[0, 0, 0]), r"'north'.*all row weights are 0"),
-    "short weights": (lambda: Domain("north", X, Y, weight=[1, 1]), r"'north'.*weight needs shape \(3,\)"),
+    "zero weights": (
+        lambda: Domain("north", X, Y, weight=[0, 0, 0]),
+        r"'north'.*all row weights are 0",
+    ),
+    "short weights": (
+        lambda: Domain("north", X, Y, weight=[1, 1]),
+        r"'north'.*weight needs shape \(3,\)",
+    ),
     "wide weights": (
         lambda: Domain("north", X, Y, weight=[[1], [1], [1]]),
         r"'north'.*weight needs shape \(3,\)",
@@ -106,11 +129,16 @@ BAD_TABLES = {
         lambda: Domain("north", X, pd.Series(["a", None, "b"], dtype="string")),
         r"'north'.*row 1",
     ),
-    "NaT in y": (lambda: Domain("north", X, np.array(["2020", "NaT", "2021"], "M8[D]")), r"'north'.*row 1"),
+    "NaT in y": (
+        lambda: Domain("north", X, np.array(["2020", "NaT", "2021"], "M8[D]")),
+        r"'north'.*row 1",
+    ),
     "ragged y": (lambda: Domain("north", X, [[1], [2, 3], [4]]), r"'north'.*y"),
     "text weights": (lambda: Domain("north", X, Y, weight=["a", "b", "c"]), r"'north'.*weight"),
     "pd.NA in a frame": (
-        lambda: Domain("north", pd.DataFrame({"age": [1, 2, 3], "dose": pd.array([1, None, 2], "Int64")}), Y),
+        lambda: Domain(
+            "north", pd.DataFrame({"age": [1, 2, 3], "dose": pd.array([1, None, 2], "Int64")}), Y
+        ),
         r"'north'.*row 1, column 'dose'",
     ),
     "text column in a frame": (
@@ -123,7 +151,8 @@ BAD_TABLES = {
     ),
     "text and number that would be one label": (
         lambda: Domain("north", X, [0, "1", 1]),
-        r"'north': y holds the text '1' at row 1 and the number 1 at row 2, which would become one label",
+        r"'north': y holds the text '1' at row 1 and the number 1 at row 2, which would become "
+        r"one label",
     ),
     "truth value and number that would be one label": (
         lambda: Domain("north", X, [[1], [0], [True]]),
@@ -151,11 +180,17 @@ def test_labels_of_mixed_types_that_stay_apart_are_taken():
     assert Domain("north", X, [1, 1.0, 2]).y.tolist() == [1, 1, 2]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float32])
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float32]
+)
 def test_tensors_of_every_float_are_converted(dtype):
     made = torch.tensor([[0.5, 1.0], [2.0, -4.0], [0.0, 1.0]]).to(dtype)
     domain = Domain("north", made, made[:, 1], weight=(made[:, 0].float() + 1).to(dtype))
-    assert domain.X.tolist() == [[0.5, 1.0], [2.0, -4.0], [0.0, 1.0]] and domain.y.tolist() == [1.0, -4.0, 1.0]
+    assert domain.X.tolist() == [[0.5, 1.0], [2.0, -4.0], [0.0, 1.0]] and domain.y.tolist() == [
+        1.0,
+        -4.0,
+        1.0,
+    ]
     assert domain.weight.tolist() == [1.5, 3.0, 1.0]
 
 
@@ -169,7 +204,9 @@ def test_first_bad_cell_is_named(data):
     for cell in bad:
         table[cell] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
     row, column = min(bad)
-    message = rf"row {row}, column {column} \({len(bad)} such values in {len({r for r, _ in bad})} rows\)"
+    message = (
+        rf"row {row}, column {column} \({len(bad)} such values in {len({r for r, _ in bad})} rows\)"
+    )
     with pytest.raises(DomainError, match=message):
         Domain("north", table, np.zeros(rows))
 
@@ -198,17 +235,24 @@ BAD_PROBLEMS = {
         r"'image' has shape \(2, 2\).*'north' has 2 features",
     ),
     "column order, source": (
-        lambda: Problem([Domain("north", frame("age", "dose"), Y), Domain("south", frame("dose", "age"), Y)]),
+        lambda: Problem(
+            [Domain("north", frame("age", "dose"), Y), Domain("south", frame("dose", "age"), Y)]
+        ),
         r"'south' has column 'dose' at position 0, where 'north' has 'age'",
     ),
     "column order, target": (
-        lambda: Problem([Domain("north", frame("age", "dose"), Y)], [Domain("east", frame("age", "Dose"), Y)]),
+        lambda: Problem(
+            [Domain("north", frame("age", "dose"), Y)], [Domain("east", frame("age", "Dose"), Y)]
+        ),
         r"'east' has column 'Dose' at position 1, where 'north' has 'dose'",
     ),
     "source twice": (lambda: Problem([NORTH, SOUTH, NORTH]), r"two sources are named 'north'"),
     "target twice": (lambda: Problem([NORTH], [SOUTH, SOUTH]), r"two targets are named 'south'"),
     "array as source": (lambda: Problem([NORTH, X]), r"source 1 is a ndarray"),
-    "frame as target": (lambda: Problem([NORTH], [frame("age", "dose")]), r"target 0 is a DataFrame"),
+    "frame as target": (
+        lambda: Problem([NORTH], [frame("age", "dose")]),
+        r"target 0 is a DataFrame",
+    ),
 }
 
 
@@ -307,10 +351,15 @@ def test_frame_columns_are_kept_as_names():
 
 
 def test_frames_with_one_order_and_plain_arrays_mix():
-    Problem([Domain("north", frame("age", "dose"), Y), SOUTH], [Domain("t", frame("age", "dose", shift=3), Y)])
+    Problem(
+        [Domain("north", frame("age", "dose"), Y), SOUTH],
+        [Domain("t", frame("age", "dose", shift=3), Y)],
+    )
 
 
-@pytest.mark.parametrize("labels", [["a", "b", "a"], pd.Series(["a", "b", "a"]), pd.Categorical(["a", "b", "a"])])
+@pytest.mark.parametrize(
+    "labels", [["a", "b", "a"], pd.Series(["a", "b", "a"]), pd.Categorical(["a", "b", "a"])]
+)
 def test_text_labels_are_kept(labels):
     assert Domain("north", X, labels).y.tolist() == ["a", "b", "a"]
 
@@ -322,7 +371,11 @@ def test_weights_are_kept_as_floats():
 
 
 @properties
-@given(rows=st.integers(1, 5), shape=st.lists(st.integers(1, 3), min_size=1, max_size=3), seed=st.integers(0, 99))
+@given(
+    rows=st.integers(1, 5),
+    shape=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    seed=st.integers(0, 99),
+)
 def test_good_tables_of_any_shape_pass_unchanged(rows, shape, seed):
     rng = np.random.default_rng(seed)
     domain = make_domain("north", rows, rng, shape=tuple(shape), weighted=True)
@@ -338,6 +391,10 @@ def test_other_targets_with_the_same_sources_are_warned_of_where_they_are_new():
     copy = Domain("copy", a.X, a.y)
     problem = Problem([a, b])
     quiet = problem.with_targets([copy])  # a warning would be an error here
-    assert quiet.sources == problem.sources and quiet.target_names == ("copy",) and "very same data" in quiet.notes[0]
+    assert (
+        quiet.sources == problem.sources
+        and quiet.target_names == ("copy",)
+        and "very same data" in quiet.notes[0]
+    )
     with pytest.warns(CuveeWarning, match="very same data"):
         assert problem.with_targets([copy], warn=True).notes == quiet.notes

@@ -16,14 +16,19 @@ def parts(method, **options):
     slices = problem.targets[:2], problem.targets[2:]
     whole = cuvee.estimate(problem, cuvee.Logistic(), method=method, **options)
     return whole, [
-        cuvee.estimate(problem.with_targets(some), cuvee.Logistic(), method=method, **options) for some in slices
+        cuvee.estimate(problem.with_targets(some), cuvee.Logistic(), method=method, **options)
+        for some in slices
     ]
 
 
 def test_batches_of_targets_are_the_whole():
     whole, batches = parts("path", steps=6)
     joined = cuvee.Mixtures.concat(batches)
-    assert (joined.targets, joined.columns, joined.status) == (whole.targets, whole.columns, whole.status)
+    assert (joined.targets, joined.columns, joined.status) == (
+        whole.targets,
+        whole.columns,
+        whole.status,
+    )
     np.testing.assert_allclose(joined.alpha, whole.alpha, atol=1e-6)
     assert [c.name for c in joined.candidates] == [c.name for c in whole.candidates]
     for mine, other in zip(joined.candidates, whole.candidates, strict=True):
@@ -34,10 +39,14 @@ def test_batches_of_targets_are_the_whole():
 def test_a_trace_that_ended_early_is_carried_on():
     _, batches = parts("agp", steps=4)
     short = batches[0].trace
-    early = replace(short, **{f: getattr(short, f)[:2] for f in ("step", "objective", "gap", "alpha")})
+    early = replace(
+        short, **{f: getattr(short, f)[:2] for f in ("step", "objective", "gap", "alpha")}
+    )
     trace = cuvee.Mixtures.concat([replace(batches[0], trace=early), batches[1]]).trace
     np.testing.assert_array_equal(trace.step, batches[1].trace.step)
-    np.testing.assert_array_equal(trace.objective[1:, :2], np.repeat(early.objective[1:2], len(trace.step) - 1, 0))
+    np.testing.assert_array_equal(
+        trace.objective[1:, :2], np.repeat(early.objective[1:2], len(trace.step) - 1, 0)
+    )
     np.testing.assert_array_equal(trace.objective[:, 2:], batches[1].trace.objective)
 
 
@@ -45,7 +54,9 @@ def test_other_sources_are_other_columns_and_own_comes_last():
     problem = grouped_classes(0)
     left = cuvee.Problem(problem.sources[:4], problem.targets[:1])
     right = cuvee.Problem(problem.sources[3:6], problem.targets[1:])
-    mixtures = [cuvee.estimate(p, cuvee.Logistic(), method="agp", own=True, steps=3) for p in (left, right)]
+    mixtures = [
+        cuvee.estimate(p, cuvee.Logistic(), method="agp", own=True, steps=3) for p in (left, right)
+    ]
     joined = cuvee.Mixtures.concat(mixtures)
     assert joined.columns == (*(s.name for s in problem.sources[:6]), cuvee.OWN)
     assert np.isnan(joined.alpha[0, 4:6]).all() and np.isnan(joined.alpha[1:, :3]).all()

@@ -18,7 +18,9 @@ properties = settings(derandomize=True, deadline=None, max_examples=150)
 SIZES = st.integers(1, 12)
 
 
-def rows(low: float, high: float, sizes: st.SearchStrategy[int] = SIZES) -> st.SearchStrategy[np.ndarray]:
+def rows(
+    low: float, high: float, sizes: st.SearchStrategy[int] = SIZES
+) -> st.SearchStrategy[np.ndarray]:
     """One row, with ties and zeros as well as spread-out values."""
     values = st.one_of(st.floats(low, high), st.sampled_from([0.0, low, high, low / 2, 1 / 3]))
     return sizes.flatmap(lambda size: arrays(np.float64, size, elements=values))
@@ -31,7 +33,9 @@ def project(row: np.ndarray) -> np.ndarray:
 def slow_project(row: np.ndarray) -> np.ndarray:
     """max(v − t, 0) with t found by root search on the sum: no sorting."""
     top = row.max()
-    threshold = brentq(lambda t: np.maximum(row - t, 0).sum() - 1, top - 2, top, xtol=1e-15, rtol=1e-15)
+    threshold = brentq(
+        lambda t: np.maximum(row - t, 0).sum() - 1, top - 2, top, xtol=1e-15, rtol=1e-15
+    )
     return np.maximum(row - threshold, 0)
 
 
@@ -206,7 +210,12 @@ def test_good_alpha_is_returned_as_it_is():
 def test_alpha_lies_row_after_row_in_memory_of_its_own_however_it_was_given():
     """Of other strides torch chooses another matrix product, whose last bits differ."""
     row = np.array([0.2, 0.3, 0.5])
-    views = (row[None], np.asfortranarray([row, row]), np.tile(row, (6, 1))[::2], torch.tensor(row).expand(4, 3))
+    views = (
+        row[None],
+        np.asfortranarray([row, row]),
+        np.tile(row, (6, 1))[::2],
+        torch.tensor(row).expand(4, 3),
+    )
     for view in views:
         alpha = simplex.check_alpha(view, 3)
         assert alpha.strides == (24, 8) and alpha.flags.writeable and (alpha == row).all()

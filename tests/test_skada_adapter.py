@@ -1,4 +1,6 @@
-"""The adapter inside `skada.make_da_pipeline`: its weights are the mixture, and a weighted estimator its minimiser."""
+"""The adapter inside `skada.make_da_pipeline`: its weights are the mixture, and a weighted
+estimator its minimiser.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ import cuvee
 from cuvee.errors import MissingExtra
 from cuvee.sklearn import CuveeClassifier
 
-needs_skada = pytest.mark.skipif(importlib.util.find_spec("skada") is None, reason="skada is not installed: [skada]")
+needs_skada = pytest.mark.skipif(
+    importlib.util.find_spec("skada") is None, reason="skada is not installed: [skada]"
+)
 SIZES = {1: 60, 2: 50, 3: 70, -4: 20, -5: 15}
 EFFECT = {1: 2.0, 2: 0.0, 3: -3.0, -4: 1.8, -5: -2.5}
 L2 = 1e-2
@@ -37,15 +41,23 @@ def table(kind: str = "classes"):
     rng = np.random.default_rng(0)
     domain = rng.permutation(np.repeat(list(SIZES), list(SIZES.values())))
     X = rng.normal(size=(len(domain), 3))
-    y = X @ [1.0, -1.0, 0.0] + X[:, 2] * [EFFECT[d] for d in domain] + 0.3 * rng.normal(size=len(domain))
+    y = (
+        X @ [1.0, -1.0, 0.0]
+        + X[:, 2] * [EFFECT[d] for d in domain]
+        + 0.3 * rng.normal(size=len(domain))
+    )
     return X, (y > 0).astype(int) if kind == "classes" else y, domain
 
 
 def weighted(kind: str, rows: int):
-    """The scikit-learn estimator whose weighted risk is cuvee's with l2=L2, weights being 1 in the mean over `rows`."""
+    """The scikit-learn estimator whose weighted risk is cuvee's with l2=L2, weights being 1 in the
+    mean over `rows`.
+    """
     if kind == "numbers":
         return Ridge(alpha=L2 * rows).set_fit_request(sample_weight=True)
-    return LogisticRegression(C=1 / (L2 * rows), tol=1e-9, max_iter=5000).set_fit_request(sample_weight=True)
+    return LogisticRegression(C=1 / (L2 * rows), tol=1e-9, max_iter=5000).set_fit_request(
+        sample_weight=True
+    )
 
 
 def problem_of(X, y, domain, targets) -> cuvee.Problem:
@@ -72,7 +84,8 @@ def test_the_pipeline_ends_at_the_minimiser_of_the_targets_mixture(skada, kind):
     own = domain == -4
     said, wanted = pipe.predict(X[own], sample_domain=domain[own]), model.predict(X[own])[0]
     if kind == "classes":
-        assert np.abs(found.decision_function(X[own])).min() > 1e-3  # or the last digits would choose a class
+        # or the last digits would choose a class
+        assert np.abs(found.decision_function(X[own])).min() > 1e-3
     np.testing.assert_allclose(said, wanted, atol=1e-4)
     weight = pipe[0].get_estimator().sample_weight_
     for d, alpha in zip((1, 2, 3, -4), mix.alpha[0], strict=True):
@@ -86,7 +99,9 @@ def test_several_targets_are_averaged_and_unlabelled_rows_weigh_nothing(skada):
     hidden = (domain < 0) & (np.arange(len(y)) % 3 == 0)
     y[hidden] = np.nan
     adapter = cuvee.skada.CuveeReweightAdapter()
-    pipe = skada.make_da_pipeline(StandardScaler(), adapter, weighted("numbers", 1), mask_target_labels=False)
+    pipe = skada.make_da_pipeline(
+        StandardScaler(), adapter, weighted("numbers", 1), mask_target_labels=False
+    )
     pipe.fit(X, y, sample_domain=domain)
     fitted = pipe[1].get_estimator()
     alpha, weight = fitted.mixtures_.alpha, fitted.sample_weight_
@@ -100,12 +115,21 @@ def test_several_targets_are_averaged_and_unlabelled_rows_weigh_nothing(skada):
 @needs_skada
 def test_the_classifier_itself_ends_a_pipeline(skada):
     X, y, domain = table()
-    clf = CuveeClassifier(method="uniform").set_fit_request(sample_domain=True).set_predict_request(sample_domain=True)
-    pipe = skada.make_da_pipeline(StandardScaler(), clf, mask_target_labels=False).fit(X, y, sample_domain=domain)
-    direct = CuveeClassifier(method="uniform").fit(StandardScaler().fit_transform(X), y, sample_domain=domain)
+    clf = (
+        CuveeClassifier(method="uniform")
+        .set_fit_request(sample_domain=True)
+        .set_predict_request(sample_domain=True)
+    )
+    pipe = skada.make_da_pipeline(StandardScaler(), clf, mask_target_labels=False).fit(
+        X, y, sample_domain=domain
+    )
+    direct = CuveeClassifier(method="uniform").fit(
+        StandardScaler().fit_transform(X), y, sample_domain=domain
+    )
     rows = domain < 0
     scaled = StandardScaler().fit(X).transform(X[rows])
-    assert np.abs(direct.decision_function(scaled, sample_domain=domain[rows])).min() > 1e-6  # no row is near a tie
+    # no row is near a tie
+    assert np.abs(direct.decision_function(scaled, sample_domain=domain[rows])).min() > 1e-6
     expected = direct.predict(scaled, sample_domain=domain[rows])
     np.testing.assert_array_equal(pipe.predict(X[rows], sample_domain=domain[rows]), expected)
 
@@ -115,7 +139,9 @@ def test_bad_input(skada):
     X, y, domain = table()
     adapter = cuvee.skada.CuveeReweightAdapter
     masking = skada.make_da_pipeline(adapter(), weighted("classes", 1))
-    with pytest.raises(cuvee.DomainError, match="pass mask_target_labels=False to make_da_pipeline"):
+    with pytest.raises(
+        cuvee.DomainError, match="pass mask_target_labels=False to make_da_pipeline"
+    ):
         masking.fit(X, y.copy(), sample_domain=domain)
     with pytest.raises(cuvee.OptionError, match="target -7 is not among the targets"):
         adapter(target=-7).fit(X, y, sample_domain=domain)
@@ -149,4 +175,7 @@ def test_small_sources_are_pooled_and_excluded_rows_weigh_nothing(skada):
 def test_without_skada_the_extra_is_named():
     code = "import sys; sys.modules['skada'] = None\nimport cuvee.skada"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"{MissingExtra.__name__}: cuvee.skada needs skada: pip install 'cuvee[skada]'" in ended.stderr
+    assert (
+        f"{MissingExtra.__name__}: cuvee.skada needs skada: pip install 'cuvee[skada]'"
+        in ended.stderr
+    )

@@ -1,4 +1,6 @@
-"""The estimators: scikit-learn's own checks, the direct calls they stand for, the tools around them, bad input."""
+"""The estimators: scikit-learn's own checks, the direct calls they stand for, the tools around
+them, bad input.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def table(kind: str = "classes", seed: int = 0):
     rng = np.random.default_rng(seed)
     site = rng.permutation(np.repeat(list(SIZES), list(SIZES.values())))
     X = rng.normal(size=(len(site), 3))
-    signal = X @ [1.0, -1.0, 0.0] + X[:, 2] * [EFFECT[s] for s in site] + 0.3 * rng.normal(size=len(site))
+    signal = (
+        X @ [1.0, -1.0, 0.0]
+        + X[:, 2] * [EFFECT[s] for s in site]
+        + 0.3 * rng.normal(size=len(site))
+    )
     return X, (signal > 0).astype(int) if kind == "classes" else signal, site
 
 
@@ -84,8 +90,12 @@ def test_one_domain_is_scikit_learns_logistic_regression(classes, intercept, wei
     X = rng.normal(size=(80, 3))
     y = np.array(["a", "b", "c"])[rng.permutation(np.arange(80) % classes)]
     weight = rng.integers(0, 4, 80) if weighted else np.ones(80)
-    mine = CuveeClassifier(l2=0.05, fit_intercept=intercept, tol=1e-9).fit(X, y, weight if weighted else None)
-    theirs = LogisticRegression(C=1 / (0.05 * weight.sum()), fit_intercept=intercept, tol=1e-10, max_iter=10_000)
+    mine = CuveeClassifier(l2=0.05, fit_intercept=intercept, tol=1e-9).fit(
+        X, y, weight if weighted else None
+    )
+    theirs = LogisticRegression(
+        C=1 / (0.05 * weight.sum()), fit_intercept=intercept, tol=1e-10, max_iter=10_000
+    )
     theirs.fit(X, y, weight)
     np.testing.assert_allclose(mine.coef_[0], theirs.coef_, atol=1e-5)
     np.testing.assert_allclose(mine.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
@@ -134,13 +144,20 @@ def test_every_row_is_answered_by_the_model_of_its_domain(make, hypothesis, kind
     for j, name in enumerate(("east", "mid", "west")):
         expected[site == name] = alone.models[j].predict(X[site == name])
     np.testing.assert_allclose(model.predict(X, sample_domain=site), expected, rtol=1e-12)
-    assert_rounded(model.predict(X, sample_domain="south"), model.predict(X, sample_domain=["south"] * len(X)))
+    assert_rounded(
+        model.predict(X, sample_domain="south"), model.predict(X, sample_domain=["south"] * len(X))
+    )
 
 
 def test_probabilities_and_scores_follow_the_domain():
     X, y, site = table()
-    model = CuveeClassifier(method="uniform", l2=1e-3).fit(X, y, sample_domain=site, target_domains=NEW)
-    chances, scores = model.predict_proba(X, sample_domain=site), model.decision_function(X, sample_domain=site)
+    model = CuveeClassifier(method="uniform", l2=1e-3).fit(
+        X, y, sample_domain=site, target_domains=NEW
+    )
+    chances, scores = (
+        model.predict_proba(X, sample_domain=site),
+        model.decision_function(X, sample_domain=site),
+    )
     np.testing.assert_allclose(chances[:, 1], 1 / (1 + np.exp(-scores)))
     assert np.abs(scores).min() > 1e-6  # or rounding would choose a class
     np.testing.assert_array_equal(model.predict(X, sample_domain=site), (scores > 0).astype(int))
@@ -150,11 +167,19 @@ def test_numbers_follow_skadas_signs():
     X, y, site = table("numbers")
     named = CuveeRegressor().fit(X, y, sample_domain=site, target_domains=["south", "north"])
     number = np.array([SIGN[s] for s in site])
-    for given in (number, number.astype(float), number.astype(object), number.tolist(), pd.Series(number)):
+    for given in (
+        number,
+        number.astype(float),
+        number.astype(object),
+        number.tolist(),
+        pd.Series(number),
+    ):
         signed = CuveeRegressor().fit(X, y, sample_domain=given)
         assert signed.targets_.tolist() == [-5, -4] and signed.sources_.tolist() == [1, 2, 3]
         np.testing.assert_allclose(signed.alpha_, named.alpha_[::-1], atol=1e-12)
-    np.testing.assert_allclose(signed.predict(X, sample_domain=number), named.predict(X, sample_domain=site))
+    np.testing.assert_allclose(
+        signed.predict(X, sample_domain=number), named.predict(X, sample_domain=site)
+    )
 
 
 def test_numbers_may_be_plain_names_too():
@@ -173,7 +198,8 @@ def test_one_target_needs_no_domain_to_predict():
 
 
 @pytest.mark.parametrize(
-    ("kind", "mask"), [("classes", -1), ("classes", np.nan), ("text", None), ("text", np.nan), ("numbers", np.nan)]
+    ("kind", "mask"),
+    [("classes", -1), ("classes", np.nan), ("text", None), ("text", np.nan), ("numbers", np.nan)],
 )
 def test_rows_of_a_target_without_label_are_left_out(kind, mask):
     X, y, site = table("numbers" if kind == "numbers" else "classes")
@@ -183,7 +209,9 @@ def test_rows_of_a_target_without_label_are_left_out(kind, mask):
     hidden = y.copy() if y.dtype.kind in "fO" or mask == -1 else y.astype(float)
     hidden[gone] = mask
     model = make(method="proportional").fit(X, hidden, sample_domain=site, target_domains=NEW)
-    fewer = make(method="proportional").fit(X[~gone], y[~gone], sample_domain=site[~gone], target_domains=NEW)
+    fewer = make(method="proportional").fit(
+        X[~gone], y[~gone], sample_domain=site[~gone], target_domains=NEW
+    )
     assert_rounded(model.solution_.w, fewer.solution_.w, SOLVED)
     score = fewer.score(X[~gone], y[~gone], sample_domain=site[~gone])
     assert model.score(X, hidden, sample_domain=site) == pytest.approx(score)
@@ -191,7 +219,9 @@ def test_rows_of_a_target_without_label_are_left_out(kind, mask):
 
 def test_minus_one_is_a_class_where_a_source_has_it():
     X, y, site = table()
-    model = CuveeClassifier(method="target_only").fit(X, 2 * y - 1, sample_domain=site, target_domains=NEW)
+    model = CuveeClassifier(method="target_only").fit(
+        X, 2 * y - 1, sample_domain=site, target_domains=NEW
+    )
     other = CuveeClassifier(method="target_only").fit(X, y, sample_domain=site, target_domains=NEW)
     assert model.classes_.tolist() == [-1, 1]
     assert_rounded(model.solution_.w, other.solution_.w, SOLVED)
@@ -203,7 +233,9 @@ def test_a_weight_of_zero_is_a_row_less():
     weight[site == "south"] = 1
     kept = weight > 0
     every = CuveeRegressor().fit(X, y, weight, sample_domain=site, target_domains=NEW)
-    fewer = CuveeRegressor().fit(X[kept], y[kept], weight[kept], sample_domain=site[kept], target_domains=NEW)
+    fewer = CuveeRegressor().fit(
+        X[kept], y[kept], weight[kept], sample_domain=site[kept], target_domains=NEW
+    )
     plain = CuveeRegressor().fit(X, y, sample_domain=site, target_domains=NEW)
     assert_rounded(every.solution_.w, fewer.solution_.w, ESTIMATED)
     assert not np.allclose(every.solution_.w, plain.solution_.w)
@@ -216,7 +248,11 @@ def test_frames_and_random_states():
     model = CuveeRegressor(random_state=np.random.RandomState(0)).fit(
         frame, pd.Series(y), sample_domain=place, target_domains=pd.Index(NEW)
     )
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"] and model.solution_.features == ("a", "b", "c")
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"] and model.solution_.features == (
+        "a",
+        "b",
+        "c",
+    )
     again = clone(model).set_params(random_state=np.random.RandomState(0))
     again.fit(frame, y, sample_domain=site, target_domains=NEW)
     assert_rounded(model.alpha_, again.alpha_, ESTIMATED)
@@ -227,7 +263,9 @@ def test_a_model_that_did_not_end_well_is_named():
     X, y, site = table()
     one_class = np.where(site == "north", 1, y)
     with pytest.warns(ConvergenceWarning, match="north: absent class"):
-        CuveeClassifier(method="target_only").fit(X, one_class, sample_domain=site, target_domains=NEW)
+        CuveeClassifier(method="target_only").fit(
+            X, one_class, sample_domain=site, target_domains=NEW
+        )
 
 
 # ---- inside scikit-learn
@@ -243,11 +281,15 @@ def test_pipeline_clone_and_cross_validation():
     assert pipe.predict(X, sample_domain=site).shape == y.shape
     assert cross_val_score(CuveeClassifier(), X, y > 0, cv=3).shape == (3,)  # one domain
     with sklearn.config_context(enable_metadata_routing=True):
-        model = CuveeRegressor(method="proportional").set_fit_request(sample_domain=True, target_domains=True)
+        model = CuveeRegressor(method="proportional").set_fit_request(
+            sample_domain=True, target_domains=True
+        )
         model.set_score_request(sample_domain=True)
         folds = PredefinedSplit(np.where(np.isin(site, NEW), np.arange(len(site)) % 2, -1))
         params = {"sample_domain": site, "target_domains": NEW}
-        scores = cross_val_score(make_pipeline(StandardScaler(), model), X, y, cv=folds, params=params)
+        scores = cross_val_score(
+            make_pipeline(StandardScaler(), model), X, y, cv=folds, params=params
+        )
     assert np.isfinite(scores).all() and scores.shape == (2,)
 
 
@@ -312,7 +354,9 @@ def test_bad_input_to_fit(y, options, says):
 
 # ---- small and unwanted domains, by the rule of cuvee.data.roles
 
-HUTS = np.where(np.isin(np.arange(len(SITE)), np.flatnonzero(SITE == "mid")[:3]), "hut", SITE).astype(object)
+HUTS = np.where(
+    np.isin(np.arange(len(SITE)), np.flatnonzero(SITE == "mid")[:3]), "hut", SITE
+).astype(object)
 HUTS[HUTS == "hut"] = ["hut 1", "hut 2", "hut 3"]
 
 
@@ -320,10 +364,13 @@ HUTS[HUTS == "hut"] = ["hut 1", "hut 2", "hut 3"]
 def test_small_sources_are_pooled(make):
     y = table("classes" if make is CuveeClassifier else "numbers")[1]
     with pytest.warns(
-        cuvee.errors.CuveeWarning, match="3 domains .'hut 1', 'hut 2', 'hut 3'. .* pooled into one source"
+        cuvee.errors.CuveeWarning,
+        match="3 domains .'hut 1', 'hut 2', 'hut 3'. .* pooled into one source",
     ):
         model = make(method="uniform").fit(X, y, sample_domain=HUTS, target_domains=NEW)
-    pooled = np.where(np.char.startswith(HUTS.astype(str), "hut"), "(small sources)", HUTS.astype(str))
+    pooled = np.where(
+        np.char.startswith(HUTS.astype(str), "hut"), "(small sources)", HUTS.astype(str)
+    )
     same = make(method="uniform").fit(X, y, sample_domain=pooled, target_domains=NEW)
     order = [same.alpha_columns_.index(name) for name in model.alpha_columns_]
     np.testing.assert_allclose(model.alpha_, same.alpha_[:, order], atol=1e-12)
@@ -332,12 +379,17 @@ def test_small_sources_are_pooled(make):
     assert model.sources_.tolist() == ["east", "mid", "west", "(small sources)"]
     rows = np.char.startswith(HUTS.astype(str), "hut")  # predicted by the model of the pool
     expected = same.predict(X[rows], sample_domain="(small sources)")
-    np.testing.assert_allclose(model.predict(X[rows], sample_domain=HUTS[rows]), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        model.predict(X[rows], sample_domain=HUTS[rows]), expected, atol=1e-9
+    )
 
 
 def test_one_small_source_is_left_out():
     site = np.where(np.arange(len(SITE)) == np.argmax(SITE == "mid"), "hut", SITE)
-    with pytest.warns(cuvee.errors.CuveeWarning, match="domain 'hut' has fewer than 2 labelled rows: it is left out"):
+    with pytest.warns(
+        cuvee.errors.CuveeWarning,
+        match="domain 'hut' has fewer than 2 labelled rows: it is left out",
+    ):
         model = CuveeRegressor(method="uniform").fit(X, Y, sample_domain=site, target_domains=NEW)
     assert model.sources_.tolist() == ["east", "mid", "west"]
     with pytest.raises(cuvee.DomainError, match="'hut' was not there in fit"):
@@ -346,15 +398,19 @@ def test_one_small_source_is_left_out():
 
 def test_targets_with_too_few_labels_and_classes_that_no_source_has():
     with pytest.warns(
-        cuvee.errors.CuveeWarning, match="domain 'south' has fewer than 5 labelled rows: it gets no model"
+        cuvee.errors.CuveeWarning,
+        match="domain 'south' has fewer than 5 labelled rows: it gets no model",
     ):
         model = CuveeClassifier(method="uniform").fit(X, FEW, **named)
     assert model.targets_.tolist() == ["north"] and model.skipped_.tolist() == ["south"]
-    with pytest.raises(cuvee.DomainError, match="'south' had too few labelled rows in fit, so it has no model"):
+    with pytest.raises(
+        cuvee.DomainError, match="'south' had too few labelled rows in fit, so it has no model"
+    ):
         model.predict(X, sample_domain=SITE)
     row = int(np.argmax(THIRD == 7))
     with pytest.warns(
-        cuvee.errors.CuveeWarning, match=f"1 row of class 7 .first at row {row}., which no source has: left"
+        cuvee.errors.CuveeWarning,
+        match=f"1 row of class 7 .first at row {row}., which no source has: left",
     ):
         model = CuveeClassifier().fit(X, THIRD, **named)
     kept = np.arange(len(Y)) != row
@@ -363,9 +419,13 @@ def test_targets_with_too_few_labels_and_classes_that_no_source_has():
 
 
 def test_excluded_domains_are_as_good_as_absent():
-    model = CuveeClassifier(exclude=["mid", "nor*"]).fit(X, Y, sample_domain=SITE, target_domains=["south"])
+    model = CuveeClassifier(exclude=["mid", "nor*"]).fit(
+        X, Y, sample_domain=SITE, target_domains=["south"]
+    )
     kept = ~np.isin(SITE, ["mid", "north"])
-    same = CuveeClassifier().fit(X[kept], Y[kept], sample_domain=SITE[kept], target_domains=["south"])
+    same = CuveeClassifier().fit(
+        X[kept], Y[kept], sample_domain=SITE[kept], target_domains=["south"]
+    )
     np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-9)
     for exclude, says in (
         (["midd"], "exclude: no domain matches 'midd'; did you mean 'mid'"),
@@ -407,10 +467,13 @@ def test_bad_settings_are_said_in_fit(options, says):
 
 def test_bad_input_to_predict():
     model = CuveeClassifier(method="uniform").fit(X, Y, **named)
-    with pytest.raises(cuvee.OptionError, match=re.escape("each target has a model (north, south)")):
+    with pytest.raises(
+        cuvee.OptionError, match=re.escape("each target has a model (north, south)")
+    ):
         model.predict(X)
     with pytest.raises(
-        cuvee.DomainError, match="'sout' was not there in fit, so it has no model; did you mean 'south'"
+        cuvee.DomainError,
+        match="'sout' was not there in fit, so it has no model; did you mean 'south'",
     ):
         model.predict(X, sample_domain="sout")
     with pytest.raises(cuvee.DomainError, match="give one label per row"):

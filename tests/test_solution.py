@@ -1,4 +1,6 @@
-"""`Solution`, `Model`, `Certificate`: what can be asked of them, and what they say when asked wrongly."""
+"""`Solution`, `Model`, `Certificate`: what can be asked of them, and what they say when asked
+wrongly.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def solution_of(case, statuses=None):
     w = models(space, 3).numpy()
     unknown = np.full(3, np.inf)
     certificate = Certificate(unknown, unknown, np.ones(3), "nothing")
-    return problem, Solution(w, ALPHA, statuses or (Status.SOLVED,) * 3, certificate, np.ones(3, int), space)
+    return problem, Solution(
+        w, ALPHA, statuses or (Status.SOLVED,) * 3, certificate, np.ones(3, int), space
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
@@ -58,21 +62,28 @@ def test_predictions(case):
 def test_probabilities_far_out_are_probabilities():
     problem = make_problem((20, 30, 25), (), classes=3)
     sol = cuvee.solve(problem, Logistic(1e-3), ALPHA)
-    p = sol.models[0].predict_proba(np.array([[1e8, -1e8, 1e8], [0.0, 0.0, 0.0], [1e300, 1.0, 1.0]]))
+    p = sol.models[0].predict_proba(
+        np.array([[1e8, -1e8, 1e8], [0.0, 0.0, 0.0], [1e300, 1.0, 1.0]])
+    )
     assert np.isfinite(p).all()
     np.testing.assert_allclose(p.sum(1), 1.0)
 
 
-@pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"], [-1, 1], [10, 20, 30], [0.0, 1.0]])
+@pytest.mark.parametrize(
+    "labels", [["no", "yes"], ["a", "b", "c"], [-1, 1], [10, 20, 30], [0.0, 1.0]]
+)
 def test_predictions_speak_the_users_labels(labels):
     rng = np.random.default_rng(0)
     y = np.array(labels)[np.arange(40) % len(labels)]
     X = rng.normal(size=(40, 2)) + 5 * (np.arange(40) % len(labels))[:, None]
-    sol = cuvee.solve([Domain("a", X[:20], y[:20]), Domain("b", X[20:], y[20:])], Logistic(1e-3), [[0.5, 0.5]])
+    sol = cuvee.solve(
+        [Domain("a", X[:20], y[:20]), Domain("b", X[20:], y[20:])], Logistic(1e-3), [[0.5, 0.5]]
+    )
     assert (sol.models[0].predict(X) == y).mean() > 0.9
     assert list(sol.models[0].classes) == sorted(labels)
     p = sol.models[0].predict_proba(X)
-    assert (np.diff(np.sort(p, 1)[:, -2:], axis=1) > 1e-6).all()  # no row is so near a tie that rounding decides
+    # no row is so near a tie that rounding decides
+    assert (np.diff(np.sort(p, 1)[:, -2:], axis=1) > 1e-6).all()
     assert (sol.models[0].classes[p.argmax(1)] == sol.models[0].predict(X)).all()
 
 
@@ -106,7 +117,9 @@ def test_rows_may_come_as_lists_tensors_and_domains():
     wanted = sol.predict(source.X)
     for X in (source.X.tolist(), torch.as_tensor(source.X), source, np.asfortranarray(source.X)):
         assert_rounded(sol.predict(X), wanted)
-    np.testing.assert_allclose(sol.predict(source.X.astype(np.float32)), wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        sol.predict(source.X.astype(np.float32)), wanted, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_models_are_a_sequence():
@@ -137,7 +150,9 @@ def test_every_status_has_a_sentence():
 
 
 def test_a_certificate_is_an_array_of_distances():
-    certificate = Certificate(np.array([1e-3, np.inf]), np.array([1e-6, np.inf]), np.ones(2), "faith")
+    certificate = Certificate(
+        np.array([1e-3, np.inf]), np.array([1e-6, np.inf]), np.ones(2), "faith"
+    )
     assert certificate.certified.tolist() == [True, False]
     np.testing.assert_array_equal(np.asarray(certificate), certificate.distance)
     assert np.asarray(certificate, dtype=np.float32).dtype == np.float32

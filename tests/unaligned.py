@@ -1,7 +1,9 @@
-"""Tables and tensors at addresses that vector instructions do not like: what the tests expect must not depend on them.
+"""Tables and tensors at addresses that vector instructions do not like: what the tests expect must
+not depend on them.
 
-Set CUVEE_UNALIGNED=1, and every array that enters torch starts 8, 24, 40 or 56 bytes past a multiple of 64, a
-different one each time. NumPy's own arrays start anywhere on multiples of 16, torch's on multiples of 64.
+Set CUVEE_UNALIGNED=1, and every array that enters torch starts 8, 24, 40 or 56 bytes past a
+multiple of 64, a different one each time. NumPy's own arrays start anywhere on multiples of 16,
+torch's on multiples of 64.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def moved(array: Any) -> Any:
 
 
 def moved_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the same for a tensor; those on a GPU and those that carry gradients stay what they are."""
+    """Return the same for a tensor; those on a GPU and those that carry gradients stay what they
+    are.
+    """
     if tensor.device.type != "cpu" or tensor.requires_grad or not tensor.is_contiguous():
         return tensor
     return _from_numpy(moved(tensor.numpy()))

@@ -2,14 +2,14 @@
 
     python worker.py TASK.npz FOUND.npz
 
-This is `libmoon/solver/psl/run_simple_psl.py` with --agg ls: its SimplePSLModel, its linear scalarisation, its
-Dirichlet preferences, batch of 128, Adam with a step of 1e-3. Only the problem is ours, one objective per domain: the
-mean loss of a linear model and λ/2 of its squared length. One thread; an epoch is done before the clock starts, as
-torch loads parts of itself with the first.
+This is `libmoon/solver/psl/run_simple_psl.py` with --agg ls: its SimplePSLModel, its linear
+scalarisation, its Dirichlet preferences, batch of 128, Adam with a step of 1e-3. Only the problem
+is ours, one objective per domain: the mean loss of a linear model and λ/2 of its squared length.
+One thread; an epoch is done before the clock starts, as torch loads parts of itself with the first.
 
-TASK: kind ("ridge" or "logistic"), X (rows, d) with y (rows,) and domain (rows,) from 0, l2, intercept, alpha
-(K, domains) to make models for, epochs (checkpoints,) rising, seed.
-FOUND: w (checkpoints, K, P), seconds (checkpoints,) of training, predict_s of all K models.
+TASK: kind ("ridge" or "logistic"), X (rows, d) with y (rows,) and domain (rows,) from 0, l2,
+intercept, alpha (K, domains) to make models for, epochs (checkpoints,) rising, seed. FOUND: w
+(checkpoints, K, P), seconds (checkpoints,) of training, predict_s of all K models.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ class Domains:
     def __init__(self, task: dict[str, Any]) -> None:
         X = torch.as_tensor(task["X"], dtype=torch.float32)
         self.domain = torch.as_tensor(task["domain"], dtype=torch.long)
-        self.kind, self.l2, self.intercept = str(task["kind"]), float(task["l2"]), bool(task["intercept"])
+        self.kind, self.l2, self.intercept = (
+            str(task["kind"]),
+            float(task["l2"]),
+            bool(task["intercept"]),
+        )
         self.X = torch.cat([X, torch.ones(len(X), 1)], 1) if self.intercept else X
         self.n_obj = int(self.domain.max()) + 1
         self.n_var = self.X.shape[1]
@@ -66,7 +70,9 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
     for epochs in np.diff(task["epochs"], prepend=0):
         began = time.perf_counter()
         for _ in range(epochs):
-            prefs = torch.as_tensor(rng.dirichlet(np.ones(problem.n_obj), BATCH), dtype=torch.float32)
+            prefs = torch.as_tensor(
+                rng.dirichlet(np.ones(problem.n_obj), BATCH), dtype=torch.float32
+            )
             loss = ls(problem.evaluate(model(prefs)), prefs).mean()
             optimiser.zero_grad()
             loss.backward()

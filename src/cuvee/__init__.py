@@ -1,7 +1,7 @@
 """cuvee: multi-source, multi-target domain adaptation.
 
-How much should each target learn from each source? `cuvee.estimate` answers for all targets at once, and
-`cuvee.solve` delivers their models, certified.
+How much should each target learn from each source? `cuvee.estimate` answers for all targets at
+once, and `cuvee.solve` delivers their models, certified.
 """
 
 from importlib import import_module

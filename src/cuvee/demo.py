@@ -1,4 +1,6 @@
-"""`make demo`: Table 2 of the paper on images it has not seen, from data to α to models to a report."""
+"""`make demo`: Table 2 of the paper on images it has not seen, from data to α to models to a
+report.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class DemoResult:
             "report": str(self.run.path / "report.html"),
             "targets": {
                 target: {
-                    "alpha": dict(zip(self.groups, self.by_group[i].round(4).tolist(), strict=True)),
+                    "alpha": dict(
+                        zip(self.groups, self.by_group[i].round(4).tolist(), strict=True)
+                    ),
                     "gap": round(float(self.found.gap[i]), 5),
                     "status": self.found.alpha_status[i],
                     "accuracy": dict(zip(METHODS, self.accuracy[i].round(4).tolist(), strict=True)),
@@ -84,7 +88,9 @@ def run(out: Path, seed: int = 0, quiet: bool = False) -> DemoResult:
 
 def two_layers(n_inputs: int, n_outputs: int) -> torch.nn.Module:
     """The paper's two-layer MLP."""
-    return torch.nn.Sequential(torch.nn.Linear(n_inputs, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, n_outputs))
+    return torch.nn.Sequential(
+        torch.nn.Linear(n_inputs, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, n_outputs)
+    )
 
 
 def show(result: DemoResult) -> None:
@@ -108,19 +114,26 @@ def show(result: DemoResult) -> None:
     console.print(_in_words(result), "", sep="\n")
     console.print(scores)
     console.print(_compared(result))
-    console.print(f"Done in {result.seconds:.0f} s. Report: {result.run.path / 'report.html'}", soft_wrap=True)
+    console.print(
+        f"Done in {result.seconds:.0f} s. Report: {result.run.path / 'report.html'}", soft_wrap=True
+    )
 
 
 def _in_words(result: DemoResult) -> str:
     """What the table of weights says, and what the weights are."""
     found = result.found
-    own_group = np.array([[group in mnist.TARGETS[t] for group in mnist.GROUPS] for t in found.targets])  # (M, groups)
+    # (M, groups)
+    own_group = np.array(
+        [[group in mnist.TARGETS[t] for group in mnist.GROUPS] for t in found.targets]
+    )
     given = result.by_group[:, : len(mnist.GROUPS)]
     right = (given * own_group).sum(1) / np.maximum(given.sum(1), 1e-12)
     tried = max((len(t.names) for t in found.tried if t is not None), default=0)
     said = (
-        f"Of the weight that a target gives to sources, {right.min():.0%} or more goes to those that show its own "
-        f"digits. Its weights are the average of the {tried} mixtures tried for it, each counting by how well it "
+        f"Of the weight that a target gives to sources, {right.min():.0%} or more goes to those "
+        "that show its own "
+        f"digits. Its weights are the average of the {tried} mixtures tried for it, each counting "
+        "by how well it "
         f"predicts the target's {LABELLED} labelled images."
     )
     ended = zip(found.targets, found.alpha_status, settled(found), strict=True)
@@ -147,11 +160,26 @@ def draw(result: DemoResult, path: Path) -> None:
     left.set_xticks(range(len(result.groups)), result.groups)
     left.set_yticks(range(len(targets)), targets)
     for (i, j), value in np.ndenumerate(result.by_group):
-        left.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.5 else "black")
+        left.text(
+            j,
+            i,
+            f"{value:.2f}",
+            ha="center",
+            va="center",
+            color="white" if value > 0.5 else "black",
+        )
     left.set_title("α summed by group of sources")
     place = np.arange(len(targets))
-    for k, (method, colour) in enumerate(zip(METHODS, ("#b8c4ce", "#7d93a6", "#1f4e79"), strict=True)):
-        right.bar(place + 0.27 * (k - 1), 100 * result.accuracy[:, k], width=0.25, label=method, color=colour)
+    for k, (method, colour) in enumerate(
+        zip(METHODS, ("#b8c4ce", "#7d93a6", "#1f4e79"), strict=True)
+    ):
+        right.bar(
+            place + 0.27 * (k - 1),
+            100 * result.accuracy[:, k],
+            width=0.25,
+            label=method,
+            color=colour,
+        )
     right.set_xticks(place, targets)
     right.set_ylim(0, 100)
     right.set_ylabel("accuracy, %")

@@ -63,7 +63,9 @@ def check_number(
     least: float | None = None,
     most: float | None = None,
 ) -> None:
-    """Raise `OptionError` unless `value` is finite and `above` < value, `least` ≤ value ≤ `most`."""
+    """Raise `OptionError` unless `value` is finite and `above` < value, `least` ≤ value
+    ≤ `most`.
+    """
     good = isinstance(value, Real) and not isinstance(value, bool) and _finite(value)
     good = good and (above is None or value > above) and (least is None or value >= least)
     if good and (most is None or value <= most):
@@ -88,7 +90,13 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise `OptionError` unless `value` is a whole number of at least `least` that 64 bits hold."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) < 2**63:
+    """Raise `OptionError` unless `value` is a whole number of at least `least` that 64
+    bits hold.
+    """
+    if (
+        not isinstance(value, Integral)
+        or isinstance(value, bool)
+        or not least <= int(value) < 2**63
+    ):
         most = " and below 2⁶³" if isinstance(value, Integral) and int(value) > 0 else ""
         raise OptionError(f"{name} must be a whole number of at least {least}{most}; got {value!r}")

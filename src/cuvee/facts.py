@@ -1,8 +1,9 @@
-"""What may be known of a domain without its rows: small values that are computed where the rows are.
+"""What may be known of a domain without its rows: small values that are computed where the rows
+are.
 
-Binding a hypothesis, standardising columns, taking out levels and checking labels ask for facts, never for rows. A
-table in this process computes each of them when it is first asked for; `LocalFacts.known` computes all of them, for
-rows that live elsewhere and only send what is known.
+Binding a hypothesis, standardising columns, taking out levels and checking labels ask for facts,
+never for rows. A table in this process computes each of them when it is first asked for;
+`LocalFacts.known` computes all of them, for rows that live elsewhere and only send what is known.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The distinct labels of a domain, sorted, and the first row of each; None where they cannot be sorted."""
+    """The distinct labels of a domain, sorted, and the first row of each; None where they cannot be
+    sorted.
+    """
 
     values: Array | None
     rows: Array | None
@@ -50,7 +53,9 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Second moments of a domain's rows around their own means: of X (d, d), of X and y (d,), of y."""
+    """Second moments of a domain's rows around their own means: of X (d, d), of X and y
+    (d,), of y.
+    """
 
     gram: Array
     cross: Array
@@ -98,7 +103,9 @@ class Facts:
         return (*self.sources, *self.targets)
 
     def columns(self) -> tuple[Array, Array]:
-        """Return mean and standard deviation per column of the sources, each source counting alike."""
+        """Return mean and standard deviation per column of the sources, each source
+        counting alike.
+        """
         return _together([s.columns for s in self.sources])
 
     def quantity(self) -> tuple[float, float]:
@@ -130,10 +137,22 @@ class LocalFacts:
 
     def known(self) -> KnownFacts:
         """Return all of them at once; moments of labels that are text are not known."""
-        quantity, within = Moments(np.array(np.nan), np.array(np.nan)), Within(np.zeros((0, 0)), np.zeros(0), np.nan)
+        quantity, within = (
+            Moments(np.array(np.nan), np.array(np.nan)),
+            Within(np.zeros((0, 0)), np.zeros(0), np.nan),
+        )
         if not self.labels.text:
             quantity, within = self.quantity, self.within
-        return KnownFacts(self.name, self.n_rows, self.worth, self.labels, self.classes, self.columns, quantity, within)
+        return KnownFacts(
+            self.name,
+            self.n_rows,
+            self.worth,
+            self.labels,
+            self.classes,
+            self.columns,
+            quantity,
+            within,
+        )
 
     @property
     def worth(self) -> float:
@@ -154,7 +173,9 @@ class LocalFacts:
             if broken.any():
                 row = int(np.argmax(broken))
                 not_whole = row, y[row]
-        return Labels(text, y[0], not_number, not_whole, np.inf if text else float(y[least_row]), least_row)
+        return Labels(
+            text, y[0], not_number, not_whole, np.inf if text else float(y[least_row]), least_row
+        )
 
     @cached_property
     def classes(self) -> Classes:
@@ -175,7 +196,10 @@ class LocalFacts:
     def within(self) -> Within:
         """Not kept: a domain's (d, d) is asked for once."""
         p, X = self._shares, self._X.reshape(self.n_rows, -1)
-        mean, y = self.columns.mean.reshape(-1), self._y.astype(np.float64) - float(self.quantity.mean)
+        mean, y = (
+            self.columns.mean.reshape(-1),
+            self._y.astype(np.float64) - float(self.quantity.mean),
+        )
         gram, cross = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
         for low in range(0, len(X), BLOCK):
             some = slice(low, low + BLOCK)
@@ -201,7 +225,8 @@ def _moments(values: Array, weight: Array | None) -> Moments:
 
 
 def _together(moments: Sequence[Moments]) -> tuple[Array, Array]:
-    """Return mean and standard deviation per column, every domain counting alike and its rows by their weights.
+    """Return mean and standard deviation per column, every domain counting alike and its rows by
+    their weights.
 
     So neither repeating all rows of a domain nor weights in place of repeated rows change anything.
     """
@@ -209,6 +234,7 @@ def _together(moments: Sequence[Moments]) -> tuple[Array, Array]:
     with np.errstate(over="ignore", invalid="ignore"):
         mean = means.mean(0)
         square = np.mean([m.variance for m in moments], 0) + np.mean((means - mean) ** 2, 0)
-    # What rounding leaves of a column that never varies is no spread; such a column is left as it is.
+    # What rounding leaves of a column that never varies is no spread; such a column is left as it
+    # is.
     scale = np.sqrt(square)
     return mean, np.where(scale > 1e-12 * np.abs(mean), scale, 1.0)

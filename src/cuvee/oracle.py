@@ -1,8 +1,9 @@
-"""What may be asked about mixtures α and models w once the data are bound: solve, certify, differentiate.
+"""What may be asked about mixtures α and models w once the data are bound: solve, certify,
+differentiate.
 
-`Oracle` is the one protocol between α and w. The families of `cuvee.erm` implement it; the maps of `cuvee.learn` and
-the labels of `cuvee.online` are handed one, and know nothing else of the data. α is (M, N), or (M, N+1) when the
-targets' own samples were bound too; M = 0 is allowed.
+`Oracle` is the one protocol between α and w. The families of `cuvee.erm` implement it; the maps of
+`cuvee.learn` and the labels of `cuvee.online` are handed one, and know nothing else of the data. α
+is (M, N), or (M, N+1) when the targets' own samples were bound too; M = 0 is allowed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Bounds:
 
     def least(self, other: Bounds) -> Bounds:
         """Return the smaller bound of the two: both are proven, so the smaller one is."""
-        return Bounds(torch.minimum(self.distance, other.distance), torch.minimum(self.excess, other.excess))
+        return Bounds(
+            torch.minimum(self.distance, other.distance), torch.minimum(self.excess, other.excess)
+        )
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,14 @@ class Outcome:
     def moved_from(self, w: Tensor) -> Outcome:
         """Return the outcome for w, when what was looked at is its projection onto W."""
         gap = torch.linalg.vector_norm(w - self.w, dim=-1)
-        excess = torch.where(gap > 1e-12 * torch.linalg.vector_norm(w, dim=-1), torch.inf, self.bounds.excess)
-        return replace(self, w=w, bounds=Bounds((self.bounds.distance + gap).nan_to_num(torch.inf, torch.inf), excess))
+        excess = torch.where(
+            gap > 1e-12 * torch.linalg.vector_norm(w, dim=-1), torch.inf, self.bounds.excess
+        )
+        return replace(
+            self,
+            w=w,
+            bounds=Bounds((self.bounds.distance + gap).nan_to_num(torch.inf, torch.inf), excess),
+        )
 
 
 class Oracle(Protocol):
@@ -67,17 +76,26 @@ class Oracle(Protocol):
 
     @property
     def flat(self) -> Tensor:
-        """Return (P, P): curvature 1 in directions that no risk feels, 0 elsewhere; a single 0 if there are none."""
+        """Return (P, P): curvature 1 in directions that no risk feels, 0 elsewhere; a single 0 if
+        there are none.
+        """
         ...
 
     def solve(
-        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+        self,
+        alpha: Tensor,
+        *,
+        tol: float,
+        start: Tensor | None = None,
+        progress: Progress | None = None,
     ) -> Outcome:
         """Return w*(α); `start` (M, P), where a family can use it, is close to it already."""
         ...
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
-        """Return what can be proven of w (M, P), wherever it came from, by one pass over the data."""
+        """Return what can be proven of w (M, P), wherever it came from, by one pass
+        over the data.
+        """
         ...
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
@@ -89,15 +107,21 @@ class Oracle(Protocol):
         ...
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
-        """Return (∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model, less what no risk feels; W plays no part."""
+        """Return (∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model, less what no risk feels;
+        W plays no part.
+        """
         ...
 
     def without_minimiser(self, alpha: Tensor) -> Tensor:
-        """Return (M,) which mixtures have none, or none that can be had: a class is absent, a source overflows."""
+        """Return (M,) which mixtures have none, or none that can be had: a class is absent, a
+        source overflows.
+        """
         ...
 
     def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
-        """Return ∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P). `rough` allows float32 inside."""
+        """Return ∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P). `rough` allows float32
+        inside.
+        """
         ...
 
     def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
@@ -115,9 +139,11 @@ def sphere(w: Tensor, gradient: Tensor, radius: float | None) -> Tensor:
 
 
 def stationarity(space: Space, w: Tensor, gradient: Tensor) -> Tensor:
-    """Return ‖∇‖∞ (M,) of models w (M, P) in W with gradients ∇ (M, P), as `Outcome.gradient` has it.
+    """Return ‖∇‖∞ (M,) of models w (M, P) in W with gradients ∇ (M, P), as `Outcome.gradient` has
+    it.
 
-    Where a convex risk has its minimiser on the sphere of W, what holds the model there is taken off.
+    Where a convex risk has its minimiser on the sphere of W, what holds the model there is taken
+    off.
     """
     w = space.canonical(w, features=False)
     nu = sphere(w, gradient, space.radius if space.convex else None)
@@ -125,6 +151,8 @@ def stationarity(space: Space, w: Tensor, gradient: Tensor) -> Tensor:
 
 
 def gradient_norms(oracle: Oracle, space: Space, alpha: Tensor, w: Tensor) -> Tensor:
-    """Return ‖∇f_α(P_W(w))‖∞ (M,) for any models w (M, P): one pass over the data, nothing is proven."""
+    """Return ‖∇f_α(P_W(w))‖∞ (M,) for any models w (M, P): one pass over the data, nothing is
+    proven.
+    """
     inside = space.project(space.canonical(w, features=False))
     return stationarity(space, inside, oracle.gradient(alpha, inside).to(inside))

@@ -66,12 +66,15 @@ class Domain:
         return LocalFacts(self.name, self.X, self.y, self.weight)
 
     def __repr__(self) -> str:
-        return f"Domain({self.name!r}, {self.n_rows} rows × {' × '.join(map(str, self.input_shape))})"
+        return (
+            f"Domain({self.name!r}, {self.n_rows} rows × {' × '.join(map(str, self.input_shape))})"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """N sources and M targets with the same features; `targets` may be empty when only sources matter.
+    """N sources and M targets with the same features; `targets` may be empty when only sources
+    matter.
 
     >>> a = Domain("a", [[0.0], [1.0], [2.0]], [0, 1, 1])
     >>> t = Domain("t", [[0.5], [1.5]], [0, 1])
@@ -86,7 +89,9 @@ class Problem:
     def __post_init__(self) -> None:
         for role, domains in (("sources", self.sources), ("targets", self.targets)):
             if isinstance(domains, Domain):
-                raise DomainError(f"{role} must be a list of domains; got the single domain {domains.name!r}")
+                raise DomainError(
+                    f"{role} must be a list of domains; got the single domain {domains.name!r}"
+                )
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "targets", tuple(self.targets))
         if not self.sources:
@@ -94,12 +99,16 @@ class Problem:
         for role, domains in (("source", self.sources), ("target", self.targets)):
             for position, domain in enumerate(domains):
                 if not isinstance(domain, Domain):
-                    raise DomainError(f"{role} {position} is a {type(domain).__name__}, not a cuvee.Domain")
+                    raise DomainError(
+                        f"{role} {position} is a {type(domain).__name__}, not a cuvee.Domain"
+                    )
         self._check_names()
         self._check_shapes()
         for source in self.sources:
             if source.n_rows < LEAST_ROWS:
-                raise DomainError(f"source {source.name!r} has one row; a source needs at least {LEAST_ROWS}")
+                raise DomainError(
+                    f"source {source.name!r} has one row; a source needs at least {LEAST_ROWS}"
+                )
         object.__setattr__(self, "notes", self._shared_data())
         for note in self.notes:
             warnings.warn(note, CuveeWarning, stacklevel=3)
@@ -123,7 +132,10 @@ class Problem:
         return tuple(target.name for target in self.targets)
 
     def __repr__(self) -> str:
-        return f"Problem({self.n_sources} sources, {self.n_targets} targets, rows of shape {self.input_shape})"
+        return (
+            f"Problem({self.n_sources} sources, {self.n_targets} targets, rows of shape "
+            f"{self.input_shape})"
+        )
 
     @property
     def facts(self) -> Facts:
@@ -139,7 +151,8 @@ class Problem:
     def with_targets(self, targets: Sequence[Domain], *, warn: bool = False) -> Problem:
         """Return the same sources with other targets.
 
-        With `warn`, targets that are new are told about as `Problem` does: that one holds the very rows of a source.
+        With `warn`, targets that are new are told about as `Problem` does: that one holds the very
+        rows of a source.
         """
         with warnings.catch_warnings():
             if not warn:
@@ -156,7 +169,9 @@ class Problem:
             seen: set[str] = set()
             for domain in domains:
                 if domain.name in seen:
-                    raise DomainError(f"two {role} are named {domain.name!r}; give each its own name")
+                    raise DomainError(
+                        f"two {role} are named {domain.name!r}; give each its own name"
+                    )
                 seen.add(domain.name)
 
     def _check_shapes(self) -> None:
@@ -173,16 +188,22 @@ class Problem:
             column = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
             if column is not None:
                 raise DomainError(
-                    f"domain {domain.name!r} has column {domain.features[column]!r} at position {column}, where "
-                    f"{named[0].name!r} has {named[0].features[column]!r}; bring the columns into one order"
+                    f"domain {domain.name!r} has column {domain.features[column]!r} at position "
+                    f"{column}, where "
+                    f"{named[0].name!r} has {named[0].features[column]!r}; bring the columns into "
+                    "one order"
                 )
 
     def _shared_data(self) -> tuple[str, ...]:
-        """Say where a source and a target hold the very same rows. Hashes, so 10⁵ targets stay cheap."""
+        """Say where a source and a target hold the very same rows. Hashes, so 10⁵ targets stay
+        cheap.
+        """
         shapes = {(target.n_rows, *target.input_shape) for target in self.targets}
         alike = [s for s in self.sources if (s.n_rows, *s.input_shape) in shapes and s.is_here]
         by_content = {_content(source): source.name for source in alike}
-        pairs = [(by_content[key], t.name) for t in self.targets if (key := _content(t)) in by_content]
+        pairs = [
+            (by_content[key], t.name) for t in self.targets if (key := _content(t)) in by_content
+        ]
         return tuple(
             f"source {source!r} and target {target!r} hold the very same data: "
             "its discrepancy is 0, so its weight says nothing about other rows"
@@ -212,7 +233,11 @@ def _shape(domain: Domain) -> str:
 
 def _content(domain: Domain) -> tuple[Any, ...]:
     """Equal for equal values, whatever types they are held in."""
-    return (domain.X.shape, hash(domain.X.astype(np.float64).tobytes()), hash(tuple(domain.y.tolist())))
+    return (
+        domain.X.shape,
+        hash(domain.X.astype(np.float64).tobytes()),
+        hash(tuple(domain.y.tolist())),
+    )
 
 
 def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
@@ -225,9 +250,13 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
             array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         where = first_text(array, features) or str(error)
-        raise DomainError(f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first") from None
+        raise DomainError(
+            f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first"
+        ) from None
     if array.ndim == 0:
-        raise DomainError(f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}")
+        raise DomainError(
+            f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}"
+        )
     if array.ndim < 2:
         raise DomainError(f"domain {name!r}: X must be rows × features; got shape {array.shape}")
     if len(array) == 0:
@@ -235,14 +264,17 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     if array[0].size == 0:
         raise DomainError(f"domain {name!r}: X has no columns")
     if features and len(features) != array[0].size:
-        raise DomainError(f"domain {name!r}: {len(features)} feature names for {array[0].size} columns")
+        raise DomainError(
+            f"domain {name!r}: {len(features)} feature names for {array[0].size} columns"
+        )
     _check_finite(name, array, features)
     return np.ascontiguousarray(array)
 
 
 def _check_finite(name: str, array: Array, features: tuple[str, ...]) -> None:
     """Raise `DomainError` that says where the first infinite or missing value of X is."""
-    # Block by block: a table of truth values as large as X is made only when there is something to tell.
+    # Block by block: a table of truth values as large as X is made only when there is something to
+    # tell.
     if all(np.isfinite(array[low : low + BLOCK]).all() for low in range(0, len(array), BLOCK)):
         return
     bad = ~np.isfinite(array)
@@ -265,7 +297,9 @@ def _labels(name: str, y: Any, n_rows: int) -> Array:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise DomainError(f"domain {name!r}: y must have one label per row; got shape {array.shape}")
+        raise DomainError(
+            f"domain {name!r}: y must have one label per row; got shape {array.shape}"
+        )
     if len(array) != n_rows:
         raise DomainError(f"domain {name!r}: X has {n_rows} rows but y has {len(array)}")
     missing = np.array([_is_missing(v) for v in array], bool) if array.dtype.kind in "OmM" else None
@@ -273,7 +307,9 @@ def _labels(name: str, y: Any, n_rows: int) -> Array:
         missing = ~np.isfinite(array)
     if missing is not None and missing.any():
         row = int(np.argmax(missing))
-        raise DomainError(f"domain {name!r}: y is {array[row]} at row {row} ({int(missing.sum())} such labels)")
+        raise DomainError(
+            f"domain {name!r}: y is {array[row]} at row {row} ({int(missing.sum())} such labels)"
+        )
     if array.dtype == object and all(isinstance(v, Real) for v in array):
         array = np.array(array.tolist())  # numbers that a frame held as objects
     return array
@@ -296,7 +332,9 @@ def _row_weights(name: str, weight: Any, n_rows: int) -> Array:
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         row = int(np.argmax(bad))
-        raise DomainError(f"domain {name!r}: weight is {array[row]} at row {row}; weights are finite and ≥ 0")
+        raise DomainError(
+            f"domain {name!r}: weight is {array[row]} at row {row}; weights are finite and ≥ 0"
+        )
     if array.max() <= 0:
         raise DomainError(f"domain {name!r}: all row weights are 0")
     return array

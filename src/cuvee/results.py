@@ -54,33 +54,45 @@ _GOOD |= {Status.PREDICTED, Status.CERTIFIED, Status.CORRECTED}
 _SENTENCES = {
     Status.CONVERGED: "Neither player could change the objective by more than the tolerance.",
     Status.STEP_LIMIT: (
-        "The steps ran out first: what was found is usable, its gap or gradient says how far from stationary it is; "
+        "The steps ran out first: what was found is usable, its gap or gradient says how far from "
+        "stationary it is; "
         "try more steps."
     ),
     Status.DIVERGED: (
-        "It ran away or overflowed: what is returned is the last finite iterate, if there was one. Rescale the data; "
+        "It ran away or overflowed: what is returned is the last finite iterate, if there was one. "
+        "Rescale the data; "
         "for mixture weights use loss='bounded' or give a radius."
     ),
     Status.CLOSED_FORM: "No minimax problem was solved: the weights follow directly from the data.",
     Status.SOLVED: "The gradient of the mixture's risk is within the tolerance.",
-    Status.TRAINED: "Training stopped when held-out rows no longer gained; a network's minimiser is not certified.",
-    Status.ITERATION_LIMIT: "The passes ran out first: the gradient and the certificate say how far w is from w*.",
+    Status.TRAINED: (
+        "Training stopped when held-out rows no longer gained; a network's minimiser is not certified."
+    ),
+    Status.ITERATION_LIMIT: (
+        "The passes ran out first: the gradient and the certificate say how far w is from w*."
+    ),
     Status.ILL_CONDITIONED: (
-        "Rounding ended it before the tolerance, or many w are equally good and this is the one of least norm: "
+        "Rounding ended it before the tolerance, or many w are equally good and this is the one of "
+        "least norm: "
         "give more l2, or rescale the columns."
     ),
     Status.ABSENT_CLASS: (
-        "No source with positive weight has some class, whose intercept would fall for ever: the others are solved "
+        "No source with positive weight has some class, whose intercept would fall for ever: the "
+        "others are solved "
         "and that class is never predicted."
     ),
     Status.PREDICTED: (
-        "Predicted without a look at the data; calibrated so that the stated share of such rows, of mixtures like "
+        "Predicted without a look at the data; calibrated so that the stated share of such rows, "
+        "of mixtures like "
         "those calibrated on, is within the tolerance."
     ),
     Status.CERTIFIED: "Predicted; one pass over the data proved it within the tolerance.",
-    Status.CORRECTED: "Predicted, then corrected on the data until it was proven within the tolerance.",
+    Status.CORRECTED: (
+        "Predicted, then corrected on the data until it was proven within the tolerance."
+    ),
     Status.OFF_TOLERANCE: (
-        "Predicted, but not known to be within the tolerance: the certificate says how far off it may be; "
+        "Predicted, but not known to be within the tolerance: the certificate says how far off it "
+        "may be; "
         "ask for trust='corrected', or solve."
     ),
 }
@@ -96,17 +108,22 @@ def raise_unless_ok(names: Sequence[str], status: Sequence[Status]) -> None:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a plot of the run needs: R recorded steps of the iterates themselves, not of their averages."""
+    """What a plot of the run needs: R recorded steps of the iterates themselves, not of their
+    averages.
+    """
 
     step: npt.NDArray[np.int64]  # (R,)
     objective: Floats  # (R, M) F as the run itself estimates it
-    gap: Floats  # (R, M) stationarity gap from the same estimates: minibatches, where the method uses them
+    # (R, M) stationarity gap from the same estimates: minibatches, where the method uses them
+    gap: Floats
     alpha: Floats  # (R, M, columns)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One mixture that was tried for every target: its weights, cross-validated loss and share in the result."""
+    """One mixture that was tried for every target: its weights, cross-validated loss and share in
+    the result.
+    """
 
     name: str
     alpha: Floats  # (M, columns)
@@ -122,11 +139,13 @@ class Mixtures:
     columns: tuple[str, ...]  # names of the sources, and OWN where the target's own sample joined
     targets: tuple[str, ...]
     gap: Floats
-    """(M,) Definition 1 of the paper, on full data; NaN where nothing was optimised. For "path" the mean over the
-    path's points, each at its own C, weighed by their shares in α."""
+    """(M,) Definition 1 of the paper, on full data; NaN where nothing was optimised. For "path" the
+    mean over the path's points, each at its own C, weighed by their shares in α.
+    """
     status: tuple[Status, ...]
     method: str
-    objective: Floats = field(repr=False)  # (M,) F at the end, on full data; NaN where nothing was optimised
+    # (M,) F at the end, on full data; NaN where nothing was optimised
+    objective: Floats = field(repr=False)
     trace: Trace | None = field(default=None, repr=False)
     candidates: tuple[Candidate, ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
@@ -135,15 +154,17 @@ class Mixtures:
     def concat(cls, parts: Sequence[Mixtures], columns: Sequence[str] | None = None) -> Mixtures:
         """Return the targets of all parts in one, in the order of the parts.
 
-        Parts may have different sources: α then has a column for each name in `columns` (by default each name in the
-        parts, the own sample's last), and is NaN where a target has no such source. The trace and the candidates are
-        kept where all parts have the same columns and tried the same candidates.
+        Parts may have different sources: α then has a column for each name in `columns` (by default
+            each name in the
+        parts, the own sample's last), and is NaN where a target has no such source. The trace and
+        the candidates are kept where all parts have the same columns and tried the same candidates.
 
         Example:
             >>> import cuvee
             >>> from cuvee.data.synthetic import grouped_classes
             >>> morning, evening = (
-            ...     cuvee.estimate(grouped_classes(0, n_targets=n), cuvee.Logistic(), method="uniform") for n in (2, 3)
+            ...     cuvee.estimate(grouped_classes(0, n_targets=n), cuvee.Ridge(), method="uniform")
+            ...     for n in (2, 3)
             ... )
             >>> cuvee.Mixtures.concat([morning, evening]).alpha.shape
             (5, 9)
@@ -152,7 +173,9 @@ class Mixtures:
             raise OptionError("there are no mixtures to join: pass at least one part")
         first = parts[0]
         if columns is None:
-            columns = sorted(dict.fromkeys(_chained(parts, "columns")), key=lambda name: name == OWN)
+            columns = sorted(
+                dict.fromkeys(_chained(parts, "columns")), key=lambda name: name == OWN
+            )
         same = all(part.columns == tuple(columns) for part in parts)
         if same and len(parts) == 1:
             return first
@@ -170,25 +193,34 @@ class Mixtures:
         )
 
     def raise_for_status(self) -> Mixtures:
-        """Return self, or raise `StatusError` naming the targets that diverged or hit the step limit."""
+        """Return self, or raise `StatusError` naming the targets that diverged or hit the step
+        limit.
+        """
         raise_unless_ok(self.targets, self.status)
         return self
 
     def top(self, target: int | str, n: int = 5) -> list[tuple[str, float]]:
         """The n heaviest columns of one target, heaviest first."""
         if isinstance(target, str) and target not in self.targets:
-            raise OptionError(f"no target named {target!r}; there is {', '.join(self.targets[:10])}")
+            raise OptionError(
+                f"no target named {target!r}; there is {', '.join(self.targets[:10])}"
+            )
         row = self.alpha[self.targets.index(target) if isinstance(target, str) else target]
         return [(self.columns[j], float(row[j])) for j in np.argsort(-row, kind="stable")[:n]]
 
     def _ending(self, i: int) -> str:
         """How the weights of a target were found, in words.
 
-        The path averages what it tries by cross-validated loss: whether each search along it had settled is not
-        what its weights rest on, and nobody is asked to act on it; `status` and `gap` have it.
+        The path averages what it tries by cross-validated loss: whether each search along it had
+        settled is not what its weights rest on, and nobody is asked to act on it; `status` and
+        `gap` have it.
         """
         if self.method == "path" and self.status[i] in (Status.CONVERGED, Status.STEP_LIMIT):
-            return f"average of {len(self.candidates)} mixtures tried" if self.candidates else "average of all tried"
+            return (
+                f"average of {len(self.candidates)} mixtures tried"
+                if self.candidates
+                else "average of all tried"
+            )
         gap = "" if np.isnan(self.gap[i]) else f"gap {self.gap[i]:.2g}, "
         return f"{gap}{self.status[i]}"
 
@@ -232,7 +264,9 @@ def _chained(parts: Sequence[Any], field: str) -> Iterator[Any]:
 
 
 def _joined_traces(traces: Sequence[Trace | None]) -> Trace | None:
-    """Return one trace of all targets; those that ended early are carried on at their last record."""
+    """Return one trace of all targets; those that ended early are carried on at their
+    last record.
+    """
     kept = [trace for trace in traces if trace is not None]
     if len(kept) < len(traces):
         return None

@@ -33,18 +33,25 @@ def project(v: Tensor) -> Tensor:
 def sample(
     n_rows: int, n_sources: int, seed: int | Sequence[int] = 0, concentration: float = 1.0
 ) -> npt.NDArray[np.float64]:
-    """Mixtures (n_rows, n_sources) drawn from a symmetric Dirichlet; concentration 1 is uniform on Δ."""
+    """Mixtures (n_rows, n_sources) drawn from a symmetric Dirichlet; concentration 1 is uniform on
+    Δ.
+    """
     return np.random.default_rng(seed).dirichlet(np.full(n_sources, concentration), size=n_rows)
 
 
-def check_alpha(alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1e-6) -> npt.NDArray[np.float64]:
-    """α (M, n_columns) as float64, or a `MixtureError` that names the row: nothing is renormalised silently."""
+def check_alpha(
+    alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1e-6
+) -> npt.NDArray[np.float64]:
+    """α (M, n_columns) as float64, or a `MixtureError` that names the row: nothing is renormalised
+    silently.
+    """
     try:
         given = alpha.detach().cpu() if isinstance(alpha, Tensor) else alpha
         if np.iscomplexobj(given):
             raise TypeError
-        # A copy, row after row in memory of its own: torch wants to be allowed to write to it, and for a view such as
-        # row[None], whose strides differ, it would choose another product that rounds otherwise.
+        # A copy, row after row in memory of its own: torch wants to be allowed to write to it, and
+        # for a view such as row[None], whose strides differ, it would choose another product that
+        # rounds otherwise.
         array = np.asarray(given, dtype=np.float64).copy(order="C")
     except (TypeError, ValueError):
         raise MixtureError("alpha must be a numeric array of shape (M, N)") from None
@@ -60,7 +67,8 @@ def check_alpha(alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1
         if bad.any():
             row = int(np.argmax(bad))
             raise MixtureError(
-                f"row {row} of alpha {problem} ({int(bad.sum())} such rows): min {array[row].min():.6g}, "
+                f"row {row} of alpha {problem} ({int(bad.sum())} such rows): min "
+                f"{array[row].min():.6g}, "
                 f"sum {array[row].sum():.9g}"
             )
     return array

@@ -23,17 +23,20 @@ except ImportError:
 
 
 class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no types
-    """Weighs every row of domain j by n α_j/m_j, so that a weighted estimator minimises the risk of the mixture.
+    """Weighs every row of domain j by n α_j/m_j, so that a weighted estimator minimises the risk of
+    the mixture.
 
-    m_j are the labelled rows of the domain and n those of all, so that weights are 1 in the mean. The target's labelled
-    rows take part, which skada hides unless `make_da_pipeline(..., mask_target_labels=False)` lets them through. The
-    estimator that follows needs `.set_fit_request(sample_weight=True)`.
+    m_j are the labelled rows of the domain and n those of all, so that weights are 1 in the mean.
+    The target's labelled rows take part, which skada hides unless `make_da_pipeline(...,
+    mask_target_labels=False)` lets them through. The estimator that follows needs
+    `.set_fit_request(sample_weight=True)`.
 
     Args:
-        target: the negative number of the target to adapt to; by default all of them, their mixtures averaged.
+        target: the negative number of the target to adapt to; by default all of them, their
+            mixtures averaged.
         task: what y is; "auto" looks.
-        l2, method, C, random_state, exclude, strict: as in `cuvee.CuveeClassifier`; l2 is that of the models α is
-            found with. Rows that are left out weigh 0.
+        l2, method, C, random_state, exclude, strict: as in `cuvee.CuveeClassifier`; l2 is that of
+            the models α is found with. Rows that are left out weigh 0.
 
     Attributes:
         mixtures_: what `cuvee.estimate` returned, a row per target.
@@ -58,16 +61,23 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
         self.exclude, self.strict = exclude, strict
 
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, **params: Any) -> Self:
-        """Find the mixtures of X (rows, features), y (rows,), sample_domain (rows,), negative where a target's."""
+        """Find the mixtures of X (rows, features), y (rows,), sample_domain (rows,), negative where
+        a target's.
+        """
         if y is None or sample_domain is None:
-            raise OptionError("CuveeReweightAdapter learns from labels and domains: pass y and sample_domain")
+            raise OptionError(
+                "CuveeReweightAdapter learns from labels and domains: pass y and sample_domain"
+            )
         X, y = check_array(X, dtype=FLOATS), column_or_1d(y)
         check_consistent_length(X, y)
         roles = Roles.read(sample_domain, None, len(X), self.exclude)
         rows = np.arange(len(X))
         if self.target is not None:
             if self.target not in roles.targets:
-                raise OptionError(f"target {self.target!r} is not among the targets of sample_domain, {roles.targets}")
+                raise OptionError(
+                    f"target {self.target!r} is not among the targets of sample_domain, "
+                    f"{roles.targets}"
+                )
             rows = np.flatnonzero(np.isin(roles.labels, [*roles.sources, self.target]))
             roles = Roles(roles.labels[rows], roles.sources, np.array([self.target]))
         classify = self._classify(y)
@@ -77,17 +87,27 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
             warnings.warn(note, CuveeWarning, stacklevel=2)
         problem, groups = found.problem, found.rows
         hypothesis = Logistic(l2=self.l2) if classify else Ridge(l2=self.l2)
-        self.mixtures_ = estimate(problem, hypothesis, method=self.method, C=self.C, seed=seed_of(self.random_state))
+        self.mixtures_ = estimate(
+            problem, hypothesis, method=self.method, C=self.C, seed=seed_of(self.random_state)
+        )
         alpha = dict(zip(self.mixtures_.columns, self.mixtures_.alpha.mean(0), strict=True))
         if OWN in alpha:  # one column, but each target has rows of its own
-            alpha |= dict(zip(self.mixtures_.targets, self.mixtures_.alpha[:, -1] / problem.n_targets, strict=True))
+            alpha |= dict(
+                zip(
+                    self.mixtures_.targets,
+                    self.mixtures_.alpha[:, -1] / problem.n_targets,
+                    strict=True,
+                )
+            )
         n = sum(len(held) for held in groups.values())
         self.sample_weight_ = np.zeros(len(X))
         for name, held in groups.items():
             self.sample_weight_[rows[held]] = n * alpha.get(name, 0.0) / len(held)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None, **params: Any) -> Any:
+    def fit_transform(
+        self, X: Any, y: Any = None, *, sample_domain: Any = None, **params: Any
+    ) -> Any:
         """X as it is, and its row weights (rows,) for the estimator that follows."""
         self.fit(X, y, sample_domain=sample_domain)
         return X, {"sample_weight": self.sample_weight_}
@@ -104,6 +124,7 @@ def _check_labels_seen(y: Array, roles: Roles, classify: bool) -> None:
     of_target = np.isin(roles.labels, roles.targets)
     if masked(y, np.unique(y[~of_target]) if classify else None)[of_target].all():
         raise DomainError(
-            "no row of a target has a label, and skada hides those there are: pass mask_target_labels=False to "
+            "no row of a target has a label, and skada hides those there are: pass "
+            "mask_target_labels=False to "
             "make_da_pipeline, and mask rows that have none (−1, NaN) yourself"
         )

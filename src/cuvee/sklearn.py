@@ -1,4 +1,6 @@
-"""`CuveeClassifier`, `CuveeRegressor`: a table with a domain per row in, a model per target out, for scikit-learn."""
+"""`CuveeClassifier`, `CuveeRegressor`: a table with a domain per row in, a model per target out,
+for scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import assert_all_finite, check_array, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils import (
+    assert_all_finite,
+    check_array,
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+)
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cuvee.api import estimate, solve
@@ -29,20 +37,30 @@ FLOATS = (np.float64, np.float32)
 
 def seed_of(random_state: Any) -> int:
     """A whole number is the seed itself; whatever else scikit-learn takes draws one."""
-    return int(random_state if isinstance(random_state, Integral) else check_random_state(random_state).randint(2**31))
+    return int(
+        random_state
+        if isinstance(random_state, Integral)
+        else check_random_state(random_state).randint(2**31)
+    )
 
 
 def _weights(sample_weight: Any, n_rows: int) -> Array | None:
     if sample_weight is None:
         return None
-    weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
     if weight.shape != (n_rows,) or (weight < 0).any() or not weight.any():
-        raise OptionError(f"sample_weight must be {n_rows} weights ≥ 0, one per row and not all zero")
+        raise OptionError(
+            f"sample_weight must be {n_rows} weights ≥ 0, one per row and not all zero"
+        )
     return np.asarray(weight)
 
 
 class _Cuvee:
-    """What both estimators share; it stands before scikit-learn's mixins, whose `score` knows no domains."""
+    """What both estimators share; it stands before scikit-learn's mixins, whose `score` knows no
+    domains.
+    """
 
     _hypothesis: type[Logistic] | type[Ridge]
     _metric: Any
@@ -66,23 +84,40 @@ class _Cuvee:
         self.exclude, self.strict = exclude, strict
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None, target_domains: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        sample_domain: Any = None,
+        target_domains: Any = None,
     ) -> Self:
         """Weigh the sources for each target and solve its model: X (rows, features), y (rows,).
 
-        `sample_domain` (rows,) says whose row each is: whole numbers are targets where negative, sources elsewhere; of
-        other labels, `target_domains` are the targets. Without it the table is one domain, learnt as it is. Rows of a
-        target without a label (−1, NaN) are left out; `sample_weight` (rows,) counts within each domain.
+        `sample_domain` (rows,) says whose row each is: whole numbers are targets where negative,
+        sources elsewhere; of other labels, `target_domains` are the targets. Without it the table
+        is one domain, learnt as it is. Rows of a target without a label (−1, NaN) are left out;
+        `sample_weight` (rows,) counts within each domain.
         """
         if y is None:
-            raise OptionError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            raise OptionError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
         y = column_or_1d(as_labels(y, "y"), warn=True)
         check_consistent_length(X, y)
         assert_all_finite(y, allow_nan=sample_domain is not None, input_name="y")
-        weight, roles = _weights(sample_weight, len(X)), Roles.read(sample_domain, target_domains, len(X), self.exclude)
-        classify, features = self._hypothesis is Logistic, tuple(getattr(self, "feature_names_in_", ()))
-        found = split(X, y, roles, classify=classify, strict=self.strict, weight=weight, features=features)
+        weight, roles = (
+            _weights(sample_weight, len(X)),
+            Roles.read(sample_domain, target_domains, len(X), self.exclude),
+        )
+        classify, features = (
+            self._hypothesis is Logistic,
+            tuple(getattr(self, "feature_names_in_", ())),
+        )
+        found = split(
+            X, y, roles, classify=classify, strict=self.strict, weight=weight, features=features
+        )
         for note in found.notes:
             warnings.warn(note, CuveeWarning, stacklevel=2)
         self._solve(found.problem, (SMALL,) if len(found.pooled) else ())
@@ -92,7 +127,9 @@ class _Cuvee:
         return self
 
     def _solve(self, problem: Problem, pooled: tuple[str, ...]) -> None:
-        """Find α (M, columns) and w (M, P) of the targets; a table of one domain is the only mixture of itself."""
+        """Find α (M, columns) and w (M, P) of the targets; a table of one domain is the only
+        mixture of itself.
+        """
         hypothesis = self._hypothesis(l2=self.l2, intercept=bool(self.fit_intercept))
         self._source_level, level = np.zeros(problem.n_sources), np.zeros(max(1, problem.n_targets))
         if self.levels and problem.n_targets:
@@ -102,19 +139,26 @@ class _Cuvee:
         self.mixtures_: Mixtures | None = None
         # Each source alone: predict answers its rows too, and with one domain this is all there is.
         self.solution_ = solve(problem.sources, hypothesis, np.eye(problem.n_sources), tol=self.tol)
-        self.source_solution_, self.alpha_columns_ = self.solution_, tuple(s.name for s in problem.sources)
+        self.source_solution_, self.alpha_columns_ = (
+            self.solution_,
+            tuple(s.name for s in problem.sources),
+        )
         if problem.n_targets:
             seed = seed_of(self.random_state)
             self.mixtures_ = estimate(problem, hypothesis, method=self.method, C=self.C, seed=seed)
             self.solution_ = solve(problem, hypothesis, self.mixtures_, tol=self.tol)
             self.alpha_columns_ = self.mixtures_.columns
         try:
-            raise_unless_ok([d.name for d in problem.targets or problem.sources], self.solution_.status)
+            raise_unless_ok(
+                [d.name for d in problem.targets or problem.sources], self.solution_.status
+            )
         except StatusError as error:
             warnings.warn(str(error), ConvergenceWarning, stacklevel=3)
         self.alpha_, self.certificate_ = self.solution_.alpha, self.solution_.certificate
         space: Any = self.solution_.space
-        w = self.solution_.w.reshape(-1, *(() if space.quadratic else (space.n_outputs,)), space.width)
+        w = self.solution_.w.reshape(
+            -1, *(() if space.quadratic else (space.n_outputs,)), space.width
+        )
         self.coef_ = w[..., : self.n_features_in_]
         self.intercept_ = w[..., -1] if self.fit_intercept else np.zeros(w.shape[:-1])
         self.intercept_ = self.intercept_ + level.reshape(-1, *[1] * (self.intercept_.ndim - 1))
@@ -128,7 +172,9 @@ class _Cuvee:
         space: Any = self.solution_.space
         scores = torch.empty(space.n_outputs, len(X), dtype=space.dtype)
         for (w, level), rows in self._routed(sample_domain, len(X)):
-            scores[:, rows] = space.scores(torch.as_tensor(w), space.prepare(torch.as_tensor(X[rows]))) + level
+            scores[:, rows] = (
+                space.scores(torch.as_tensor(w), space.prepare(torch.as_tensor(X[rows]))) + level
+            )
         return scores
 
     def _routed(self, sample_domain: Any, n_rows: int) -> list[tuple[tuple[Array, float], Array]]:
@@ -136,10 +182,16 @@ class _Cuvee:
         names = [str(t) for t in self.targets_]
         if sample_domain is None:
             if len(names) > 1:
-                raise OptionError(f"each target has a model ({some(names)}): say with sample_domain whose row each is")
+                raise OptionError(
+                    f"each target has a model ({some(names)}): say with sample_domain whose row "
+                    "each is"
+                )
             return [((self.solution_.w[0], self._level[0]), np.arange(n_rows))]
         if not names:
-            raise OptionError("fit had no sample_domain, so that one model answers all rows: leave it out here too")
+            raise OptionError(
+                "fit had no sample_domain, so that one model answers all rows: leave it out here "
+                "too"
+            )
         alone = zip(self.source_solution_.w, self._source_level, strict=True)
         models: dict[str, Any] = dict(zip(map(str, self.sources_), alone, strict=True))
         models |= dict.fromkeys(map(str, self.pooled_), models.get(SMALL))
@@ -148,51 +200,71 @@ class _Cuvee:
             models.pop(name, None)  # that of a few rows of its own is not what was asked for
         groups = rows_by_domain(domain_labels(sample_domain, n_rows))
         for name in sorted(groups.keys() - models.keys()):
-            why = "had too few labelled rows" if name in map(str, self.skipped_) else "was not there"
-            raise DomainError(f"domain {name!r} {why} in fit, so it has no model; {nearest(name, models)}")
+            why = (
+                "had too few labelled rows" if name in map(str, self.skipped_) else "was not there"
+            )
+            raise DomainError(
+                f"domain {name!r} {why} in fit, so it has no model; {nearest(name, models)}"
+            )
         return [(models[name], rows) for name, rows in groups.items()]
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """(rows, features) -> (rows,), each by the model of its domain; with one target no domain need be said."""
+        """(rows, features) -> (rows,), each by the model of its domain; with one target no domain
+        need be said.
+        """
         scores = self._scores(X, sample_domain)  # first: it says when nothing was fitted
         return np.asarray(self.solution_.space.decide(scores))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None
+    ) -> float:
         """Accuracy, or R² of a regression, on the rows that have a label."""
         predicted, y = self.predict(X, sample_domain=sample_domain), column_or_1d(y)
         check_consistent_length(predicted, y)
         rows, weight = ~masked(y, getattr(self, "classes_", None)), _weights(sample_weight, len(y))
-        return float(self._metric(y[rows], predicted[rows], sample_weight=None if weight is None else weight[rows]))
+        return float(
+            self._metric(
+                y[rows], predicted[rows], sample_weight=None if weight is None else weight[rows]
+            )
+        )
 
 
 class CuveeClassifier(_Cuvee, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Logistic regression for every target, learnt from its few labelled rows and as much of each source as helps.
+    """Logistic regression for every target, learnt from its few labelled rows and as much of each
+    source as helps.
 
     Args:
-        l2: λ of λ/2‖w‖² beside the mean loss: on one domain scikit-learn's `LogisticRegression(C=1 / (l2 * rows))`.
+        l2: λ of λ/2‖w‖² beside the mean loss: on one domain scikit-learn's `LogisticRegression(C=1
+            / (l2 * rows))`.
         fit_intercept: let scores have a constant, which is not penalised.
         method: of `cuvee.estimate`; C: its weight of Σ_j α_j²/m_j, which "path" finds by itself.
         tol: on ‖∇‖∞ of every model.
-        random_state: the same whole number gives the same bits on the same machine, with the same number of threads and
-            the same versions of torch and NumPy.
+        random_state: the same whole number gives the same bits on the same machine, with the same
+            number of threads and the same versions of torch and NumPy.
         exclude: domains to leave out, named as in `target_domains`, or patterns such as "test*".
-        strict: make errors of what is otherwise a `CuveeWarning`: small sources that are pooled or left out, targets
-            with too few labelled rows, rows of a target whose class no source has.
+        strict: make errors of what is otherwise a `CuveeWarning`: small sources that are pooled or
+            left out, targets with too few labelled rows, rows of a target whose class no source
+            has.
 
     Attributes:
         alpha_: (M, columns) how much of each source, `alpha_columns_`, is in each target's model.
         classes_: (classes,) those of the sources.
-        coef_, intercept_: (M, outputs, features), (M, outputs); one output where there are two classes.
-        sources_, targets_, domains_: their labels. Rows of a source are answered by a model of that source alone.
-        pooled_, skipped_: labels of the domains that are the one source "(small sources)", and of targets that got
-            no model, for too few labelled rows.
-        mixtures_, solution_, source_solution_, certificate_: what `cuvee.estimate` and `cuvee.solve` returned.
+        coef_, intercept_: (M, outputs, features), (M, outputs); one output where there are two
+            classes.
+        sources_, targets_, domains_: their labels. Rows of a source are answered by a model of that
+            source alone.
+        pooled_, skipped_: labels of the domains that are the one source "(small sources)", and of
+            targets that got no model, for too few labelled rows.
+        mixtures_, solution_, source_solution_, certificate_: what `cuvee.estimate` and
+            `cuvee.solve` returned.
     """
 
     _hypothesis, _metric = Logistic, staticmethod(accuracy_score)
 
     def decision_function(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """(rows, features) -> (rows,) log-odds of the second of two classes, else (rows, classes)."""
+        """(rows, features) -> (rows,) log-odds of the second of two classes, else
+        (rows, classes).
+        """
         scores = np.asarray(self._scores(X, sample_domain))
         return scores[0] if len(scores) == 1 else scores.T
 
@@ -205,12 +277,14 @@ class CuveeClassifier(_Cuvee, ClassifierMixin, BaseEstimator):  # type: ignore[m
 class CuveeRegressor(_Cuvee, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Ridge regression for every target; arguments and attributes are those of `CuveeClassifier`.
 
-    `coef_` is (M, features) and `intercept_` (M,); on one domain it is scikit-learn's `Ridge(alpha=l2 * rows)`.
+    `coef_` is (M, features) and `intercept_` (M,); on one domain it is scikit-learn's
+    `Ridge(alpha=l2 * rows)`.
 
     Args:
-        levels: take each domain's own level out of its labels, as `cuvee.adapt` does, so that domains share slopes and
-            not means; predictions and `intercept_` hold it again. By default labels are taken as they are, so that
-            `mixtures_` and `solution_` are what `cuvee.estimate` and `cuvee.solve` return for them.
+        levels: take each domain's own level out of its labels, as `cuvee.adapt` does, so that
+            domains share slopes and not means; predictions and `intercept_` hold it again. By
+            default labels are taken as they are, so that `mixtures_` and `solution_` are what
+            `cuvee.estimate` and `cuvee.solve` return for them.
     """
 
     _hypothesis, _metric = Ridge, staticmethod(r2_score)
@@ -229,5 +303,7 @@ class CuveeRegressor(_Cuvee, RegressorMixin, BaseEstimator):  # type: ignore[mis
         levels: bool = False,
     ) -> None:
         shared: Any = {"fit_intercept": fit_intercept, "random_state": random_state}
-        super().__init__(l2=l2, method=method, C=C, tol=tol, exclude=exclude, strict=strict, **shared)
+        super().__init__(
+            l2=l2, method=method, C=C, tol=tol, exclude=exclude, strict=strict, **shared
+        )
         self.levels = levels

@@ -19,8 +19,9 @@ from cuvee.results import Floats, Status, raise_unless_ok
 
 @dataclass(frozen=True)
 class Certificate:
-    """Bounds per model, infinite where nothing is known: proven whatever made w, or calibrated for predictions that
-    no data were looked at for. As an array it is `distance`."""
+    """Bounds per model, infinite where nothing is known: proven whatever made w, or calibrated for
+    predictions that no data were looked at for. As an array it is `distance`.
+    """
 
     distance: Floats  # (M,) ≥ ‖w − w*(α)‖
     excess_risk: Floats  # (M,) ≥ f_α(w) − f_α(w*)
@@ -28,7 +29,9 @@ class Certificate:
     rests_on: str
     """What the bounds rest on, in a sentence."""
     calibrated: npt.NDArray[np.bool_] | None = None
-    """(M,) where bounds are calibrated only: they hold for the share of mixtures that `rests_on` states."""
+    """(M,) where bounds are calibrated only: they hold for the share of mixtures that `rests_on`
+    states.
+    """
 
     @property
     def certified(self) -> npt.NDArray[np.bool_]:
@@ -46,7 +49,11 @@ class Certificate:
         calibrated = np.zeros(len(self), dtype=bool) if self.calibrated is None else self.calibrated
         said = [
             f"{known.sum()} of {len(self)} {kind}: ‖w − w*‖ ≤ {self.distance[known].max():.2g}"
-            + (f", excess risk ≤ {worst:.2g}" if np.isfinite(worst := self.excess_risk[known].max()) else "")
+            + (
+                f", excess risk ≤ {worst:.2g}"
+                if np.isfinite(worst := self.excess_risk[known].max())
+                else ""
+            )
             for kind, known in (
                 ("certified", self.certified),
                 ("calibrated", calibrated & np.isfinite(self.distance)),
@@ -54,7 +61,11 @@ class Certificate:
             if known.any()
         ]
         if not said:
-            no = "" if self.rests_on.startswith("not certified") else "not certified; certificates rest on "
+            no = (
+                ""
+                if self.rests_on.startswith("not certified")
+                else "not certified; certificates rest on "
+            )
             return no + self.rests_on if len(self) else "nothing to certify"
         return "; ".join(said)
 
@@ -66,7 +77,8 @@ class Model:
     space: Space = field(repr=False)
     w: Floats = field(repr=False)  # (P,)
     status: Status
-    features: tuple[str, ...] = field(default=(), repr=False)  # names of the columns, where the sources had some
+    # names of the columns, where the sources had some
+    features: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def classes(self) -> Array | None:
@@ -85,7 +97,9 @@ class Model:
 class Models(Sequence[Model]):
     """The models of a solution, made when asked for."""
 
-    def __init__(self, space: Space, w: Floats, status: Sequence[Status], features: tuple[str, ...]) -> None:
+    def __init__(
+        self, space: Space, w: Floats, status: Sequence[Status], features: tuple[str, ...]
+    ) -> None:
         self._space, self._w, self._status, self._features = space, w, status, features
 
     def __len__(self) -> int:
@@ -118,7 +132,8 @@ class Solution:
     passes: npt.NDArray[np.int64]
     """(M,) passes over the data that each model needed; for a network, minibatches."""
     space: Space = field(repr=False)
-    features: tuple[str, ...] = field(default=(), repr=False)  # names of the columns, where the sources had some
+    # names of the columns, where the sources had some
+    features: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def models(self) -> Models:
@@ -134,16 +149,27 @@ class Solution:
         return self
 
     def __repr__(self) -> str:
-        ended = ", ".join(f"{self.status.count(s)} {s}" for s in dict.fromkeys(self.status)) or "nothing to solve"
+        ended = (
+            ", ".join(f"{self.status.count(s)} {s}" for s in dict.fromkeys(self.status))
+            or "nothing to solve"
+        )
         models = "1 model" if len(self.w) == 1 else f"{len(self.w)} models"
-        return f"Solution of {models}, {self.w.shape[1]} parameters each: {ended}\n  {self.certificate!r}"
+        return (
+            f"Solution of {models}, {self.w.shape[1]} parameters each: {ended}\n  "
+            f"{self.certificate!r}"
+        )
 
     def _repr_html_(self) -> str:
         proven = self.certificate
         bounds = zip(proven.distance, proven.excess_risk, proven.gradient_norm, strict=True)
-        rows = [(i, s, *(f"{b:.2g}" for b in row)) for i, (s, row) in enumerate(zip(self.status, bounds, strict=True))]
+        rows = [
+            (i, s, *(f"{b:.2g}" for b in row))
+            for i, (s, row) in enumerate(zip(self.status, bounds, strict=True))
+        ]
         more = f"\n… and {len(rows) - 20} more" if len(rows) > 20 else ""
-        return html_table(("model", "status", "‖w − w*‖ ≤", "excess risk ≤", "‖∇‖∞"), rows[:20], repr(self) + more)
+        return html_table(
+            ("model", "status", "‖w − w*‖ ≤", "excess risk ≤", "‖∇‖∞"), rows[:20], repr(self) + more
+        )
 
 
 def _rows(space: Space, features: tuple[str, ...], X: Any) -> Array:
@@ -153,10 +179,15 @@ def _rows(space: Space, features: tuple[str, ...], X: Any) -> Array:
             return np.zeros((0, *space.input_shape))
         X = Domain("rows to predict", X, np.zeros(len(X)))
     if X.X.shape[1:] != space.input_shape:
-        raise DomainError(f"rows to predict have shape {X.X.shape[1:]}, the models learnt from {space.input_shape}")
+        raise DomainError(
+            f"rows to predict have shape {X.X.shape[1:]}, the models learnt from "
+            f"{space.input_shape}"
+        )
     for given, learnt in zip(X.features, features, strict=False):  # either may have no names
         if given != learnt:
-            raise DomainError(f"rows to predict have column {given!r} where the models learnt from {learnt!r}")
+            raise DomainError(
+                f"rows to predict have column {given!r} where the models learnt from {learnt!r}"
+            )
     return X.X
 
 
@@ -170,10 +201,13 @@ def check_w(w: Any, n_models: int, n_params: int) -> Floats:
     except (TypeError, ValueError):
         raise OptionError(f"w must be a numeric array of shape ({n_models}, {n_params})") from None
     if array.shape != (n_models, n_params):
-        raise OptionError(f"w must have shape ({n_models}, {n_params}), a row per row of alpha; got {array.shape}")
+        raise OptionError(
+            f"w must have shape ({n_models}, {n_params}), a row per row of alpha; got {array.shape}"
+        )
     bad = ~np.isfinite(array).all(1)
     if bad.any():
         raise OptionError(
-            f"row {int(np.argmax(bad))} of w holds a value that is not finite ({int(bad.sum())} such rows)"
+            f"row {int(np.argmax(bad))} of w holds a value that is not finite ({int(bad.sum())} "
+            "such rows)"
         )
     return array

@@ -1,4 +1,5 @@
-"""The report in Chromium: it opens from a file, asks nobody for anything, fits, and can be read by day and by night.
+"""The report in Chromium: it opens from a file, asks nobody for anything, fits, and can be read by
+day and by night.
 
 CUVEE_REPORT=page.html `make test-browser` looks at that page too.
 """
@@ -59,7 +60,11 @@ def page(request, tmp_path_factory):
     """The address of a page."""
     folder = tmp_path_factory.mktemp("report")
     if request.param == REAL:
-        adapt(table(), folder / "run", options=Options(label="cost", domain="site", targets="site 0,site 1"))
+        adapt(
+            table(),
+            folder / "run",
+            options=Options(label="cost", domain="site", targets="site 0,site 1"),
+        )
         return (folder / "run" / "report.html").as_uri()
     if request.param not in SHAPES:
         return Path(request.param).resolve().as_uri()
@@ -85,7 +90,9 @@ def test_it_says_nothing_to_the_console_and_asks_nobody(browser, page):
     opened(browser, page)
     assert browser.get_log("browser") == []
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    asked = [
+        e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"
+    ]
     assert asked and all(url.startswith(("file://", "data:")) for url in asked)
     assert browser.execute_script("return document.scripts.length") == 0
 

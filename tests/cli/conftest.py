@@ -27,7 +27,14 @@ def visits(rows=24):
     for name, effect in EFFECTS.items():
         age, dose, sex = rng.normal(size=rows), rng.normal(size=rows), rng.choice(["f", "m"], rows)
         score = age + effect * dose + 0.5 * (sex == "f") + 0.5 * rng.normal(size=rows)
-        columns = {"age": age, "dose": dose, "sex": sex, "cost": score, "hospital": name, "readmitted": score > 0}
+        columns = {
+            "age": age,
+            "dose": dose,
+            "sex": sex,
+            "cost": score,
+            "hospital": name,
+            "readmitted": score > 0,
+        }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts).round(3)
 

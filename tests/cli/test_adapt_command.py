@@ -26,7 +26,10 @@ def test_adapt_ends_with_a_table_and_the_report(cli, folder):
     ended = cli("adapt", *ROLES, *QUICK)
     assert ended.code == 0
     assert "best baseline" in ended.out and "007" in ended.out
-    assert ended.out.endswith("report: run/report.html\n") and (folder / "run" / "report.html").is_file()
+    assert (
+        ended.out.endswith("report: run/report.html\n")
+        and (folder / "run" / "report.html").is_file()
+    )
     assert ": regression\n" in ended.err and "hypothesis: ridge regression, l2 = 0.01" in ended.err
 
 
@@ -42,7 +45,9 @@ def test_many_targets_are_cut_short(cli, folder):
     names = np.repeat([f"t{i:02}" for i in range(25)], 12)
     frame = pd.DataFrame({"x": rng.normal(size=300), "domain": names})
     frame.assign(label=frame["x"] + rng.normal(size=300)).to_csv("many.csv", index=False)
-    ended = cli("adapt", "many.csv", "--targets", "t0*,t1*,t20,t21", "--method", "uniform", "--out", "run")
+    ended = cli(
+        "adapt", "many.csv", "--targets", "t0*,t1*,t20,t21", "--method", "uniform", "--out", "run"
+    )
     assert ended.code == 0 and "t19" in ended.out and "t20" not in ended.out
     assert "… and 2 more in run/alpha.csv" in ended.out
 
@@ -50,7 +55,10 @@ def test_many_targets_are_cut_short(cli, folder):
 def test_weights_of_ones_own_are_used_as_they_are(cli, folder):
     (folder / "a.csv").write_text("target,north,east,south\n007,1,0,0\nnew,0,1,0\n")
     ended = cli("adapt", *ROLES, *QUICK, "--alpha", "a.csv", "--json")
-    assert ended.code == 0 and json.loads(ended.out)["alpha"] == {"007": {"north": 1.0}, "new": {"east": 1.0}}
+    assert ended.code == 0 and json.loads(ended.out)["alpha"] == {
+        "007": {"north": 1.0},
+        "new": {"east": 1.0},
+    }
 
 
 def test_a_finished_run_is_shown_again_and_never_written_over(cli, finished):
@@ -63,7 +71,11 @@ def test_a_finished_run_is_shown_again_and_never_written_over(cli, finished):
 def test_report_is_written_once_more(cli, finished):
     (finished / "run" / "report.html").unlink()
     ended = cli("report", "run")
-    assert ended.code == 0 and ended.out == "run/report.html\n" and (finished / "run" / "report.html").is_file()
+    assert (
+        ended.code == 0
+        and ended.out == "run/report.html\n"
+        and (finished / "run" / "report.html").is_file()
+    )
     assert json.loads(cli("report", "run", "--json").out) == {"report": "run/report.html"}
 
 
@@ -71,11 +83,18 @@ def test_predictions_are_the_same_on_stdout_in_csv_and_in_parquet(cli, finished)
     words = ("predict", "run", "visits.csv", "--target", "new", "--keep", "hospital,age")
     ended = cli(*words)
     printed = pd.read_csv(io.StringIO(ended.out), dtype={"hospital": str})
-    assert ended.code == 0 and list(printed.columns) == ["hospital", "age", "prediction"] and len(printed) == 120
+    assert (
+        ended.code == 0
+        and list(printed.columns) == ["hospital", "age", "prediction"]
+        and len(printed) == 120
+    )
     assert cli(*words, "--out", "p.csv").out == "" and cli(*words, "--out", "p.parquet").out == ""
     assert (finished / "p.csv").read_text() == ended.out
     assert np.array_equal(pd.read_parquet("p.parquet")["prediction"], printed["prediction"])
-    assert cli(*words, "--out", "p.csv").code == 2 and cli(*words, "--out", "p.csv", "--force").code == 0
+    assert (
+        cli(*words, "--out", "p.csv").code == 2
+        and cli(*words, "--out", "p.csv", "--force").code == 0
+    )
 
 
 def test_predictions_come_in_the_order_of_the_rows(cli, finished):
@@ -93,15 +112,26 @@ def test_predictions_come_in_the_order_of_the_rows(cli, finished):
 
 
 def test_a_table_that_is_not_utf_8(cli, folder):
-    text = (folder / "visits.csv").read_text().replace(",f,", ",weiblich,").replace(",m,", ",männlich,")
+    text = (
+        (folder / "visits.csv")
+        .read_text()
+        .replace(",f,", ",weiblich,")
+        .replace(",m,", ",männlich,")
+    )
     (folder / "latin.csv").write_bytes(text.encode("latin-1"))
     words = ("latin.csv", *ROLES[1:], *QUICK)
     refused = cli("adapt", *words)
-    assert refused.code == 2 and "latin.csv is not UTF-8" in refused.err and "--encoding cp1252" in refused.err
+    assert (
+        refused.code == 2
+        and "latin.csv is not UTF-8" in refused.err
+        and "--encoding cp1252" in refused.err
+    )
     assert cli("adapt", *words, "--encoding", "latin-1").code == 0
     (folder / "visits.csv").write_text(text)
     assert cli("adapt", *ROLES, *QUICK[:-1], "same").code == 0
-    assert (folder / "run" / "alpha.csv").read_bytes() == (folder / "same" / "alpha.csv").read_bytes()
+    assert (folder / "run" / "alpha.csv").read_bytes() == (
+        folder / "same" / "alpha.csv"
+    ).read_bytes()
     said = [
         cli("predict", "run", name, "--target", "new", *more).out
         for name, more in (("latin.csv", ()), ("visits.csv", ("--encoding", "utf-8")))
@@ -118,7 +148,12 @@ def test_predictions_that_cannot_be_made(cli, finished):
         (("--target", "new", "--keep", "agee"), "no column 'agee'; did you mean 'age'?"),
     ):
         ended = cli("predict", "run", "visits.csv", "--out", "p.csv", *words)
-        assert ended.code == 2 and ended.out == "" and sentence in ended.err and ended.err.count("\n") == 1
+        assert (
+            ended.code == 2
+            and ended.out == ""
+            and sentence in ended.err
+            and ended.err.count("\n") == 1
+        )
     assert not (finished / "p.csv").exists()
 
 
@@ -126,4 +161,9 @@ def test_a_run_that_was_changed_is_refused(cli, finished):
     path = finished / "run" / "models.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     ended = cli("predict", "run", "visits.csv", "--target", "new")
-    assert ended.code == 2 and ended.out == "" and "changed" in ended.err and ended.err.count("\n") == 1
+    assert (
+        ended.code == 2
+        and ended.out == ""
+        and "changed" in ended.err
+        and ended.err.count("\n") == 1
+    )

@@ -15,7 +15,10 @@ READERS = {
     "online": ("--stream", "alpha.csv", "--out", "x.safetensors", "--checkpoint", "c.safetensors"),
 }
 BAD_TABLES = [
-    (("visits.csv", "--domain", "hospitl", "--label", "readmitted"), "no column 'hospitl'; did you mean 'hospital'?"),
+    (
+        ("visits.csv", "--domain", "hospitl", "--label", "readmitted"),
+        "no column 'hospitl'; did you mean 'hospital'?",
+    ),
     (
         ("visits.csv", "--domain", "hospital", "--label", "readmited"),
         "no column 'readmited'; did you mean 'readmitted'?",
@@ -47,26 +50,53 @@ OTHERS = [
     (("adapt", *ROLES, "--targets", "new", "--out", "x", "--labelled", "1"), "labelled must be"),
     (("adapt", *ROLES, "--targets", "new", "--out", "x", "--alpha", "off.csv"), "alpha"),
     (("adapt", *ROLES, "--targets", "new", "--out", "x", "--alpha", "wrong.csv"), "alpha"),
-    (("adapt", *ROLES, "--targets", "new", "--out", "x", "--method", "magic"), "method must be one of"),
+    (
+        ("adapt", *ROLES, "--targets", "new", "--out", "x", "--method", "magic"),
+        "method must be one of",
+    ),
     (("weights", *ROLES, "--targets", "new", "--method", "magic"), "method must be one of"),
     (("weights", *ROLES, "--targets", "new", "--C", "0"), "C must be"),
     (("weights", *ROLES, "--targets", "new", "--out", "gone/a.csv"), "there is no folder"),
     (("weights", *ROLES, "--targets", "new", "--out", "full"), "it is a folder"),
     (("weights", *ROLES, "--targets", "new", "--no-own"), "needs the target's own sample"),
-    (("solve", *ROLES, "--alpha", "off.csv", "--out", "x.safetensors"), "off.csv: row 0 of alpha does not sum to 1"),
-    (("solve", *ROLES, "--alpha", "minus.csv", "--out", "x.safetensors"), "minus.csv: row 0 of alpha has a negative"),
+    (
+        ("solve", *ROLES, "--alpha", "off.csv", "--out", "x.safetensors"),
+        "off.csv: row 0 of alpha does not sum to 1",
+    ),
+    (
+        ("solve", *ROLES, "--alpha", "minus.csv", "--out", "x.safetensors"),
+        "minus.csv: row 0 of alpha has a negative",
+    ),
     (
         ("solve", *ROLES, "--alpha", "wrong.csv", "--out", "x.safetensors"),
         "no domain 'nroth' in the table; did you mean",
     ),
-    (("solve", *ROLES, "--alpha", "words.csv", "--out", "x.safetensors"), "words.csv: line 2 holds no weights"),
-    (("solve", *ROLES, "--alpha", "ragged.csv", "--out", "x.safetensors"), "ragged.csv: line 2 has 3 cells"),
-    (("solve", *ROLES, "--alpha", "twice.csv", "--out", "x.safetensors"), "two columns are named 'north'"),
+    (
+        ("solve", *ROLES, "--alpha", "words.csv", "--out", "x.safetensors"),
+        "words.csv: line 2 holds no weights",
+    ),
+    (
+        ("solve", *ROLES, "--alpha", "ragged.csv", "--out", "x.safetensors"),
+        "ragged.csv: line 2 has 3 cells",
+    ),
+    (
+        ("solve", *ROLES, "--alpha", "twice.csv", "--out", "x.safetensors"),
+        "two columns are named 'north'",
+    ),
     (("solve", *ROLES, "--alpha", "empty.csv", "--out", "x.safetensors"), "empty.csv holds no"),
     (("solve", *ROLES, "--alpha", "own.csv", "--out", "x.safetensors"), "add a column 'target'"),
-    (("solve", *ROLES, "--alpha", "nobody.csv", "--out", "x.safetensors"), "no domain 'x' in the table"),
-    (("solve", *ROLES, "--alpha", "foreign.bin", "--out", "x.safetensors"), "foreign.bin cannot be read"),
-    (("solve", *ROLES, "--alpha", "gone.csv", "--out", "x.safetensors"), "gone.csv cannot be read: No such file"),
+    (
+        ("solve", *ROLES, "--alpha", "nobody.csv", "--out", "x.safetensors"),
+        "no domain 'x' in the table",
+    ),
+    (
+        ("solve", *ROLES, "--alpha", "foreign.bin", "--out", "x.safetensors"),
+        "foreign.bin cannot be read",
+    ),
+    (
+        ("solve", *ROLES, "--alpha", "gone.csv", "--out", "x.safetensors"),
+        "gone.csv cannot be read: No such file",
+    ),
     (("solve", *ROLES, "--alpha", "-", "--out", "x.safetensors"), "stdin holds no"),
     (("solve", *ROLES, "--alpha", "alpha.csv", "--out", "x.csv"), "must end in .safetensors"),
     (("solve", *ROLES, *ALPHA, "--tol", "0"), "tol must be"),
@@ -81,13 +111,22 @@ OTHERS = [
         ("learn", *ROLES, "--out", "x.safetensors", "--mixtures", "wrong.csv"),
         "'nroth' that is not a source: its columns are",
     ),
-    (("learn", *ROLES, "--out", "x.safetensors", "--mixtures", "alpha.csv"), "no column for source"),
+    (
+        ("learn", *ROLES, "--out", "x.safetensors", "--mixtures", "alpha.csv"),
+        "no column for source",
+    ),
     (("plan", *ROLES, "--n-targets", "-3"), "n_targets must be"),
-    (("plan", *ROLES, "--n-targets", "3", "--picture", "gone/x.png"), "--picture gone/x.png: there is no folder"),
+    (
+        ("plan", *ROLES, "--n-targets", "3", "--picture", "gone/x.png"),
+        "--picture gone/x.png: there is no folder",
+    ),
     (("online", *ROLES, "--stream", "off.csv"), "does not sum to 1"),
     (("online", *ROLES, "--stream", "alpha.csv", "--variant", "magic"), "variant must be one of"),
     (("online", *ROLES, "--stream", "alpha.csv", "--budget", "2"), "label_budget must be"),
-    (("online", *ROLES, "--stream", "alpha.csv", "--checkpoint", "gone/x"), "--checkpoint gone/x: there is no folder"),
+    (
+        ("online", *ROLES, "--stream", "alpha.csv", "--checkpoint", "gone/x"),
+        "--checkpoint gone/x: there is no folder",
+    ),
     (("resume", "gone"), "there is no folder gone"),
     (("resume", "full"), "full holds no run"),
     (("report", "full"), "full holds no run"),
@@ -143,6 +182,8 @@ def test_a_table_that_cannot_be_read(cli, crowded, command):
         check_refused(cli, crowded, (command, *table, *READERS[command]), sentence)
 
 
-@pytest.mark.parametrize(("words", "sentence"), OTHERS, ids=lambda w: " ".join(w) if isinstance(w, tuple) else "")
+@pytest.mark.parametrize(
+    ("words", "sentence"), OTHERS, ids=lambda w: " ".join(w) if isinstance(w, tuple) else ""
+)
 def test_refused_in_one_sentence(cli, crowded, words, sentence):
     check_refused(cli, crowded, words, sentence)

@@ -1,4 +1,6 @@
-"""docs/cli.md: its commands run, its tables are those of the program, and so are the examples of --help."""
+"""docs/cli.md: its commands run, its tables are those of the program, and so are the examples of
+--help.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import pytest
 from cuvee.cli.reference import commands, filled
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+LINES = [
+    line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+]
 APART = ("demo", "bench", "reproduce")  # tested elsewhere: they take long
 
 
@@ -27,7 +31,8 @@ def test_the_page_shows_the_example_of_help(command):
 
 
 def test_all_lines_of_the_page_run(cli, folder):
-    later = ("--alpha alpha.csv", "--stream", "predict models.safetensors")  # need what other lines write
+    # need what other lines write
+    later = ("--alpha alpha.csv", "--stream", "predict models.safetensors")
     for line in sorted(LINES, key=lambda line: any(words in line for words in later)):
         piped = ""
         for part in line.split(" | "):

@@ -15,14 +15,25 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def started(*words, cwd=ROOT):
     return subprocess.run(
-        [sys.executable, "-m", "cuvee.cli", *words], capture_output=True, text=True, cwd=cwd, timeout=300
+        [sys.executable, "-m", "cuvee.cli", *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=300,
     )
 
 
 def test_unknown_benchmark_is_told_those_that_there_are(cli):
     ended = cli("bench", "nothing")
-    known = "adapt, checkpoint, erm, growth, index, learn, million, mixture, online, online_mixtures, oracle"
-    assert ended == (2, "", f"cuvee: no benchmark named 'nothing'; there is {known}, results, tables, wide\n")
+    known = (
+        "adapt, checkpoint, erm, growth, index, learn, million, mixture, online, online_mixtures, "
+        "oracle"
+    )
+    assert ended == (
+        2,
+        "",
+        f"cuvee: no benchmark named 'nothing'; there is {known}, results, tables, wide\n",
+    )
 
 
 def test_benchmark_prints_one_json_line():
@@ -44,12 +55,19 @@ def test_the_benchmark_of_mixtures_prints_one_json_line():
 
 @pytest.mark.slow
 def test_demo_beats_both_baselines(tmp_path):
-    out = started("demo", "--json", "--out", str(tmp_path / "run"), "--picture", str(tmp_path / "demo.png"))
+    out = started(
+        "demo", "--json", "--out", str(tmp_path / "run"), "--picture", str(tmp_path / "demo.png")
+    )
     assert out.returncode == 0, out.stderr
     result = json.loads(out.stdout)
     assert result["test_images"] >= 500
-    accuracy = np.array([list(target["accuracy"].values()) for target in result["targets"].values()])  # (4, 3)
-    assert (accuracy[:, 2] >= accuracy[:, :2].max(1) - 0.005).all(), "nowhere worse, but for three images of 600"
+    # (4, 3)
+    accuracy = np.array(
+        [list(target["accuracy"].values()) for target in result["targets"].values()]
+    )
+    assert (accuracy[:, 2] >= accuracy[:, :2].max(1) - 0.005).all(), (
+        "nowhere worse, but for three images of 600"
+    )
     assert accuracy[:, 2].mean() > accuracy[:, :2].mean(0).max() + 0.02
     for target in result["targets"].values():
         assert np.isclose(sum(target["alpha"].values()), 1, atol=1e-3)

@@ -66,12 +66,16 @@ def test_ctrl_c_while_a_command_loads_its_libraries(cli, folder, monkeypatch):
 
 def test_ctrl_c_while_torch_loads(tmp_path):
     """As the script that pip writes starts it, with a torch that takes for ever."""
-    (tmp_path / "torch.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    (tmp_path / "torch.py").write_text(
+        "import time\nprint('loading', flush=True)\ntime.sleep(60)\n"
+    )
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     module, _, function = pyproject["project"]["scripts"]["cuvee"].partition(":")
     program = [sys.executable, "-c", f"from {module} import {function}; {function}()", "--version"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
-    with subprocess.Popen(program, stdout=-1, stderr=-1, text=True, env=environment, cwd=tmp_path) as child:
+    with subprocess.Popen(
+        program, stdout=-1, stderr=-1, text=True, env=environment, cwd=tmp_path
+    ) as child:
         assert child.stdout.readline() == "loading\n"
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=30)
@@ -103,7 +107,18 @@ def test_a_reader_that_goes_away_is_no_error(folder):
 @pytest.mark.parametrize(
     "words",
     [
-        ("weights", "visits.csv", "--domain", "hospital", "--label", "cost", "--targets", "new", "--method", "uniform"),
+        (
+            "weights",
+            "visits.csv",
+            "--domain",
+            "hospital",
+            "--label",
+            "cost",
+            "--targets",
+            "new",
+            "--method",
+            "uniform",
+        ),
         ("--version",),
         ("plan", "--help"),
     ],
@@ -119,7 +134,10 @@ def test_a_full_disk_behind_stdout_is_one_sentence(folder, monkeypatch, capfd, w
         code = ended.code
     with suppress(OSError):
         full.close()
-    said = "cuvee: stdout cannot be written (No space left on device); make room, or send it elsewhere\n"
+    said = (
+        "cuvee: stdout cannot be written (No space left on device); make room, or send it "
+        "elsewhere\n"
+    )
     assert (code, capfd.readouterr().err) == (74, said)
 
 

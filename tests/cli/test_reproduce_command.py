@@ -54,7 +54,10 @@ def test_a_folder_that_cannot_be_made_is_named(cli, small, tmp_path):
 
 
 def test_jobs_are_one_or_more_and_one_where_seconds_count(cli, small, tmp_path):
-    assert "--jobs must be at least 1; got 0" in cli("reproduce", "lipschitz", "--out", tmp_path, "--jobs", 0).err
+    assert (
+        "--jobs must be at least 1; got 0"
+        in cli("reproduce", "lipschitz", "--out", tmp_path, "--jobs", 0).err
+    )
     ended = cli("reproduce", "regimes", "--out", tmp_path, "--jobs", 2)
     assert ended.code == 2 and "leave --jobs out" in ended.err
     assert not any(tmp_path.iterdir())

@@ -1,4 +1,6 @@
-"""What `cuvee solve` writes, `cuvee predict` and `cuvee.load_models` read: the same predictions, or one sentence."""
+"""What `cuvee solve` writes, `cuvee predict` and `cuvee.load_models` read: the same predictions, or
+one sentence.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,13 @@ def by_hand(table, kind):
     label, _, hypothesis = LABELS[kind]
     encoder = Encoder.fit(table, FEATURES)
     rows = {name: table[table.hospital == name] for name in table.hospital.unique()}
-    domains = {name: cuvee.Domain(name, encoder(some), some[label].to_numpy()) for name, some in rows.items()}
-    problem = cuvee.Problem([domains[n] for n in ("north", "east", "south")], [domains[n] for n in ("007", "new")])
+    domains = {
+        name: cuvee.Domain(name, encoder(some), some[label].to_numpy())
+        for name, some in rows.items()
+    }
+    problem = cuvee.Problem(
+        [domains[n] for n in ("north", "east", "south")], [domains[n] for n in ("007", "new")]
+    )
     alpha = np.array([[0.2, 0.3, 0.1, 0.4], [0.5, 0.1, 0.1, 0.3]])
     if label != "cost":
         return cuvee.solve(problem, hypothesis, alpha), np.zeros(2), encoder(table)
@@ -79,7 +86,11 @@ def test_predictions_are_those_of_the_library(cli, table, solve, kind):
     sol, level, X = by_hand(table, kind)
     models, classes = cuvee.load_models(path), sol.models[0].classes
     assert models.targets == ("007", "new") and list(models.features) == FEATURES
-    assert (models.classes is None) if classes is None else (models.classes.tolist() == classes.tolist())
+    assert (
+        (models.classes is None)
+        if classes is None
+        else (models.classes.tolist() == classes.tolist())
+    )
     for i, target in enumerate(models.targets):
         loaded = models.predict(table, target=target)
         shown = printed(cli("predict", path, "visits.csv", "--target", target))
@@ -91,7 +102,9 @@ def test_predictions_are_those_of_the_library(cli, table, solve, kind):
             continue
         chances = sol.models[i].predict_proba(X)
         assert loaded.prediction.tolist() == shown.prediction.tolist() == wanted.tolist()
-        np.testing.assert_allclose(models.predict_proba(table, target=target), chances, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            models.predict_proba(table, target=target), chances, rtol=0, atol=1e-12
+        )
         np.testing.assert_allclose(shown[[f"p({c})" for c in classes]], chances, rtol=0, atol=1e-12)
 
 
@@ -102,7 +115,9 @@ def test_each_row_gets_the_model_of_its_own_domain_as_in_a_run(cli, table, solve
     said = models.predict(own)
     for target in models.targets:
         rows = (own.hospital == target).to_numpy()
-        np.testing.assert_array_equal(models.predict_proba(own)[rows], models.predict_proba(own[rows], target=target))
+        np.testing.assert_array_equal(
+            models.predict_proba(own)[rows], models.predict_proba(own[rows], target=target)
+        )
     shown = printed(cli("predict", path, "own.csv", "--keep", "age"))
     assert list(said.columns) == ["hospital", "prediction", "p(False)", "p(True)"]
     assert list(shown.columns) == ["hospital", "age", "prediction", "p(False)", "p(True)"]
@@ -124,34 +139,50 @@ def test_what_a_file_says_of_its_models(table, solve):
     np.testing.assert_allclose(models.w, sol.w, rtol=0, atol=1e-12)
     for name in ("distance", "excess_risk", "gradient_norm"):
         assert getattr(models.certificate, name).shape == (2,)
-    assert models.certificate.rests_on == sol.certificate.rests_on and models.certificate.certified.all()
+    assert (
+        models.certificate.rests_on == sol.certificate.rests_on
+        and models.certificate.certified.all()
+    )
     assert repr(models).startswith("2 models of 'readmitted', for '007', 'new'\n  2 of 2 certified")
     with pytest.raises(cuvee.OptionError, match="quantity"):
-        cuvee.load_models(solve("a quantity", out="q.safetensors")).predict_proba(table, target="new")
+        cuvee.load_models(solve("a quantity", out="q.safetensors")).predict_proba(
+            table, target="new"
+        )
 
 
 def test_arrays_are_rows_of_the_columns_in_order(table, solve):
     path = solve("a quantity", "--features", "dose,age")
     models = cuvee.load_models(path)
-    X, wanted = table[["dose", "age"]].to_numpy(copy=True), models.predict(table, target="new").prediction
+    X, wanted = (
+        table[["dose", "age"]].to_numpy(copy=True),
+        models.predict(table, target="new").prediction,
+    )
     for rows in (X, torch.as_tensor(X), torch.as_tensor(X)[:, None], X.astype(object), X.tolist()):
         np.testing.assert_array_equal(models.predict(rows, target="new").prediction, wanted)
     mixed = cuvee.load_models(solve(out="mixed.safetensors"))
     rows = table[FEATURES].to_numpy(dtype=object)
-    np.testing.assert_array_equal(mixed.predict_proba(rows, target="new"), mixed.predict_proba(table, target="new"))
+    np.testing.assert_array_equal(
+        mixed.predict_proba(rows, target="new"), mixed.predict_proba(table, target="new")
+    )
     for rows in (X[:, :1], X[0], np.zeros((0, 3)), [], "ab", None):
         with pytest.raises(cuvee.InputError):
             models.predict(rows, target="new")
-    with pytest.raises(cuvee.InputError, match=r"shape \(120, 1\), and the models learnt from 'dose', 'age'"):
+    with pytest.raises(
+        cuvee.InputError, match=r"shape \(120, 1\), and the models learnt from 'dose', 'age'"
+    ):
         models.predict(X[:, :1], target="new")
-    with pytest.raises(cuvee.InputError, match=r"there is no column 'hospital'.*there are '007', 'new'"):
+    with pytest.raises(
+        cuvee.InputError, match=r"there is no column 'hospital'.*there are '007', 'new'"
+    ):
         models.predict(X)
 
 
 def test_models_without_names_are_numbered_and_one_model_needs_no_name(cli, table, solve):
     Path("alpha.csv").write_text("north,east\n1,0\n0.5,0.5\n")
     models = cuvee.load_models(solve())
-    assert models.targets == ("row 0", "row 1") and len(models.predict(table, target="row 1")) == len(table)
+    assert models.targets == ("row 0", "row 1") and len(
+        models.predict(table, target="row 1")
+    ) == len(table)
     Path("alpha.csv").write_text("north,east\n1,0\n")
     path = solve(out="one.safetensors")
     assert len(printed(cli("predict", path, "visits.csv", "--target", "row 0"))) == len(table)
@@ -162,7 +193,8 @@ def test_models_without_names_are_numbered_and_one_model_needs_no_name(cli, tabl
 def test_code_that_a_file_names_is_not_run_unless_it_is_named(cli, table, solve, monkeypatch):
     Path("alpha.csv").write_text("target,north,east\nnew,0.5,0.5\n")
     Path("my_nets.py").write_text(
-        "import torch\ndef small(n_inputs, n_outputs):\n    return torch.nn.Linear(n_inputs, n_outputs)\n"
+        "import torch\ndef small(n_inputs, n_outputs):\n    return torch.nn.Linear(n_inputs, "
+        "n_outputs)\n"
     )
     monkeypatch.syspath_prepend(".")
     path = solve("two classes", "--hypothesis", "my_nets:small")
@@ -178,13 +210,17 @@ def test_code_that_a_file_names_is_not_run_unless_it_is_named(cli, table, solve,
     weight, bias = np.split(models.w[0], [-2])  # of the layer: (2, inputs) and (2,)
     scores = Encoder.fit(table, FEATURES)(table) @ weight.reshape(2, -1).T + bias
     chances = models.predict_proba(table, target="new")
-    np.testing.assert_allclose(np.log(chances[:, 1] / chances[:, 0]), scores[:, 1] - scores[:, 0], atol=1e-4)
-    allowed = printed(cli("predict", path, "visits.csv", "--target", "new", "--hypothesis", "my_nets:small"))
+    np.testing.assert_allclose(
+        np.log(chances[:, 1] / chances[:, 0]), scores[:, 1] - scores[:, 0], atol=1e-4
+    )
+    allowed = printed(
+        cli("predict", path, "visits.csv", "--target", "new", "--hypothesis", "my_nets:small")
+    )
     np.testing.assert_allclose(allowed[["p(False)", "p(True)"]], chances, atol=1e-6)
     sys.modules.pop("my_nets", None)
 
 
-# ---- what cannot be read or predicted -----------------------------------------------------------
+# ---- what cannot be read or predicted ------------------------------------------------------------
 
 
 def check_refused(cli, folder, words, sentence):
@@ -201,24 +237,47 @@ def test_files_that_are_no_models(cli, folder, solve):
     path = solve()
     whole = path.read_bytes()
     damaged = "damaged.*restore it from a copy, or make it again"
-    for content in (b"", b"hello", whole[:7], whole[:100], whole[: len(whole) // 2], whole[:-1], whole + b"\0"):
+    for content in (
+        b"",
+        b"hello",
+        whole[:7],
+        whole[:100],
+        whole[: len(whole) // 2],
+        whole[:-1],
+        whole + b"\0",
+    ):
         Path("bad.safetensors").write_bytes(content)
         check_refused(cli, folder, ("bad.safetensors", "visits.csv", "--target", "new"), damaged)
     save_file({"a": torch.zeros(2)}, "bad.safetensors")
-    check_refused(cli, folder, ("bad.safetensors", "visits.csv"), "another kind of file, or damaged")
-    check_refused(cli, folder, ("visits.csv", "visits.csv"), "visits.csv cannot be read as cuvee models")
-    check_refused(cli, folder, ("gone.safetensors", "visits.csv"), "no folder and no file gone.safetensors")
+    check_refused(
+        cli, folder, ("bad.safetensors", "visits.csv"), "another kind of file, or damaged"
+    )
+    check_refused(
+        cli, folder, ("visits.csv", "visits.csv"), "visits.csv cannot be read as cuvee models"
+    )
+    check_refused(
+        cli, folder, ("gone.safetensors", "visits.csv"), "no folder and no file gone.safetensors"
+    )
     files.write(Path("bad.safetensors"), {}, {"what": "a cuvee map", "format": 2})
-    check_refused(cli, folder, ("bad.safetensors", "visits.csv"), "holds a cuvee map, not cuvee models")
+    check_refused(
+        cli, folder, ("bad.safetensors", "visits.csv"), "holds a cuvee map, not cuvee models"
+    )
     files.write(Path("bad.safetensors"), {}, {"what": WHAT, "format": FORMAT + 1})
-    check_refused(cli, folder, ("bad.safetensors", "visits.csv"), f"has format {FORMAT + 1}; this version of cuvee")
+    check_refused(
+        cli,
+        folder,
+        ("bad.safetensors", "visits.csv"),
+        f"has format {FORMAT + 1}; this version of cuvee",
+    )
 
 
 def test_a_file_of_an_older_version_says_to_solve_again(cli, folder, solve):
     path = solve()
     header = {**files.header_of(path), "format": 1}
     save_file(load_file(path), path, metadata={"cuvee": json.dumps(header)})
-    check_refused(cli, folder, (path, "visits.csv", "--target", "new"), "older version.*run cuvee solve again")
+    check_refused(
+        cli, folder, (path, "visits.csv", "--target", "new"), "older version.*run cuvee solve again"
+    )
     with pytest.raises(cuvee.InputError, match="run cuvee solve again"):
         cuvee.load_models(path)
 
@@ -257,10 +316,29 @@ def test_files_whose_parts_do_not_fit(cli, folder, solve, change):
 
 
 def test_a_file_of_a_run_is_not_one_of_solve(cli, folder, table):
-    words = ("--domain", "hospital", "--label", "cost", "--targets", "new", "--method", "uniform", "--out", "run", "-q")
+    words = (
+        "--domain",
+        "hospital",
+        "--label",
+        "cost",
+        "--targets",
+        "new",
+        "--method",
+        "uniform",
+        "--out",
+        "run",
+        "-q",
+    )
     assert cli("adapt", "visits.csv", *words).code == 0
-    check_refused(cli, folder, ("run/models.safetensors", "visits.csv"), "is part of a run: give its folder, run, to")
-    check_refused(cli, folder, ("run", "visits.csv", "--hypothesis", "a:b"), "a run has its own: leave it out")
+    check_refused(
+        cli,
+        folder,
+        ("run/models.safetensors", "visits.csv"),
+        "is part of a run: give its folder, run, to",
+    )
+    check_refused(
+        cli, folder, ("run", "visits.csv", "--hypothesis", "a:b"), "a run has its own: leave it out"
+    )
 
 
 def test_rows_that_cannot_be_predicted(cli, folder, table, solve):
@@ -268,9 +346,17 @@ def test_rows_that_cannot_be_predicted(cli, folder, table, solve):
     for frame, words, sentence in (
         (table, ("--target", "nwe"), "'nwe' is no target of these models; did you mean 'new'"),
         (table, (), "row 0 is of domain 'north', which is no target of these models .72 such rows"),
-        (table.drop(columns="hospital"), (), "no column 'hospital' to say whose.*there are '007', 'new'"),
+        (
+            table.drop(columns="hospital"),
+            (),
+            "no column 'hospital' to say whose.*there are '007', 'new'",
+        ),
         (table.drop(columns="dose"), ("--target", "new"), "there is no column 'dose'"),
-        (table.rename(columns={"dose": "Dose"}), ("--target", "new"), "no column 'dose'; did you mean 'Dose'"),
+        (
+            table.rename(columns={"dose": "Dose"}),
+            ("--target", "new"),
+            "no column 'dose'; did you mean 'Dose'",
+        ),
         (table.assign(dose="much"), ("--target", "new"), "'dose' holds text, 'much'"),
         (table.assign(sex="x"), ("--target", "new"), "'sex' is 'x' at row 0"),
         (table.assign(dose=np.nan), ("--target", "new"), "120 of 120 rows have missing values"),
@@ -289,14 +375,21 @@ def test_two_models_of_one_name_are_refused_before_anything_is_solved(cli, folde
     Path("alpha.csv").write_text("target,north,east\nnew,1,0\nnew,0,1\n")
     words = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "ward,readmitted")
     ended = cli("solve", *words, "--alpha", "alpha.csv", "--out", "m.safetensors")
-    assert ended.code == 2 and "alpha has 2 rows for target 'new': give each model a name of its own" in ended.err
+    assert (
+        ended.code == 2
+        and "alpha has 2 rows for target 'new': give each model a name of its own" in ended.err
+    )
     assert not Path("m.safetensors").exists()
 
 
 def test_the_lines_of_the_docs_run(solve, capsys):
     """The Python of docs/models.md reads what the line of `cuvee solve` above it writes."""
     solve()
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "models.md").read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$",
+        (ROOT / "docs" / "models.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
     (block,) = (block for block in blocks if "load_models" in block)
     exec(compile(block, "docs/models.md", "exec"), {})
     assert "007" in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""The single steps treat small and unwanted domains as `cuvee adapt` does: a note, or an error for the strict."""
+"""The single steps treat small and unwanted domains as `cuvee adapt` does: a note, or an error for
+the strict.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import pytest
 from cuvee.data.roles import SMALL
 
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "readmitted", "--drop", "cost")
-POOLED = "2 domains ('hut', 'ferry') have fewer than 2 labelled rows: they are pooled into one source"
+POOLED = (
+    "2 domains ('hut', 'ferry') have fewer than 2 labelled rows: they are pooled into one source"
+)
 
 
 @pytest.fixture
@@ -39,13 +43,19 @@ def test_small_sources_go_through_all_steps_as_one(cli, huts):
         assert any(POOLED in note for note in json.loads(ended.out)["notes"])
     (huts / "hut.csv").write_text("target,hut\nnew,1\n")
     ended = cli("solve", *ROLES, "--alpha", "hut.csv", "--out", "x.safetensors")
-    assert ended.code == 2 and "domain 'hut' has 1 labelled row, and needs 2" in ended.err and SMALL in ended.err
+    assert (
+        ended.code == 2
+        and "domain 'hut' has 1 labelled row, and needs 2" in ended.err
+        and SMALL in ended.err
+    )
 
 
 def test_each_passes_over_domains_with_too_few_labels(cli, huts):
     ended = cli("weights", *ROLES, "--targets", "each", "--method", "uniform")
     assert (
-        ended.code == 0 and "2 domains ('hut', 'ferry') have fewer than 5 labelled rows: they get no model" in ended.err
+        ended.code == 0
+        and "2 domains ('hut', 'ferry') have fewer than 5 labelled rows: they get no model"
+        in ended.err
     )
     found = pd.read_csv(io.StringIO(ended.out), dtype={"target": str})
     assert found["target"].tolist() == ["north", "east", "south", "007", "new"]
@@ -57,8 +67,13 @@ def test_rows_of_a_class_that_no_source_has_are_left_out(cli, folder):
     frame = pd.read_csv("visits.csv", dtype={"hospital": str})
     frame["readmitted"] = [*frame.readmitted.map({True: "yes", False: "no"})[:-1], "maybe"]
     frame.to_csv("visits.csv", index=False)
-    note = f"target 'new' has 1 row of class 'maybe' (first at row {len(frame) - 1}), which no source has"
-    ended = cli("weights", *ROLES, "--targets", "new", "--method", "proportional", "--own", "--out", "a.csv")
+    note = (
+        f"target 'new' has 1 row of class 'maybe' (first at row {len(frame) - 1}), which no source "
+        "has"
+    )
+    ended = cli(
+        "weights", *ROLES, "--targets", "new", "--method", "proportional", "--own", "--out", "a.csv"
+    )
     assert ended.code == 0 and f"{note}: left out" in ended.err
     ended = cli("solve", *ROLES, "--alpha", "a.csv", "--out", "m.safetensors")
     assert ended.code == 0 and f"{note}: left out" in ended.err
@@ -81,9 +96,15 @@ def test_strict_and_exclude_on_every_command(cli, huts, command):
     (huts / "alpha.csv").write_text("target,north,east\nnew,0.5,0.5\n")
     words = (command, *ROLES, *COMMANDS[command])
     ended = cli(*words, "--strict")
-    assert (ended.code, ended.out) == (2, "") and "source 'hut' has 1 labelled row, and needs 2" in ended.err
+    assert (ended.code, ended.out) == (
+        2,
+        "",
+    ) and "source 'hut' has 1 labelled row, and needs 2" in ended.err
     ended = cli(*words, "--exclude", "hat")
-    assert (ended.code, ended.out) == (2, "") and "exclude: no domain matches 'hat'; did you mean 'hut'" in ended.err
+    assert (ended.code, ended.out) == (
+        2,
+        "",
+    ) and "exclude: no domain matches 'hat'; did you mean 'hut'" in ended.err
     assert sorted(path.name for path in huts.iterdir()) == ["alpha.csv", "visits.csv"]
     ended = cli(*words, "--strict", "--exclude", "hut", "--exclude", "fer*")
     assert ended.code == 0 and "pooled" not in ended.err, ended

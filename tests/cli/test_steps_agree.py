@@ -1,4 +1,6 @@
-"""One reader: the single steps and `cuvee adapt` give the same weights, models and predictions on the same rows."""
+"""One reader: the single steps and `cuvee adapt` give the same weights, models and predictions on
+the same rows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ QUANTITY = (*ROLES, "--label", "cost", "--drop", "readmitted", "--impute")
 
 @pytest.fixture
 def table(folder):
-    """visits.csv with levels, gaps, categories, two hospitals of one visit and a class that one hospital has."""
+    """visits.csv with levels, gaps, categories, two hospitals of one visit and a class that one
+    hospital has.
+    """
     rng = np.random.default_rng(1)
     frame = pd.read_csv("visits.csv", dtype={"hospital": str})
     level = {"north": 0.0, "east": 30.0, "south": -20.0, "007": 12.0, "new": 45.0}
@@ -37,19 +41,25 @@ def table(folder):
 
 
 def both(cli, roles, targets, *more, own=()):
-    """What `adapt` gave, and what `weights` and then `solve` did; `adapt` lets own rows join whatever the method is."""
+    """What `adapt` gave, and what `weights` and then `solve` did; `adapt` lets own rows join
+    whatever the method is.
+    """
     every = ("--targets", targets, "--seed", 3)
     ended = cli("adapt", *roles, *every, "--test", 0, "--out", "run", *more)
     assert ended.code == 0, ended
     ended = cli("weights", *roles, *every, "--out", "alpha.csv", *more, *own)
     assert ended.code == 0, ended
-    kept = [word for word in more if word not in FOUND]  # how weights are found is no matter of `solve`
-    ended = cli("solve", *roles, "--alpha", "alpha.csv", "--out", "m.safetensors", "--seed", 3, *kept)
+    # how weights are found is no matter of `solve`
+    kept = [word for word in more if word not in FOUND]
+    ended = cli(
+        "solve", *roles, "--alpha", "alpha.csv", "--out", "m.safetensors", "--seed", 3, *kept
+    )
     assert ended.code == 0, ended
     return cuvee.open_run("run"), cuvee.load_models("m.safetensors")
 
 
-FOUND = ("--method", "konstantinov_lampert")  # in no time, and from the rows as they are encoded and levelled
+# in no time, and from the rows as they are encoded and levelled
+FOUND = ("--method", "konstantinov_lampert")
 AS_THEY_ARE = ("--no-levels", "--no-standardise")
 
 
@@ -73,32 +83,59 @@ def test_the_steps_are_adapt(cli, table, roles, targets, more):
     np.testing.assert_allclose(models.w, run.w, **CLOSE)
     new = table[table.hospital == "new"]
     new.to_csv("new.csv", index=False)
-    ended = [cli("predict", source, "new.csv", "--keep", "cost") for source in ("m.safetensors", "run")]
+    ended = [
+        cli("predict", source, "new.csv", "--keep", "cost") for source in ("m.safetensors", "run")
+    ]
     answers, same = (pd.read_csv(io.StringIO(one.out)) for one in ended)
     assert list(answers.columns) == list(same.columns)
     for name in answers.select_dtypes("number"):
         np.testing.assert_allclose(answers[name], same[name], **CLOSE)
     assert answers.prediction.tolist() == same.prediction.tolist() or run.classes is None
     if run.classes is None and "--no-levels" not in more:
-        assert abs(answers.prediction.mean() - new.cost.mean()) < 1.0  # at the level of this hospital, which lies at 45
+        # at the level of this hospital, which lies at 45
+        assert abs(answers.prediction.mean() - new.cost.mean()) < 1.0
 
 
 def test_models_of_nobody_are_at_the_level_of_their_sources(cli, table):
-    """A model of one source alone is the model of its labels as they are, whatever was taken out."""
+    """A model of one source alone is the model of its labels as they are, whatever was
+    taken out.
+    """
     Path("alpha.csv").write_text("north,east,south\n1,0,0\n0,1,0\n")
     shown = []
     for more in ((), ("--no-levels",)):
-        words = ("solve", *QUANTITY, "--alpha", "alpha.csv", "--out", f"m{len(shown)}.safetensors", *more)
+        words = (
+            "solve",
+            *QUANTITY,
+            "--alpha",
+            "alpha.csv",
+            "--out",
+            f"m{len(shown)}.safetensors",
+            *more,
+        )
         assert cli(*words).code == 0
         models = cuvee.load_models(f"m{len(shown)}.safetensors")
-        shown.append([models.predict(table, target=name).prediction.to_numpy() for name in models.targets])
+        shown.append(
+            [models.predict(table, target=name).prediction.to_numpy() for name in models.targets]
+        )
     np.testing.assert_allclose(shown[0], shown[1], rtol=0, atol=1e-9)
 
 
 def test_a_map_is_learnt_at_one_level_too(cli, table):
-    ended = cli("learn", *QUANTITY, "--targets", "new,007", "--labels", 64, "--out", "map.safetensors", "--quiet")
+    ended = cli(
+        "learn",
+        *QUANTITY,
+        "--targets",
+        "new,007",
+        "--labels",
+        64,
+        "--out",
+        "map.safetensors",
+        "--quiet",
+    )
     assert ended.code == 0, ended
-    Path("alpha.csv").write_text("target,south,north,east,(small sources)\nnew,0.1,0.2,0.3,0.4\nx,0.4,0.3,0.2,0.1\n")
+    Path("alpha.csv").write_text(
+        "target,south,north,east,(small sources)\nnew,0.1,0.2,0.3,0.4\nx,0.4,0.3,0.2,0.1\n"
+    )
     files = {"asked.safetensors": ("--map", "map.safetensors"), "solved.safetensors": ()}
     for name, more in files.items():
         ended = cli("solve", *QUANTITY, "--alpha", "alpha.csv", "--out", name, *more)
@@ -106,10 +143,20 @@ def test_a_map_is_learnt_at_one_level_too(cli, table):
     asked, solved = map(cuvee.load_models, files)
     np.testing.assert_allclose(asked.w, solved.w, rtol=0, atol=1e-3)
     for target in solved.targets:
-        predictions = [models.predict(table, target=target).prediction for models in (asked, solved)]
+        predictions = [
+            models.predict(table, target=target).prediction for models in (asked, solved)
+        ]
         np.testing.assert_allclose(*predictions, rtol=0, atol=1e-2)
     ended = cli(
-        "solve", *QUANTITY, "--alpha", "alpha.csv", "--map", "map.safetensors", "--no-levels", "--out", "x.safetensors"
+        "solve",
+        *QUANTITY,
+        "--alpha",
+        "alpha.csv",
+        "--map",
+        "map.safetensors",
+        "--no-levels",
+        "--out",
+        "x.safetensors",
     )
     assert ended.code == 2 and "learnt from other data" in ended.err
 
@@ -118,9 +165,11 @@ def test_a_map_is_learnt_at_one_level_too(cli, table):
 @pytest.mark.parametrize(
     "alpha",
     [
-        "target,north,east,(own sample)\nnorth,0.5,0.3,0.2\neast,0,0.5,0.5\n",  # learn from themselves as sources
+        # learn from themselves as sources
+        "target,north,east,(own sample)\nnorth,0.5,0.3,0.2\neast,0,0.5,0.5\n",
         "target,north,(own sample)\nnorth,0,1\nnew,0.5,0.5\n",  # no other source is left
-        "target,north,east,south\nnorth,0,0.5,0.5\nhut,0.5,0.5,0\nnobody,0.5,0.5,0\nnew,1,0,0\n",  # few rows, and none
+        # few rows, and none
+        "target,north,east,south\nnorth,0,0.5,0.5\nhut,0.5,0.5,0\nnobody,0.5,0.5,0\nnew,1,0,0\n",
     ],
     ids=["themselves", "alone", "strangers"],
 )
@@ -134,5 +183,7 @@ def test_weights_of_any_kind_are_solved(cli, table, roles, alpha):
         answers = models.predict(table, target=target)
         assert len(answers) == len(table)
         rows = (table.hospital == target).to_numpy()
-        if models.classes is None and len(models.columns) > 2 and rows.sum() > 5:  # one source shows no levels
-            assert abs(answers.prediction[rows].mean() - table.cost[rows].mean()) < 2.0, target  # at its own level
+        # one source shows no levels
+        if models.classes is None and len(models.columns) > 2 and rows.sum() > 5:
+            # at its own level
+            assert abs(answers.prediction[rows].mean() - table.cost[rows].mean()) < 2.0, target

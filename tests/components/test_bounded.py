@@ -43,7 +43,9 @@ def test_losses_and_pullback_are_those_of_the_graph(case, shape, tile, kept, pay
             g = pullback(v)
             assert g.dtype == at.dtype
             torch.testing.assert_close(g, pull_slow(v), **close)
-            assert_rounded(pullback(v[:, :1]), pullback(v[:, :1].expand_as(v)), 1e-6 if pays == 1 else ROUNDING)
+            assert_rounded(
+                pullback(v[:, :1]), pullback(v[:, :1].expand_as(v)), 1e-6 if pays == 1 else ROUNDING
+            )
 
 
 def test_a_stale_minibatch_refuses():

@@ -16,12 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounding import assert_rounded
 
-# Shared tiles of small sources, a source cut into several tiles, one right at the limit, small ones behind it.
+# Shared tiles of small sources, a source cut into several tiles, one right at the limit, small ones
+# behind it.
 SIZES = {"small": (5, 7, 4), "mixed": (5, 300, 2, 3, 1500, 128, 127, 6)}
 
 
 def coefficients(rng, *shape):
-    """Of both signs, with zeros: some sources unused by some models, one source by none, one model using nothing."""
+    """Of both signs, with zeros: some sources unused by some models, one source by none, one model
+    using nothing.
+    """
     v = rng.normal(size=shape) * (rng.random(size=shape) > 0.4)
     v[..., 0] = 0.0
     v[0, 0] = 0.0
@@ -29,7 +32,9 @@ def coefficients(rng, *shape):
 
 
 def build(sizes, *, own, classes, weighted, intercept):
-    problem = make_problem(SIZES[sizes], (3, 2) if own else (), classes=classes, weighted=weighted, seed=3)
+    problem = make_problem(
+        SIZES[sizes], (3, 2) if own else (), classes=classes, weighted=weighted, seed=3
+    )
     space = Logistic(1e-2, intercept=intercept).bind(problem.facts)
     return LinearComponents(problem, space), LocalComponents(problem, space)
 
@@ -70,7 +75,8 @@ def test_hessians_are_autograds(sizes, own, classes, weighted, intercept):
     w, v = models(fast.space, M, Q, seed=4), coefficients(np.random.default_rng(5), M, Q, columns)
 
     rows, space = plain._all(torch.float64), plain.space
-    share = v[..., : len(SIZES[sizes])].repeat_interleave(rows.lengths, -1)  # segment_reduce has no second derivative
+    # segment_reduce has no second derivative
+    share = v[..., : len(SIZES[sizes])].repeat_interleave(rows.lengths, -1)
 
     def mixed(flat):
         at = flat.view(M, Q, P)
@@ -86,7 +92,9 @@ def test_hessians_are_autograds(sizes, own, classes, weighted, intercept):
     for i in range(M):
         for q in range(Q):
             torch.testing.assert_close(H[i, q], wanted[i, q, :, i, q], rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(fast.hessian_times(w, u, v, ALL), (H @ u[..., None])[..., 0], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        fast.hessian_times(w, u, v, ALL), (H @ u[..., None])[..., 0], rtol=1e-9, atol=1e-12
+    )
     K, width = fast.space.n_outputs, fast.space.width
     for a in range(K):
         only = fast.hessian_blocks(w, v, ALL, a, only=True)[:, :, 0]
@@ -97,11 +105,16 @@ def test_hessians_are_autograds(sizes, own, classes, weighted, intercept):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_small_batches_of_models_change_nothing(classes, monkeypatch):
     fast, _ = build("mixed", own=True, classes=classes, weighted=False, intercept=True)
-    w, v = models(fast.space, 2, 5), coefficients(np.random.default_rng(0), 2, 5, len(SIZES["mixed"]) + 1)
+    w, v = (
+        models(fast.space, 2, 5),
+        coefficients(np.random.default_rng(0), 2, 5, len(SIZES["mixed"]) + 1),
+    )
     g, second = fast.pull_with_second(w, v, ALL)
     H, Hw = fast.hessians(w, v, ALL), fast.hessian_times(w, w, v, ALL)
     monkeypatch.setitem(linear.TILE, "cpu", 1)  # one model at a time
-    torch.testing.assert_close(fast.pull_with_second(w, v, ALL), (g, second), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        fast.pull_with_second(w, v, ALL), (g, second), rtol=1e-12, atol=1e-13
+    )
     torch.testing.assert_close(fast.hessians(w, v, ALL), H, rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(fast.hessian_times(w, w, v, ALL), Hw, rtol=1e-12, atol=1e-13)
 
@@ -117,14 +130,21 @@ def test_held_out_own_rows(classes):
     torch.testing.assert_close(g, pullback(v), rtol=1e-11, atol=1e-13)
     H = fast.hessians(w, v, rows)
     K, width = fast.space.n_outputs, fast.space.width
-    torch.testing.assert_close(second, H.view(2, 3, K, width, K, width)[:, :, :, -1, :, -1], rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(fast.hessian_times(w, w, v, rows), (H @ w[..., None])[..., 0], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        second, H.view(2, 3, K, width, K, width)[:, :, :, -1, :, -1], rtol=1e-10, atol=1e-12
+    )
+    torch.testing.assert_close(
+        fast.hessian_times(w, w, v, rows), (H @ w[..., None])[..., 0], rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_float32_pass(classes):
     fast, _ = build("mixed", own=True, classes=classes, weighted=True, intercept=True)
-    w, v = models(fast.space, 2, 2), coefficients(np.random.default_rng(1), 2, 2, len(SIZES["mixed"]) + 1)
+    w, v = (
+        models(fast.space, 2, 2),
+        coefficients(np.random.default_rng(1), 2, 2, len(SIZES["mixed"]) + 1),
+    )
     g = fast.pull(w.float(), v, ALL)
     assert g.dtype == torch.float32
     torch.testing.assert_close(g.double(), fast.pull(w, v, ALL), rtol=1e-4, atol=2e-5)
@@ -185,6 +205,8 @@ def test_closed_forms_are_what_the_graph_gives(hypothesis, own):
     w, u = (0.3 * models(space, M, Q, seed=seed) for seed in (1, 2))
     v = coefficients(np.random.default_rng(3), M, Q, columns)
     torch.testing.assert_close(fast.pull(w, v, ALL), plain.pull(w, v, ALL), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(fast.hessians(w, v, ALL), plain.hessians(w, v, ALL), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        fast.hessians(w, v, ALL), plain.hessians(w, v, ALL), rtol=1e-10, atol=1e-12
+    )
     times = fast.hessian_times(w, u, v, ALL), plain.hessian_times(w, u, v, ALL)
     torch.testing.assert_close(*times, rtol=1e-10, atol=1e-12)

@@ -30,7 +30,9 @@ every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
 def slow_loss(case: Case, space: Space, kind: str, domain: Domain, w: Tensor, rows=None) -> Tensor:
-    """f of one domain and one model; with `rows`, its estimate from those draws, each a uniform one."""
+    """f of one domain and one model; with `rows`, its estimate from those draws, each a uniform
+    one.
+    """
     rows = np.arange(domain.n_rows) if rows is None else rows
     weight = np.ones(domain.n_rows) if domain.weight is None else domain.weight
     share = (weight / weight.sum())[rows] * domain.n_rows / len(rows)
@@ -39,27 +41,39 @@ def slow_loss(case: Case, space: Space, kind: str, domain: Domain, w: Tensor, ro
     return sum(s * loss for s, loss in zip(share, by_row, strict=True))
 
 
-def slow_losses(case: Case, problem: Problem, space: Space, kind: str, w: Tensor, draws=None) -> Tensor:
+def slow_losses(
+    case: Case, problem: Problem, space: Space, kind: str, w: Tensor, draws=None
+) -> Tensor:
     """(M, Q, P) -> (M, Q, N+1), domain by domain and model by model."""
     table = []
     for i, target in enumerate(problem.targets):
-        domains = {**{f"source {s.name}": s for s in problem.sources}, f"target {target.name}": target}
+        domains = {
+            **{f"source {s.name}": s for s in problem.sources},
+            f"target {target.name}": target,
+        }
         for model in w[i]:
             rows = {name: None if draws is None else draws(name, d) for name, d in domains.items()}
-            table += [slow_loss(case, space, kind, d, model, rows[name]) for name, d in domains.items()]
+            table += [
+                slow_loss(case, space, kind, d, model, rows[name]) for name, d in domains.items()
+            ]
     return torch.stack(table).view(*w.shape[:2], problem.n_sources + 1)
 
 
 def drawn(step: int, size: int, seed: int):
     """What the row streams promise: rows from the seed, the domain's name, and the step alone."""
-    return lambda name, d: RowStream([name], torch.tensor([d.n_rows]), seed).draw(step, size)[0].numpy()
+    return lambda name, d: (
+        RowStream([name], torch.tensor([d.n_rows]), seed).draw(step, size)[0].numpy()
+    )
 
 
 def finite_differences(components, w: Tensor, rows, v: Tensor, h: float = 1e-5) -> Tensor:
     """(M, Q, P) of Σ_j v_j f_j by central differences, all coordinates stacked along Q."""
     M, Q, P = w.shape
     step = h * torch.eye(P, dtype=w.dtype)
-    ends = [components.values((w[:, :, None] + sign * step).reshape(M, Q * P, P), rows) for sign in (1, -1)]
+    ends = [
+        components.values((w[:, :, None] + sign * step).reshape(M, Q * P, P), rows)
+        for sign in (1, -1)
+    ]
     slopes = ((ends[0] - ends[1]) / (2 * h)).view(M, Q, P, -1)
     return (slopes * v[:, :, None]).sum(-1)
 
@@ -94,7 +108,9 @@ def test_losses_and_pullback_are_the_slow_loop(case, kind, shape):
 @every_case
 @every_loss
 @pytest.mark.parametrize("size", [1, 3, 8])
-@pytest.mark.parametrize("shape", [SHAPES["weighted"], SHAPES["one target"]], ids=["three targets", "one target"])
+@pytest.mark.parametrize(
+    "shape", [SHAPES["weighted"], SHAPES["one target"]], ids=["three targets", "one target"]
+)
 def test_minibatch_losses_and_pullback_are_the_slow_loop_over_its_draws(case, kind, shape, size):
     problem = case.problem(**shape)
     space = case.hypothesis.bind(problem.facts)
@@ -109,7 +125,9 @@ def test_minibatch_losses_and_pullback_are_the_slow_loop_over_its_draws(case, ki
 
 @every_case
 @every_loss
-@pytest.mark.parametrize("shape", [SHAPES["unequal"], SHAPES["one target"]], ids=["two targets", "one target"])
+@pytest.mark.parametrize(
+    "shape", [SHAPES["unequal"], SHAPES["one target"]], ids=["two targets", "one target"]
+)
 @pytest.mark.parametrize("full", [True, False], ids=["full data", "minibatch"])
 def test_pullback_is_the_slope_of_the_losses(case, kind, shape, full):
     problem = case.problem(**shape)
@@ -191,7 +209,9 @@ def test_integer_row_weights_of_a_target_are_repeated_rows():
     case = CASES[0]
     problem = case.problem()
     first, second = problem.targets
-    weighted = Problem(problem.sources, [Domain(first.name, first.X, first.y, weight=[2, 1, 4]), second])
+    weighted = Problem(
+        problem.sources, [Domain(first.name, first.X, first.y, weight=[2, 1, 4]), second]
+    )
     repeats = Problem(problem.sources, [repeated(first, [2, 1, 4]), second])
     assert_same_losses(weighted, repeats, case.hypothesis.bind(problem.facts), "trained")
 
@@ -200,7 +220,9 @@ def test_integer_row_weights_of_a_target_are_repeated_rows():
 def test_only_relative_row_weights_matter(case):
     problem = case.problem(weighted=True)
     scaled = [Domain(s.name, s.X, s.y, s.weight * 1e3) for s in problem.sources]
-    assert_same_losses(problem, with_sources(problem, *scaled), case.hypothesis.bind(problem.facts), "trained")
+    assert_same_losses(
+        problem, with_sources(problem, *scaled), case.hypothesis.bind(problem.facts), "trained"
+    )
 
 
 def assert_same_losses(one: Problem, other: Problem, space: Space, kind: str) -> None:
@@ -233,8 +255,12 @@ def test_duplicates_and_weights_change_nothing_when_bound_anew(case, standardise
     close(values[1], values[0])
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.name in ("ridge", "softmax", "net-squared")], ids=repr)
-@pytest.mark.parametrize("shape", [SHAPES["weighted"], SHAPES["one target"]], ids=["three targets", "one target"])
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.name in ("ridge", "softmax", "net-squared")], ids=repr
+)
+@pytest.mark.parametrize(
+    "shape", [SHAPES["weighted"], SHAPES["one target"]], ids=["three targets", "one target"]
+)
 def test_minibatches_are_unbiased(case, shape):
     problem = case.problem(**shape)
     space = case.hypothesis.bind(problem.facts)
@@ -260,7 +286,9 @@ def test_a_minibatch_depends_on_seed_and_step_alone():
     assert not torch.equal(third.values(w, Batch(5, 6)), values)
 
 
-@pytest.mark.skipif(not os.environ.get("CUVEE_UNALIGNED"), reason="for `make test-anywhere`, with CUVEE_UNALIGNED=1")
+@pytest.mark.skipif(
+    not os.environ.get("CUVEE_UNALIGNED"), reason="for `make test-anywhere`, with CUVEE_UNALIGNED=1"
+)
 def test_tables_start_at_odd_addresses_where_that_is_asked_for():
     problem = make_problem(weighted=True)
     rows = LocalComponents(problem, Ridge().bind(problem.facts))._rows(ALL, torch.float64)
@@ -373,7 +401,8 @@ def test_a_float32_module_keeps_its_precision():
 def test_float32_tables_are_used_in_full_precision_by_ridge():
     problem = make_problem()
     rounded = [
-        [Domain(d.name, d.X.astype(np.float32), d.y) for d in role] for role in (problem.sources, problem.targets)
+        [Domain(d.name, d.X.astype(np.float32), d.y) for d in role]
+        for role in (problem.sources, problem.targets)
     ]
     widened = [[Domain(d.name, d.X.astype(np.float64), d.y) for d in role] for role in rounded]
     space = Ridge().bind(problem.facts)
@@ -391,10 +420,15 @@ def test_float32_tables_are_used_in_full_precision_by_ridge():
     block=st.integers(1, 10),
     seed=st.integers(0, 99),
 )
-def test_grams_say_what_the_rows_say(case, standardised, sources, targets, Q, weighted, block, seed):
+def test_grams_say_what_the_rows_say(
+    case, standardised, sources, targets, Q, weighted, block, seed
+):
     problem = case.problem(sources, targets, weighted=weighted, seed=seed)
     space = case.hypothesis.bind(problem.facts, standardised=standardised)
-    fast, slow = QuadraticComponents(problem, space, seed=seed), LocalComponents(problem, space, seed=seed)
+    fast, slow = (
+        QuadraticComponents(problem, space, seed=seed),
+        LocalComponents(problem, space, seed=seed),
+    )
     w = models(space, len(targets), Q, seed=seed, scale=2.0)
     folds = Folds(3, torch.as_tensor(np.random.default_rng(seed).integers(0, 3, Q)))
     with pytest.MonkeyPatch.context() as patch:
@@ -416,7 +450,9 @@ def test_grams_are_their_sums():
         for j, domain in enumerate(domains):
             X = np.column_stack([domain.X, np.ones(domain.n_rows)])
             p = domain.weight / domain.weight.sum()
-            np.testing.assert_allclose(grams.A[j], sum(p[i] * np.outer(X[i], X[i]) for i in range(len(X))), rtol=1e-12)
+            np.testing.assert_allclose(
+                grams.A[j], sum(p[i] * np.outer(X[i], X[i]) for i in range(len(X))), rtol=1e-12
+            )
             np.testing.assert_allclose(grams.b[j], (p * domain.y) @ X, rtol=1e-12)
             np.testing.assert_allclose(grams.r[j], 0.5 * (p * domain.y**2).sum(), rtol=1e-12)
 

@@ -17,7 +17,8 @@ from cuvee.problem import Domain, Problem
 @pytest.mark.parametrize("standardised", [False, True])
 @pytest.mark.parametrize("block", [3, 8192])
 def test_streamed_grams_are_the_tables(weighted, intercept, standardised, block, monkeypatch):
-    monkeypatch.setattr(quadratic, "BLOCK", block)  # sources of 7, 9, 2 and 30 rows: blocks that do and do not divide
+    # sources of 7, 9, 2 and 30 rows: blocks that do and do not divide
+    monkeypatch.setattr(quadratic, "BLOCK", block)
     problem = make_problem((7, 9, 2, 30), (), weighted=weighted)
     space = Ridge(intercept=intercept).bind(problem.facts, standardised=standardised)
     got = QuadraticComponents(problem, space).source_grams()
@@ -37,4 +38,6 @@ def test_float32_rows_are_summed_in_float64():
     source = Domain("s", X, X[:, 0])
     space = Ridge().bind(Problem([source]).facts)
     A = QuadraticComponents(Problem([source]), space).source_grams().A[0, :3, :3]
-    np.testing.assert_allclose(A, X.astype(float).T @ X.astype(float) / len(X), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        A, X.astype(float).T @ X.astype(float) / len(X), rtol=1e-12, atol=1e-14
+    )

@@ -12,9 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 properties = settings(derandomize=True, deadline=None, max_examples=50)
-names_and_counts = st.dictionaries(st.text(min_size=1, max_size=6), st.integers(1, 1000), min_size=1, max_size=5)
+names_and_counts = st.dictionaries(
+    st.text(min_size=1, max_size=6), st.integers(1, 1000), min_size=1, max_size=5
+)
 SURELY = 1e-4
-"""Below this p-value a fixed seed is a bug, not bad luck; real bugs land many orders of magnitude lower."""
+"""Below this p-value a fixed seed is a bug, not bad luck; real bugs land many orders of magnitude
+lower.
+"""
 
 
 def stream(domains: dict[str, int], seed: int = 0) -> RowStream:

@@ -1,4 +1,6 @@
-"""The seam: algorithms never touch a row, and sources in processes of their own give the same α and the same w."""
+"""The seam: algorithms never touch a row, and sources in processes of their own give the same α and
+the same w.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from cuvee.errors import DomainError
 
 PACKAGE = Path(cuvee.__file__).parent
 ROOMS = tuple(str(PACKAGE / room) for room in ("components", "problem.py", "facts.py"))
-"""Where rows may be read: the components, and where a domain checks itself and says what is known of it."""
+"""Where rows may be read: the components, and where a domain checks itself and says what is known
+of it.
+"""
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 HYPOTHESES = {
     "ridge": Ridge(),
@@ -29,7 +33,16 @@ HYPOTHESES = {
     "poisson": Poisson(),
     "network": Network(mlp(3, 3, 2).double(), radius=5.0),
 }
-METHODS = ("path", "scgda", "sgda", "agp", "konstantinov_lampert", "uniform", "proportional", "target_only")
+METHODS = (
+    "path",
+    "scgda",
+    "sgda",
+    "agp",
+    "konstantinov_lampert",
+    "uniform",
+    "proportional",
+    "target_only",
+)
 
 
 class Guarded(Domain):
@@ -62,7 +75,10 @@ def domain(kind, name, rows, shift, make=Domain, seed=0):
 
 def problem_of(kind, make=Domain):
     shifts = {"a": 0.0, "b": 0.2, "c": 2.0}
-    sources = [domain(kind, name, 30 + 7 * j, shift, make) for j, (name, shift) in enumerate(shifts.items())]
+    sources = [
+        domain(kind, name, 30 + 7 * j, shift, make)
+        for j, (name, shift) in enumerate(shifts.items())
+    ]
     return Problem(sources, [domain(kind, f"t{i}", 8 + i, 0.1, make, seed=1) for i in range(2)])
 
 
@@ -73,24 +89,33 @@ def ask_everything(problem, kind, methods=METHODS):
     alpha = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
     own = np.array([[0.4, 0.3, 0.1, 0.2], [0.1, 0.2, 0.6, 0.1]])
     answers = {
-        f"estimate {method}": cuvee.estimate(problem, hypothesis, method=method, steps=12, adversaries=4, folds=3).alpha
+        f"estimate {method}": cuvee.estimate(
+            problem, hypothesis, method=method, steps=12, adversaries=4, folds=3
+        ).alpha
         for method in methods
     }
     solved = cuvee.solve(problem, hypothesis, own, steps=None if convex else 20)
-    answers |= {"solve": solved.w, "certify": cuvee.certify(problem, hypothesis, own, solved.w).gradient_norm}
+    answers |= {
+        "solve": solved.w,
+        "certify": cuvee.certify(problem, hypothesis, own, solved.w).gradient_norm,
+    }
     answers["descent"] = cuvee.solve(problem, hypothesis, alpha, method="descent", steps=30).w
     if convex:
         answers["sensitivity"] = cuvee.sensitivity(problem, hypothesis, own, solved.w)
     return answers
 
 
-def learn_everything(problem, kind, methods=("auto", "network", "ntf", "kernel", "surface", "meta")):
+def learn_everything(
+    problem, kind, methods=("auto", "network", "ntf", "kernel", "surface", "meta")
+):
     hypothesis, alpha = HYPOTHESES[kind], np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
     answers = {}
     for method in methods:
         options = {"steps": 40} if method in ("network", "meta") else {}
         options |= {"width": 16} if method in ("network", "ntf") else {}
-        atlas = cuvee.learn(problem, hypothesis, method=method, n_labels=12, n_calibration=20, **options)
+        atlas = cuvee.learn(
+            problem, hypothesis, method=method, n_labels=12, n_calibration=20, **options
+        )
         answers[f"learn {method}"] = atlas(alpha, trust="predicted").w
         answers[f"corrected {method}"] = atlas(alpha, trust="corrected", tol=1e-6).w
     online = cuvee.OnlineMap(problem, hypothesis)
@@ -108,7 +133,9 @@ def test_nobody_outside_the_components_reads_a_row(kind):
 
 
 def test_maps_and_streams_read_no_row_either():
-    guarded, plain = (learn_everything(problem_of("logistic", make), "logistic") for make in (Guarded, Domain))
+    guarded, plain = (
+        learn_everything(problem_of("logistic", make), "logistic") for make in (Guarded, Domain)
+    )
     for name, answer in plain.items():
         np.testing.assert_allclose(guarded[name], answer, **CLOSE, err_msg=name)
 
@@ -129,7 +156,7 @@ def test_the_guard_guards():
         take_out(problem, 0.1)
 
 
-# ---- each source in a process of its own -----------------------------------------------------------------------------
+# ---- each source in a process of its own ---------------------------------------------------------
 
 
 def answer_questions(pipe, given):
@@ -188,14 +215,18 @@ def arrays(answer):
 
 @pytest.fixture(scope="module")
 def at_sites():
-    """A function that puts the sources of a problem into processes; one set of processes per kind."""
+    """A function that puts the sources of a problem into processes; one set of
+    processes per kind.
+    """
     opened = {}
 
     def put(kind):
         if kind not in opened:
             problem = problem_of(kind)
             opened[kind] = [ProcessSite(source) for source in problem.sources]
-        return Problem([RemoteDomain(site) for site in opened[kind]], problem_of(kind).targets), opened[kind]
+        return Problem(
+            [RemoteDomain(site) for site in opened[kind]], problem_of(kind).targets
+        ), opened[kind]
 
     yield put
     for site in (site for sites in opened.values() for site in sites):
@@ -209,12 +240,16 @@ DEAR = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("softmax", "pois
 def test_sources_in_their_own_processes_give_the_same(kind, at_sites):
     remote, sites = at_sites(kind)
     methods = METHODS if kind == "ridge" else ("path", "scgda")
-    far, near = ask_everything(remote, kind, methods), ask_everything(problem_of(kind), kind, methods)
+    far, near = (
+        ask_everything(remote, kind, methods),
+        ask_everything(problem_of(kind), kind, methods),
+    )
     for name, answer in near.items():
         # Hundreds of Adam's steps, along the path of a network, make more of the last bits.
         tolerance = 1e-5 if (kind, name) == ("network", "estimate path") else 1e-10
         np.testing.assert_allclose(far[name], answer, rtol=tolerance, atol=tolerance, err_msg=name)
-    assert not [site.given_away for site in sites if site.given_away]  # no number of any row was sent
+    # no number of any row was sent
+    assert not [site.given_away for site in sites if site.given_away]
 
 
 @pytest.mark.parametrize("kind", ["ridge", pytest.param("logistic", marks=pytest.mark.slow)])
@@ -234,7 +269,13 @@ def test_every_batch_means_the_same_rows_at_sites(kind, loss, at_sites):
     w = space.start(6, 0).view(2, 3, -1)
     v = torch.as_tensor(np.random.default_rng(0).normal(size=(2, 3, 4)))
     folds = Folds(3, torch.arange(3))
-    for batch in (ALL, Batch(5, 4), Batch(5, 4, own_whole=True), Batch(folds=folds), Batch(part="training")):
+    for batch in (
+        ALL,
+        Batch(5, 4),
+        Batch(5, 4, own_whole=True),
+        Batch(folds=folds),
+        Batch(part="training"),
+    ):
         (f, back), (g, plain) = far.losses(w, batch), near.losses(w, batch)
         torch.testing.assert_close(f, g, rtol=1e-9, atol=1e-10, check_dtype=False)
         torch.testing.assert_close(back(v), plain(v), rtol=1e-8, atol=1e-9, check_dtype=False)

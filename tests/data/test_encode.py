@@ -1,4 +1,6 @@
-"""Encoding is scikit-learn's, up to rounding; what cannot be encoded is said with column, row and count."""
+"""Encoding is scikit-learn's, up to rounding; what cannot be encoded is said with column, row and
+count.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,10 @@ def for_sklearn(frame):
 @pytest.mark.parametrize("gaps", [False, True])
 def test_the_numbers_are_scikit_learns(gaps):
     train, new = people(gaps=gaps), people(50, seed=1, gaps=gaps)
-    encoder, twin = Encoder.fit(train, FEATURES, impute=gaps), sklearn_twin(gaps).fit(for_sklearn(train))
+    encoder, twin = (
+        Encoder.fit(train, FEATURES, impute=gaps),
+        sklearn_twin(gaps).fit(for_sklearn(train)),
+    )
     for frame in (train, new, new[::-1].reset_index(drop=True)):
         assert_rounded(encoder(frame), twin.transform(for_sklearn(frame)))
     assert encoder.names[:4] == ("age", "sex=f", "sex=m", "visits") and encoder.names[5:8] == (
@@ -74,7 +79,11 @@ def test_the_numbers_are_scikit_learns(gaps):
         "ward=2",
         "ward=3",
     )
-    assert encoder(new).shape == (50, len(encoder.names)) and encoder.text == ("sex", "ward", "city")
+    assert encoder(new).shape == (50, len(encoder.names)) and encoder.text == (
+        "sex",
+        "ward",
+        "city",
+    )
 
 
 @pytest.mark.parametrize("impute", [False, True])
@@ -91,7 +100,10 @@ def test_json_restores_it_bit_by_bit(impute):
         {},
         {"format": 99, "columns": []},
         {"format": 1, "columns": [{}]},
-        {"format": 1, "columns": [{"kind": "number", "name": "a", "mean": "x", "scale": 1, "fill": None}]},
+        {
+            "format": 1,
+            "columns": [{"kind": "number", "name": "a", "mean": "x", "scale": 1, "fill": None}],
+        },
         {"format": 1, "columns": 3},
     ],
 )
@@ -109,10 +121,14 @@ def test_order_and_further_columns_do_not_matter():
 
 
 def test_columns_that_never_vary_are_zero_and_said():
-    frame = pd.DataFrame({"a": [0.1] * 7, "b": ["x"] * 7, "c": range(7), "d": 1e9 + np.array([0, 1e-7] * 3 + [0])})
+    frame = pd.DataFrame(
+        {"a": [0.1] * 7, "b": ["x"] * 7, "c": range(7), "d": 1e9 + np.array([0, 1e-7] * 3 + [0])}
+    )
     encoder = Encoder.fit(frame, "abcd")
     assert (encoder(frame)[:, [0, 1, 3]] == 0).all() and encoder.names == ("a", "b=x", "c", "d")
-    said = "3 columns ('a', 'b', 'd') have the same value in every training row: they are encoded as 0"
+    said = (
+        "3 columns ('a', 'b', 'd') have the same value in every training row: they are encoded as 0"
+    )
     assert encoder.notes == (said,)
     (alone,) = Encoder.fit(frame, "ac").notes
     assert alone.startswith("column 'a' has the same value in every training row")
@@ -121,7 +137,11 @@ def test_columns_that_never_vary_are_zero_and_said():
 
 def test_truth_values():
     frame = pd.DataFrame(
-        {"a": [True, False, True, True], "b": [0, 5, 5, 0], "c": np.array([True, False, None, True], object)}
+        {
+            "a": [True, False, True, True],
+            "b": [0, 5, 5, 0],
+            "c": np.array([True, False, None, True], object),
+        }
     )
     encoder = Encoder.fit(frame, "abc", impute=True)
     assert encoder.names == ("a", "b", "c=False", "c=True")
@@ -133,7 +153,10 @@ def test_truth_values():
 def test_numbers_that_are_categories(tmp_path):
     frame = pd.DataFrame({"code": ["1", "2", "01"], "n": [1, 2, 3]})
     encoder = Encoder.fit(frame, ["code", "n"])
-    assert encoder(pd.DataFrame({"code": [2, 1], "n": [1, 1]}))[:, :3].tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert encoder(pd.DataFrame({"code": [2, 1], "n": [1, 1]}))[:, :3].tolist() == [
+        [0, 0, 1],
+        [0, 1, 0],
+    ]
     (tmp_path / "new.csv").write_text("n,code\n1,01\n2,1\n")
     rows = read_rows(tmp_path / "new.csv", encoder.features, text=encoder.text)
     assert encoder(rows)[:, :3].tolist() == [[1, 0, 0], [0, 1, 0]]
@@ -143,7 +166,8 @@ def test_missing_values_without_impute():
     frame = people(gaps=True)[:40]
     rows, cells = frame.isna().any(axis=1).sum(), frame.isna().sum()
     message = (
-        rf"{rows} of 40 rows have missing values, in 4 columns: 'age' \({cells['age']}\), .* use impute \(--impute\)"
+        rf"{rows} of 40 rows have missing values, in 4 columns: 'age' \({cells['age']}\), .* use "
+        r"impute \(--impute\)"
     )
     with pytest.raises(DomainError, match=message):
         Encoder.fit(frame, FEATURES)
@@ -157,7 +181,9 @@ def test_missing_values_without_impute():
 def test_a_column_of_gaps_alone_is_missing_whatever_kind_of_gaps():
     """Found by the fuzz of runs: objects that are all NaT have no kind to complain of."""
     for gap in (None, np.nan, pd.NaT, pd.NA):
-        frame = pd.DataFrame({"age": pd.Series([gap] * 4, dtype=object), "size": [1.0, 2.0, 3.0, 4.0]})
+        frame = pd.DataFrame(
+            {"age": pd.Series([gap] * 4, dtype=object), "size": [1.0, 2.0, 3.0, 4.0]}
+        )
         with pytest.raises(DomainError, match="column 'age' is missing in every row; drop it"):
             Encoder.fit(frame, ["age", "size"], impute=True)
 
@@ -177,11 +203,13 @@ def test_unseen_values():
     new = people(10, seed=2)
     new.loc[[3, 7], "sex"] = "x"
     with pytest.raises(
-        DomainError, match=r"new.csv: column 'sex' is 'x' at row 3.* \(2 rows with unseen.*; seen: 'f', 'm'\)"
+        DomainError,
+        match=r"new.csv: column 'sex' is 'x' at row 3.* \(2 rows with unseen.*; seen: 'f', 'm'\)",
     ):
         encoder(new, where="new.csv")
     with pytest.raises(
-        DomainError, match="column 'age' holds text, 'old' at row 0, where the training rows hold numbers"
+        DomainError,
+        match="column 'age' holds text, 'old' at row 0, where the training rows hold numbers",
     ):
         encoder(people(3).assign(age=["old", "1", "2"]))
     with pytest.raises(DomainError, match=r"column 'age' mixes types.*text \('old'\) at row 1"):
@@ -196,7 +224,9 @@ def test_unseen_values():
 
 def test_ids_are_not_categories():
     ids = [f"p{i}" for i in range(300)]
-    with pytest.raises(DomainError, match="column 'id' has 300 different values in 300 rows, like 'p0'; an id"):
+    with pytest.raises(
+        DomainError, match="column 'id' has 300 different values in 300 rows, like 'p0'; an id"
+    ):
         Encoder.fit(pd.DataFrame({"id": ids}), ["id"])
     with pytest.raises(DomainError, match="'id' has 25 different values in 26 rows"):
         Encoder.fit(pd.DataFrame({"id": [*ids[:25], "p0"]}), ["id"])
@@ -207,7 +237,9 @@ def test_ids_are_not_categories():
 
 
 def test_numbers_too_large_to_standardise():
-    with pytest.raises(DomainError, match=r"'a' runs from -1e[+]308 to 1.7e[+]308, too far for a float"):
+    with pytest.raises(
+        DomainError, match=r"'a' runs from -1e[+]308 to 1.7e[+]308, too far for a float"
+    ):
         Encoder.fit(pd.DataFrame({"a": [1.7e308, -1e308]}), ["a"])
     encoder = Encoder.fit(pd.DataFrame({"a": [1e-150, 3e-150]}), ["a"])
     with pytest.raises(DomainError, match="'a' is too far from the training rows at row 1"):
@@ -218,7 +250,11 @@ def test_numbers_too_large_to_standardise():
 
 
 def test_tidy_leaves_good_columns_alone():
-    for column in (pd.Series([1.0, np.nan]), pd.Series([True]), pd.Series(["a", None], dtype="str")):
+    for column in (
+        pd.Series([1.0, np.nan]),
+        pd.Series([True]),
+        pd.Series(["a", None], dtype="str"),
+    ):
         assert tidy(column) is column
 
 

@@ -1,4 +1,6 @@
-"""Every way in gives the same table; everything wrong with a table is one sentence that says where and what to do."""
+"""Every way in gives the same table; everything wrong with a table is one sentence that says where
+and what to do.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_frames_and_arrow():
     check_visits(read(ArrowOnly(VISITS), **ROLES))
     check_visits(read(VISITS.convert_dtypes(), **ROLES))
     check_visits(read(VISITS.convert_dtypes(dtype_backend="pyarrow"), **ROLES))
-    check_visits(read(VISITS.astype({"sex": "category", "hospital": "category", "age": object}), **ROLES))
+    check_visits(
+        read(VISITS.astype({"sex": "category", "hospital": "category", "age": object}), **ROLES)
+    )
 
 
 class Items(torch.utils.data.Dataset):
@@ -59,11 +63,17 @@ def test_arrays_and_datasets():
         {"a": (X[:3], y[:3]), "b": (X[3:], y[3:].tolist())},
         {"a": (torch_X[:3], torch.as_tensor(y[:3])[:, None]), "b": (X[3:], y[3:])},
         {"a": Items(torch.as_tensor(X[:3]), torch.as_tensor(y[:3])), "b": Items(X[3:], y[3:])},
-        {"a": torch.utils.data.TensorDataset(torch.as_tensor(X[:3]), torch.as_tensor(y[:3])), "b": (X[3:], y[3:])},
+        {
+            "a": torch.utils.data.TensorDataset(torch.as_tensor(X[:3]), torch.as_tensor(y[:3])),
+            "b": (X[3:], y[3:]),
+        },
         {"a": pd.DataFrame(X[:3], columns=["x0", "x1"]).assign(label=y[:3]), "b": (X[3:], y[3:])},
         (torch.as_tensor(X), torch.as_tensor(y), names.tolist()),
         (torch.as_tensor(X).bfloat16(), torch.as_tensor(y).bfloat16(), names.tolist()),
-        {"a": Items(torch.as_tensor(X[:3]).bfloat16(), torch.as_tensor(y[:3])), "b": (X[3:], y[3:])},
+        {
+            "a": Items(torch.as_tensor(X[:3]).bfloat16(), torch.as_tensor(y[:3])),
+            "b": (X[3:], y[3:]),
+        },
     ):
         pd.testing.assert_frame_equal(read(source).frame, wanted.frame)
     assert read({"a": (np.zeros((2, 4, 4)), [0, 1])}).features[-1] == "x15"
@@ -90,7 +100,12 @@ def test_columns_declared_as_text_stay_what_they_are(tmp_path):
     path = tmp_path / "codes.csv"
     path.write_text("ward,domain,label\n01,a,0\n1,a,1\nX,b,1\n02,b,1\n")
     assert read(path, text=["ward"]).frame["ward"].tolist() == ["01", "1", "X", "02"]
-    assert read(VISITS, **ROLES, text=["age"]).frame["age"].tolist() == ["30.5", "41", "28", "65.25"]
+    assert read(VISITS, **ROLES, text=["age"]).frame["age"].tolist() == [
+        "30.5",
+        "41",
+        "28",
+        "65.25",
+    ]
 
 
 def test_dropped_columns_are_never_looked_at(tmp_path):
@@ -105,10 +120,19 @@ def test_what_pandas_adds_to_parquet_is_no_feature(tmp_path):
 
 
 def test_rows_to_predict_on(tmp_path):
-    extra = VISITS[["sex", "readmitted", "age"]].assign(when=date(2020, 1, 1), note=["a", "1", "2", "3"])
-    for source in (extra, written(extra, tmp_path, "new.csv"), written(extra, tmp_path, "new.parquet")):
+    extra = VISITS[["sex", "readmitted", "age"]].assign(
+        when=date(2020, 1, 1), note=["a", "1", "2", "3"]
+    )
+    for source in (
+        extra,
+        written(extra, tmp_path, "new.csv"),
+        written(extra, tmp_path, "new.parquet"),
+    ):
         rows = read_rows(source, ["age", "sex"], also=["when", "note"])
-        assert list(rows.columns) == ["age", "sex", "when", "note"] and rows["age"].tolist() == VISITS["age"].tolist()
+        assert (
+            list(rows.columns) == ["age", "sex", "when", "note"]
+            and rows["age"].tolist() == VISITS["age"].tolist()
+        )
         assert str(rows["when"].iloc[0]) == "2020-01-01"
     with pytest.raises(DomainError, match=r"there is no column 'agee'; did you mean 'age'\?"):
         read_rows(extra, ["agee"])
@@ -122,21 +146,53 @@ def test_names_are_suggested():
 
 
 BAD_FRAMES = {
-    "misspelt label": (VISITS, {**ROLES, "label": "readmited"}, "no column 'readmited'; did you mean 'readmitted'"),
-    "misspelt domain": (VISITS, {**ROLES, "domain": "hopsital"}, "no column 'hopsital'; did you mean 'hospital'"),
+    "misspelt label": (
+        VISITS,
+        {**ROLES, "label": "readmited"},
+        "no column 'readmited'; did you mean 'readmitted'",
+    ),
+    "misspelt domain": (
+        VISITS,
+        {**ROLES, "domain": "hopsital"},
+        "no column 'hopsital'; did you mean 'hospital'",
+    ),
     "no domain named": (VISITS, {"label": "readmitted"}, "no column 'domain'; there are 'age'"),
-    "misspelt feature": (VISITS, {**ROLES, "features": ["agee"]}, "no column 'agee'; did you mean 'age'"),
+    "misspelt feature": (
+        VISITS,
+        {**ROLES, "features": ["agee"]},
+        "no column 'agee'; did you mean 'age'",
+    ),
     "misspelt drop": (VISITS, {**ROLES, "drop": ["agee"]}, "no column 'agee'; did you mean 'age'"),
     "no features": (VISITS, {**ROLES, "features": []}, "at least one"),
     "feature twice": (VISITS, {**ROLES, "features": ["age", "age"]}, "each feature once"),
     "features as text": (VISITS, {**ROLES, "features": "age"}, "lists of column names"),
-    "label as feature": (VISITS, {**ROLES, "features": ["readmitted"]}, "'readmitted' is the label; it is no feature"),
+    "label as feature": (
+        VISITS,
+        {**ROLES, "features": ["readmitted"]},
+        "'readmitted' is the label; it is no feature",
+    ),
     "domain dropped": (VISITS, {**ROLES, "drop": ["hospital"]}, "'hospital' is the domain"),
-    "nothing left": (VISITS, {**ROLES, "drop": ["age", "sex", "smokes"]}, "no column is left to learn from"),
-    "same column": (VISITS, {"domain": "sex", "label": "sex"}, "'sex' is named as domain and as label"),
+    "nothing left": (
+        VISITS,
+        {**ROLES, "drop": ["age", "sex", "smokes"]},
+        "no column is left to learn from",
+    ),
+    "same column": (
+        VISITS,
+        {"domain": "sex", "label": "sex"},
+        "'sex' is named as domain and as label",
+    ),
     "no rows": (VISITS[:0], ROLES, "there are no rows"),
-    "twice": (pd.concat([VISITS, VISITS[["age"]]], axis=1), ROLES, "2 columns are named 'age'; rename them"),
-    "no name": (VISITS.rename(columns={"age": ""}), ROLES, "column 0 has no name; name it, or remove it"),
+    "twice": (
+        pd.concat([VISITS, VISITS[["age"]]], axis=1),
+        ROLES,
+        "2 columns are named 'age'; rename them",
+    ),
+    "no name": (
+        VISITS.rename(columns={"age": ""}),
+        ROLES,
+        "column 0 has no name; name it, or remove it",
+    ),
     "no domain": (
         VISITS.assign(hospital=["a", None, "b", None]),
         ROLES,
@@ -158,13 +214,21 @@ BAD_FRAMES = {
         ROLES,
         r"'age' mixes types: it holds numbers, but a text \('x'\) at row 2",
     ),
-    "bools": (VISITS.assign(age=[1, True, 2, 3]), ROLES, r"holds numbers, but a truth value \(True\) at row 1"),
+    "bools": (
+        VISITS.assign(age=[1, True, 2, 3]),
+        ROLES,
+        r"holds numbers, but a truth value \(True\) at row 1",
+    ),
     "dates": (
         VISITS.assign(age=pd.Timestamp("2020-01-02")),
         ROLES,
         "'age' holds dates, like 2020-01-02.* at row 0; make",
     ),
-    "days": (VISITS.assign(age=date(2020, 1, 2)), ROLES, "'age' holds dates, like 2020-01-02 at row 0"),
+    "days": (
+        VISITS.assign(age=date(2020, 1, 2)),
+        ROLES,
+        "'age' holds dates, like 2020-01-02 at row 0",
+    ),
     "spans": (VISITS.assign(age=pd.Timedelta("1D")), ROLES, "'age' holds dates, like 1 day"),
     "lists": (
         VISITS.assign(age=[[1], [2], [3], [4]]),
@@ -174,9 +238,21 @@ BAD_FRAMES = {
     "objects": (VISITS.assign(age=[{}, {}, {}, {}]), ROLES, "'age' holds a dict at row 0"),
     "bytes": (VISITS.assign(age=[b"a"] * 4), ROLES, "'age' holds a bytes at row 0"),
     "complex": (VISITS.assign(age=1j), ROLES, "'age' holds a complex at row 0"),
-    "infinite": (VISITS.assign(age=[1, 2, np.inf, -np.inf]), ROLES, r"'age' is infinite at row 2 \(2 such values\)"),
-    "infinite label": (VISITS.assign(readmitted=[1, np.inf, 0, 1]), ROLES, "'readmitted' is infinite at row 1"),
-    "huge": (VISITS.assign(age=[10**400, 1, 2, 3]), ROLES, "'age' holds a number that no float can hold"),
+    "infinite": (
+        VISITS.assign(age=[1, 2, np.inf, -np.inf]),
+        ROLES,
+        r"'age' is infinite at row 2 \(2 such values\)",
+    ),
+    "infinite label": (
+        VISITS.assign(readmitted=[1, np.inf, 0, 1]),
+        ROLES,
+        "'readmitted' is infinite at row 1",
+    ),
+    "huge": (
+        VISITS.assign(age=[10**400, 1, 2, 3]),
+        ROLES,
+        "'age' holds a number that no float can hold",
+    ),
 }
 
 
@@ -188,8 +264,14 @@ def test_bad_frames(case):
 
 
 BAD_ARRAYS = {
-    "y too short": ({"a": (np.zeros((3, 2)), [1, 2])}, r"domain 'a': X has 3 rows, but y has shape \(2,\)"),
-    "domain too short": ((np.zeros((3, 2)), [1, 2, 3], ["a"]), r"X has 3 rows, but domain has shape \(1,\)"),
+    "y too short": (
+        {"a": (np.zeros((3, 2)), [1, 2])},
+        r"domain 'a': X has 3 rows, but y has shape \(2,\)",
+    ),
+    "domain too short": (
+        (np.zeros((3, 2)), [1, 2, 3], ["a"]),
+        r"X has 3 rows, but domain has shape \(1,\)",
+    ),
     "flat X": ({"a": ([1, 2], [1, 2])}, "domain 'a': a list is no table, rows × columns"),
     "ragged X": ({"a": ([[1], [1, 2]], [1, 2])}, "domain 'a': a list is no table"),
     "no dataset": ({"a": 3}, "domain 'a': a int is neither"),
@@ -200,12 +282,19 @@ BAD_ARRAYS = {
     ),
     "labels that would merge": (
         {"a": (np.zeros((3, 2)), [0, "1", 1])},
-        "domain 'a': y holds the text '1' at row 1 and the number 1 at row 2, which would become one label",
+        "domain 'a': y holds the text '1' at row 1 and the number 1 at row 2, which would become "
+        "one label",
     ),
-    "domains that would merge": ((np.zeros((2, 1)), [0, 1], ["1", 1]), "domain holds the text '1' at row 0 and the"),
+    "domains that would merge": (
+        (np.zeros((2, 1)), [0, 1], ["1", 1]),
+        "domain holds the text '1' at row 0 and the",
+    ),
     "empty": ({}, "the mapping is empty"),
     "no rows": ({"a": (np.zeros((0, 2)), [])}, "domain 'a': there are no rows"),
-    "label in X": ({"a": (pd.DataFrame({"label": [1, 2]}), [0, 1])}, "X has a column 'label' beside the labels"),
+    "label in X": (
+        {"a": (pd.DataFrame({"label": [1, 2]}), [0, 1])},
+        "X has a column 'label' beside the labels",
+    ),
     "NaN in domain": ((np.zeros((2, 1)), [0, 1], [np.nan, 1.0]), "names no domain at row 0"),
 }
 
@@ -238,7 +327,9 @@ CELLS = st.one_of(
 def test_random_frames(data):
     rows = data.draw(st.integers(0, 5))
     names = data.draw(st.lists(st.text(max_size=4), min_size=1, max_size=4))
-    frame = pd.DataFrame({i: data.draw(st.lists(CELLS, min_size=rows, max_size=rows)) for i in range(len(names) + 2)})
+    frame = pd.DataFrame(
+        {i: data.draw(st.lists(CELLS, min_size=rows, max_size=rows)) for i in range(len(names) + 2)}
+    )
     frame.columns = [*names, "domain", "label"]
     with suppress(CuveeError):
         table = read(frame)

@@ -1,4 +1,6 @@
-"""Every kind of file gives the same table, and a broken one a sentence that names it, whatever its bytes."""
+"""Every kind of file gives the same table, and a broken one a sentence that names it, whatever its
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +61,15 @@ def test_files_of_a_folder_that_differ(tmp_path):
     with pytest.raises(DomainError, match=r"south.csv: there is no column 'age'"):
         read(tmp_path, label="readmitted")
     south.write_text("age,sex,smokes,bmi,readmitted\n1,f,true,2,0\n")
-    with pytest.raises(DomainError, match=r"south.csv: column 'bmi' is not in .*north.csv; give all the same columns"):
+    with pytest.raises(
+        DomainError,
+        match=r"south.csv: column 'bmi' is not in .*north.csv; give all the same columns",
+    ):
         read(tmp_path, label="readmitted")
     south.write_text("age,sex,smokes,readmitted\nold,f,true,0\n")
-    with pytest.raises(DomainError, match=f"'age' holds numbers in {north} but text in {south}; use one type"):
+    with pytest.raises(
+        DomainError, match=f"'age' holds numbers in {north} but text in {south}; use one type"
+    ):
         read(tmp_path, label="readmitted")
     south.write_text("readmitted,age,sex,smokes\n0,,,\n")
     table = read(tmp_path, label="readmitted")
@@ -101,7 +108,11 @@ def bad_files(folder):
     good = written(VISITS, folder, "good.parquet").read_bytes()
     packed = gzip.compress(VISITS.to_csv(index=False).encode())
     yield "cut.parquet", good[: len(good) // 2], "cannot be read as a table"
-    yield "cut.feather", written(VISITS, folder, "good.feather").read_bytes()[:-20], "cannot be read as a table"
+    yield (
+        "cut.feather",
+        written(VISITS, folder, "good.feather").read_bytes()[:-20],
+        "cannot be read as a table",
+    )
     yield "torn.parquet", good[:200] + bytes(100) + good[300:], "cannot be read as a table"
     yield "text.parquet", b"a,b\n1,2\n", "is no Parquet file, or a broken one"
     yield "noise.feather", os.urandom(100), "is no Feather file"
@@ -110,8 +121,16 @@ def bad_files(folder):
     yield "sheet.xlsx", b"PK\x03\x04" + os.urandom(50), "is no text; save the table as CSV in UTF-8"
     yield "binary.csv", bytes(range(256)) * 4, "is no text"
     yield "utf16.csv", VISITS.to_csv(index=False).encode("utf-16"), "is no text"
-    yield "latin.csv", LATIN, r"latin.csv is not UTF-8: byte 35, in line 3, is 0xE4 .*'mädchen'.*--encoding cp1252"
-    yield "head.csv", "größe,hospital\n1,a\n".encode("latin-1"), r"not UTF-8: byte 2, in line 1, is 0xF6 .*'größe'"
+    yield (
+        "latin.csv",
+        LATIN,
+        r"latin.csv is not UTF-8: byte 35, in line 3, is 0xE4 .*'mädchen'.*--encoding cp1252",
+    )
+    yield (
+        "head.csv",
+        "größe,hospital\n1,a\n".encode("latin-1"),
+        r"not UTF-8: byte 2, in line 1, is 0xF6 .*'größe'",
+    )
     yield "latin.csv.gz", gzip.compress(LATIN), r"latin.csv.gz is not UTF-8: byte 35, in line 3"
 
 
@@ -126,26 +145,38 @@ def test_broken_and_foreign_files(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8"])
 def test_other_encodings(tmp_path, encoding):
-    text = VISITS.assign(sex=["weiblich", "männlich", "männlich", "weiblich"]).rename(columns={"age": "größe"})
+    text = VISITS.assign(sex=["weiblich", "männlich", "männlich", "weiblich"]).rename(
+        columns={"age": "größe"}
+    )
     content = text.to_csv(index=False).encode(encoding)
     path = tmp_path / "v.csv"
     for name, written_ in (("v.csv", content), ("v.csv.gz", gzip.compress(content))):
         path = tmp_path / name
         path.write_bytes(written_)
         table = read(path, **ROLES, encoding=encoding)
-        assert table.features == ("größe", "sex", "smokes") and table.frame["sex"].tolist()[1] == "männlich"
-        assert read_rows(path, ["größe"], ["sex"], encoding=encoding)["sex"].tolist() == text["sex"].tolist()
+        assert (
+            table.features == ("größe", "sex", "smokes")
+            and table.frame["sex"].tolist()[1] == "männlich"
+        )
+        assert (
+            read_rows(path, ["größe"], ["sex"], encoding=encoding)["sex"].tolist()
+            == text["sex"].tolist()
+        )
         spooled = spool(spec(path, **ROLES, encoding=encoding), tmp_path, batch_rows=2)
         assert spooled.encoder.names[1:3] == ("sex=männlich", "sex=weiblich")
     written(VISITS, tmp_path, "p.parquet")
-    check_visits(read(tmp_path / "p.parquet", **ROLES, encoding=encoding))  # says by itself how it is written
+    # says by itself how it is written
+    check_visits(read(tmp_path / "p.parquet", **ROLES, encoding=encoding))
 
 
 def test_encodings_that_are_none(tmp_path):
     path = tmp_path / "v.csv"
     path.write_bytes(LATIN)
     for encoding in ("latin-99", "base64", "", None, 3):
-        with pytest.raises(OptionError, match="encoding must be the name of an encoding, such as 'utf-8' or 'cp1252'"):
+        with pytest.raises(
+            OptionError,
+            match="encoding must be the name of an encoding, such as 'utf-8' or 'cp1252'",
+        ):
             read(path, **ROLES, encoding=encoding)
     with pytest.raises(InputError, match=r"v.csv is not ascii: byte 35, in line 3, is 0xE4"):
         read(path, **ROLES, encoding="ascii")
@@ -176,7 +207,10 @@ def test_paths_that_lead_nowhere(tmp_path):
 def survives(path, tmp_path, **roles):
     """Read, encode and spool, or say why not."""
     for work in (
-        lambda: (table := read(path, **roles)) and Encoder.fit(table.frame, table.features, impute=True)(table.frame),
+        lambda: (
+            (table := read(path, **roles))
+            and Encoder.fit(table.frame, table.features, impute=True)(table.frame)
+        ),
         lambda: spool(spec(path, **roles), tmp_path, impute=True, batch_rows=2),
     ):
         with suppress(CuveeError):
@@ -184,7 +218,11 @@ def survives(path, tmp_path, **roles):
 
 
 @FUZZ
-@given(st.sampled_from(["f.csv", "f.parquet", "f.feather", "f.csv.gz"]), st.binary(max_size=300), st.booleans())
+@given(
+    st.sampled_from(["f.csv", "f.parquet", "f.feather", "f.csv.gz"]),
+    st.binary(max_size=300),
+    st.booleans(),
+)
 def test_random_bytes(tmp_path, name, content, headed):
     path = tmp_path / name
     path.write_bytes((b"a,domain,label\n" if headed else b"") + content)
@@ -198,7 +236,9 @@ def test_damaged_files(tmp_path, name, data):
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content)
+    path.write_bytes(
+        content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
+    )
     survives(path, tmp_path, **ROLES)
 
 
@@ -210,19 +250,26 @@ def test_random_text(tmp_path, text):
     survives(path, tmp_path)
 
 
-UNICODE = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8)
+UNICODE = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8
+)
 
 
 @FUZZ
 @given(
     st.lists(UNICODE.filter(lambda s: s.strip() == s), min_size=2, max_size=4, unique=True),
-    st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), UNICODE), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(st.floats(allow_nan=False, allow_infinity=False), UNICODE), min_size=1, max_size=6
+    ),
     st.sampled_from(["r.parquet", "r.feather", "r.csv"]),
 )
 def test_round_trips(tmp_path, names, cells, kind):
     names = [f"{name} {i}" for i, name in enumerate(names)]
     frame = pd.DataFrame({name: [number for number, _ in cells] for name in names})
-    frame["domain"], frame["label"] = [f"d {text}" for _, text in cells], [f"l {text}" for _, text in cells]
+    frame["domain"], frame["label"] = (
+        [f"d {text}" for _, text in cells],
+        [f"l {text}" for _, text in cells],
+    )
     table = read(written(frame, tmp_path, kind))
     assert table.features == tuple(names)
     pd.testing.assert_frame_equal(table.frame[frame.columns], frame, check_exact=True)

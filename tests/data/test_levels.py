@@ -17,7 +17,9 @@ def problem_with(spread, *, noise=1.0, rows=50, target_rows=20, n_targets=3, see
 
     def domain(name, n):
         X = rng.normal(size=(n, 3)) + rng.normal(size=3)  # rows lie elsewhere in every domain
-        return cuvee.Domain(name, X, 7.0 + spread * rng.normal() + X @ SLOPE + noise * rng.normal(size=n))
+        return cuvee.Domain(
+            name, X, 7.0 + spread * rng.normal() + X @ SLOPE + noise * rng.normal(size=n)
+        )
 
     sources = [domain(f"s{j}", rows) for j in range(12)]
     return cuvee.Problem(sources, [domain(f"t{i}", target_rows) for i in range(n_targets)])
@@ -33,7 +35,9 @@ def test_large_levels_are_taken_out_and_the_offset_puts_them_back():
     assert (found.believed > 0.99).all()
     after = [level(d) for d in (*found.problem.sources, *found.problem.targets)]
     assert np.ptp(after) < 1.0 < np.ptp([level(d) for d in problem.sources])
-    for before, now, offset in zip(problem.targets, found.problem.targets, found.offset, strict=True):
+    for before, now, offset in zip(
+        problem.targets, found.problem.targets, found.offset, strict=True
+    ):
         np.testing.assert_allclose(now.y + offset, before.y)
         np.testing.assert_array_equal(now.X, before.X)
 
@@ -46,7 +50,9 @@ def test_one_level_for_all_stays_as_it_is():
 @pytest.mark.parametrize("sources", [1, 2])
 def test_sources_that_say_nothing_about_levels_change_nothing(sources):
     problem = problem_with(5.0)
-    alike = [cuvee.Domain(f"s{j}", problem.sources[0].X, problem.sources[0].y) for j in range(sources)]
+    alike = [
+        cuvee.Domain(f"s{j}", problem.sources[0].X, problem.sources[0].y) for j in range(sources)
+    ]
     found = levels.take_out(cuvee.Problem(alike, problem.targets), 1e-3)
     np.testing.assert_array_equal(found.offset, 0.0)
     np.testing.assert_array_equal(found.problem.sources[0].y, problem.sources[0].y)
@@ -60,10 +66,14 @@ def test_more_rows_of_a_target_are_believed_more_and_other_targets_have_no_say()
 
 
 def test_the_order_of_rows_does_not_change_a_bit():
-    """Sums round otherwise in another order, as they do with more threads; maps know their sources by these labels."""
+    """Sums round otherwise in another order, as they do with more threads; maps know their sources
+    by these labels.
+    """
     problem = problem_with(20.0)
     turned = [cuvee.Domain(s.name, s.X[::-1], s.y[::-1]) for s in problem.sources]
-    one, other = (levels.take_out(p, 1e-3) for p in (problem, cuvee.Problem(turned, problem.targets)))
+    one, other = (
+        levels.take_out(p, 1e-3) for p in (problem, cuvee.Problem(turned, problem.targets))
+    )
     np.testing.assert_array_equal(one.levels, other.levels)
     np.testing.assert_array_equal(one.offset, other.offset)
     for source, same in zip(one.problem.sources, other.problem.sources, strict=True):

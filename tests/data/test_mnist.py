@@ -35,8 +35,13 @@ def test_fifteen_sources_in_three_groups_and_four_targets(data):
 
 
 def test_no_image_is_used_twice(data, images):
-    used = [row.tobytes() for d in (*data.problem.sources, *data.problem.targets, *data.test) for row in d.X]
-    twice = len(images[0]) - len({row.tobytes() for row in images[0]})  # the data set itself may hold an image twice
+    used = [
+        row.tobytes()
+        for d in (*data.problem.sources, *data.problem.targets, *data.test)
+        for row in d.X
+    ]
+    # the data set itself may hold an image twice
+    twice = len(images[0]) - len({row.tobytes() for row in images[0]})
     assert len(set(used)) >= len(used) - twice
 
 
@@ -63,7 +68,12 @@ def test_test_images_of_their_own_are_the_only_ones_tested_on(data):
 def test_all_images_from_a_file(tmp_path):
     X, y = mnist.load()
     whole = (X * 255).round().astype(np.uint8).reshape(-1, 28, 28)
-    parts = {"x_train": whole[:40], "y_train": y[:40].astype(np.uint8), "x_test": whole[40:60], "y_test": y[40:60]}
+    parts = {
+        "x_train": whole[:40],
+        "y_train": y[:40].astype(np.uint8),
+        "x_test": whole[40:60],
+        "y_test": y[40:60],
+    }
     np.savez(tmp_path / "mnist.npz", **parts)
     (train, train_y), (test, test_y) = mnist.read(tmp_path / "mnist.npz")
     np.testing.assert_array_equal(train, X[:40])
@@ -81,7 +91,11 @@ def test_another_file_is_named(tmp_path, content):
 
 
 def test_images_without_labels_and_other_arrays_are_named(tmp_path):
-    parts = {f"{a}_{b}": np.zeros((3, 28, 28) if a == "x" else 3) for a in "xy" for b in ("train", "test")}
+    parts = {
+        f"{a}_{b}": np.zeros((3, 28, 28) if a == "x" else 3)
+        for a in "xy"
+        for b in ("train", "test")
+    }
     np.savez(tmp_path / "mnist.npz", **parts | {"y_test": np.zeros(2)})
     with pytest.raises(InputError, match="with a label each"):
         mnist.read(tmp_path / "mnist.npz")

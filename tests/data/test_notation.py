@@ -1,4 +1,6 @@
-"""Numbers written as text: read where that is safe, refused where it is not, never turned into categories silently."""
+"""Numbers written as text: read where that is safe, refused where it is not, never turned into
+categories silently.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,19 @@ from hypothesis import strategies as st
 def csv_of(cells, folder, separator=",", name="t.csv"):
     """A file whose column `x` holds these cells as they are written here."""
     quoted = [f'"{cell}"' if separator in str(cell) else str(cell) for cell in cells]
-    lines = [separator.join(row) for row in zip(quoted, "ab" * len(cells), map(str, range(len(cells))), strict=False)]
+    lines = [
+        separator.join(row)
+        for row in zip(quoted, "ab" * len(cells), map(str, range(len(cells))), strict=False)
+    ]
     path = folder / name
     path.write_text("\n".join([separator.join(("x", "domain", "label")), *lines, ""]))
     return path
 
 
 def frame_of(cells):
-    return pd.DataFrame({"x": cells, "domain": ["a", "b"] * (len(cells) // 2), "label": range(len(cells))})
+    return pd.DataFrame(
+        {"x": cells, "domain": ["a", "b"] * (len(cells) // 2), "label": range(len(cells))}
+    )
 
 
 # Text that reads as numbers.
@@ -39,17 +46,26 @@ def test_numeric_strings_of_a_frame_are_numbers(dtype, tmp_path):
     for source in (frame, path):
         table = read(source)
         np.testing.assert_array_equal(table.frame["x"], [37, 41.5, -1000, np.nan, np.nan, np.nan])
-        said = "column of text read as numbers: 'x' (like '37'); name it in text (--text) if it holds categories"
+        said = (
+            "column of text read as numbers: 'x' (like '37'); name it in text (--text) if it holds "
+            "categories"
+        )
         assert table.notes == (said,)
         assert read(source, text=["x"]).frame["x"].tolist()[:3] == ["37", " 41.5", "-1e3"]
-    assert read(frame.astype({"x": "category"}), text=()).frame["x"].tolist()[0] == "37"  # said by the type
+    # said by the type
+    assert read(frame.astype({"x": "category"}), text=()).frame["x"].tolist()[0] == "37"
 
 
 def test_numeric_strings_as_labels(tmp_path):
     frame = frame_of([1.0, 2.0, 3.0, 4.0]).assign(label=["3.5", "2", "1", "0.25"])
     assert read(frame).frame["label"].tolist() == [3.5, 2.0, 1.0, 0.25]
     assert "text read as numbers: 'label'" in read(frame).notes[0]
-    assert read(frame.assign(label=["01", "02", "01", "02"])).frame["label"].tolist() == ["01", "02", "01", "02"]
+    assert read(frame.assign(label=["01", "02", "01", "02"])).frame["label"].tolist() == [
+        "01",
+        "02",
+        "01",
+        "02",
+    ]
 
 
 @pytest.mark.parametrize("cells", [["1,5", "2", "-0,25", ",5"], ["1,234", "2,5", "3", "4"]])
@@ -93,11 +109,18 @@ NOTATIONS = [
 @pytest.mark.parametrize("cells", NOTATIONS, ids=lambda cells: cells[0])
 def test_other_notations_are_refused(tmp_path, cells):
     first = next(i for i, cell in enumerate(cells) if not cell.isascii() or not cell.isdigit())
-    message = rf"column 'x' holds numbers in a notation that is not read, like {cells[first]!r} at row {first}"
+    message = (
+        rf"column 'x' holds numbers in a notation that is not read, like {cells[first]!r} at row "
+        rf"{first}"
+    )
     for source in (csv_of(cells, tmp_path), frame_of(cells)):
         with pytest.raises(DomainError) as caught:
             read(source)
-        assert message in str(caught.value) and "plain numbers" in str(caught.value) and "--text" in str(caught.value)
+        assert (
+            message in str(caught.value)
+            and "plain numbers" in str(caught.value)
+            and "--text" in str(caught.value)
+        )
         assert read(source, text=["x"]).frame["x"].tolist() == cells
     with pytest.raises(DomainError, match="a notation that is not read"):
         spool(spec(csv_of(cells, tmp_path)), tmp_path, batch_rows=1)
@@ -108,7 +131,9 @@ def test_other_notations_are_refused(tmp_path, cells):
     [["1,5", "2.5", "3", "4"], ["1.234,5", "2,5", "3", "4"], ["1,5%", "2,5%", "3%", "4%"]],
 )
 def test_between_semicolons_too(tmp_path, cells):
-    with pytest.raises(DomainError, match="column 'x' holds numbers in a notation that is not read"):
+    with pytest.raises(
+        DomainError, match="column 'x' holds numbers in a notation that is not read"
+    ):
         read(csv_of(cells, tmp_path, ";"))
 
 
@@ -116,17 +141,22 @@ def test_a_point_that_may_separate_thousands(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x;y;domain;label\n1.234;1,5;a;0\n999;2,5;b;1\n12.000;3,5;a;2\n")
     with pytest.raises(
-        DomainError, match=r"column 'x' is written with points, like '1.234' at row 0, beside decimal c"
+        DomainError,
+        match=r"column 'x' is written with points, like '1.234' at row 0, beside decimal c",
     ):
         read(path)
-    path.write_text("x;y;domain;label\n1.234;1,5;a;0\n999;2,5;b;1\n12.5;3,5;a;2\n")  # cannot be thousands
+    # cannot be thousands
+    path.write_text("x;y;domain;label\n1.234;1,5;a;0\n999;2,5;b;1\n12.5;3,5;a;2\n")
     assert read(path).frame["x"].tolist() == [1.234, 999, 12.5]
 
 
 def test_numbers_with_something_else_among_them(tmp_path):
     cells = ["1", "2", "<0.5", "3"]
     for source in (csv_of(cells, tmp_path), frame_of(cells)):
-        with pytest.raises(DomainError, match=r"'x' mixes types: it holds numbers, but '<0.5' at row 2; correct it,"):
+        with pytest.raises(
+            DomainError,
+            match=r"'x' mixes types: it holds numbers, but '<0.5' at row 2; correct it,",
+        ):
             read(source)
 
 
@@ -141,7 +171,10 @@ def test_numbers_with_something_else_among_them(tmp_path):
 )
 def test_dates_are_refused(tmp_path, cells):
     for source in (csv_of(cells, tmp_path), frame_of(cells)):
-        with pytest.raises(DomainError, match=rf"column 'x' holds dates, like '{cells[0]}' at row 0; make numbers of"):
+        with pytest.raises(
+            DomainError,
+            match=rf"column 'x' holds dates, like '{cells[0]}' at row 0; make numbers of",
+        ):
             read(source)
 
 
@@ -156,7 +189,9 @@ def test_leading_zeros_make_categories(tmp_path, cells):
         table = read(source)
         assert table.frame["x"].tolist() == cells and table.notes == (said,)
     spooled = spool(spec(path), tmp_path, batch_rows=1)  # the zero may stand in any batch
-    assert spooled.encoder.names == tuple(f"x={cell}" for cell in sorted(cells)) and spooled.notes == (said,)
+    assert spooled.encoder.names == tuple(
+        f"x={cell}" for cell in sorted(cells)
+    ) and spooled.notes == (said,)
     kept = read_rows(path, ["label"], ["x"])  # carried over as they are
     assert kept["x"].tolist() == cells
 
@@ -168,22 +203,38 @@ def test_leading_zeros_in_one_file_of_a_folder(tmp_path):
     table = read(tmp_path)
     assert table.frame["x"].tolist() == wanted and len(table.notes) == 1
     (tmp_path / "out").mkdir()
-    assert spool(spec(tmp_path), tmp_path / "out").encoder.names == tuple(f"x={cell}" for cell in wanted)
-    frames = {"a": frame_of(["01", "02"]).drop(columns="domain"), "b": frame_of(["3", "x"]).drop(columns="domain")}
+    assert spool(spec(tmp_path), tmp_path / "out").encoder.names == tuple(
+        f"x={cell}" for cell in wanted
+    )
+    frames = {
+        "a": frame_of(["01", "02"]).drop(columns="domain"),
+        "b": frame_of(["3", "x"]).drop(columns="domain"),
+    }
     assert read(frames).frame["x"].tolist() == ["01", "02", "3", "x"]
-    numbers = {"a": frame_of(["1", "2"]).drop(columns="domain"), "b": frame_of(["A", "B"]).drop(columns="domain")}
-    assert read(numbers).frame["x"].tolist() == ["1", "2", "A", "B"]  # text by type, and not numbers throughout
+    numbers = {
+        "a": frame_of(["1", "2"]).drop(columns="domain"),
+        "b": frame_of(["A", "B"]).drop(columns="domain"),
+    }
+    # text by type, and not numbers throughout
+    assert read(numbers).frame["x"].tolist() == ["1", "2", "A", "B"]
 
 
 def test_text_is_said_with_its_reason(tmp_path):
-    frame = frame_of(["f", "m", "f", "m"]).assign(ward=["A3", "B1", "A3", "10-20"], kind=["5mg", "10mg", "5mg", "x"])
+    frame = frame_of(["f", "m", "f", "m"]).assign(
+        ward=["A3", "B1", "A3", "10-20"], kind=["5mg", "10mg", "5mg", "x"]
+    )
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
-    said = "columns taken as categories, being text: 'x' (like 'f'), 'ward' (like 'A3'), 'kind' (like '5mg')"
+    said = (
+        "columns taken as categories, being text: 'x' (like 'f'), 'ward' (like 'A3'), 'kind' (like "
+        "'5mg')"
+    )
     for source in (path, frame):
         assert read(source).notes == (said,)
     assert read(path, text=["x", "ward", "kind"]).notes == ()  # who says so need not be told
-    many = pd.DataFrame({f"c{i}": ["x", "y"] for i in range(30)}).assign(domain=["a", "b"], label=[0, 1])
+    many = pd.DataFrame({f"c{i}": ["x", "y"] for i in range(30)}).assign(
+        domain=["a", "b"], label=[0, 1]
+    )
     assert "'c9' (like 'x') and 20 more" in read(many).notes[0] and "c10" not in read(many).notes[0]
 
 
@@ -202,7 +253,8 @@ def test_days_written_as_numbers_are_noted(tmp_path):
     table = read(csv_of(cells, tmp_path))
     assert table.frame["x"].tolist() == list(map(float, cells))
     assert table.notes == (
-        "column read as numbers, though it looks like dates: 'x' (like '20200131'); make days since a date of it, or "
+        "column read as numbers, though it looks like dates: 'x' (like '20200131'); make days "
+        "since a date of it, or "
         "name it in text (--text)",
     )
     assert read(csv_of(["20200131", "20201331", "1", "2"], tmp_path)).notes == ()
@@ -213,11 +265,17 @@ LONG = [2**60 + 1, 2**60 + 2, 2**60 + 3, 5]
 
 def test_whole_numbers_that_floats_would_merge_are_refused(tmp_path):
     message = (
-        rf"column 'x' holds whole numbers with more digits than are kept: {LONG[0]} at row 0 and {LONG[1]} at row 1 "
+        rf"column 'x' holds whole numbers with more digits than are kept: {LONG[0]} at row 0 and "
+        rf"{LONG[1]} at row 1 "
     )
     frame = frame_of(LONG)
     frame.to_parquet(tmp_path / "t.parquet")
-    sources = (frame, frame.astype({"x": object}), frame.astype({"x": "Int64"}), tmp_path / "t.parquet")
+    sources = (
+        frame,
+        frame.astype({"x": object}),
+        frame.astype({"x": "Int64"}),
+        tmp_path / "t.parquet",
+    )
     for source in (*sources, csv_of(LONG, tmp_path), frame.astype({"x": str})):
         with pytest.raises(DomainError, match=message) as caught:
             read(source)
@@ -240,7 +298,9 @@ def test_large_whole_numbers_that_differ_do_vary(tmp_path, first, streamed):
         encoder = Encoder.fit(read(frame).frame, ["x"])
     X = encoder(frame)[:, 0]
     assert encoder.notes == () and len(np.unique(X)) == 3
-    assert X.std() == pytest.approx(1, rel=1e-9) and np.ptp(X) == pytest.approx(2 / (values - first).std(), rel=1e-9)
+    assert X.std() == pytest.approx(1, rel=1e-9) and np.ptp(X) == pytest.approx(
+        2 / (values - first).std(), rel=1e-9
+    )
 
 
 def test_what_differs_by_rounding_alone_does_not_vary():
@@ -251,11 +311,17 @@ def test_what_differs_by_rounding_alone_does_not_vary():
 
 @FUZZ
 @given(
-    st.lists(st.text(alphabet=st.sampled_from(list("0123456789.,-+%$€ '_eE()x")), max_size=6), min_size=2, max_size=6),
+    st.lists(
+        st.text(alphabet=st.sampled_from(list("0123456789.,-+%$€ '_eE()x")), max_size=6),
+        min_size=2,
+        max_size=6,
+    ),
     st.sampled_from(",;\t|"),
 )
 def test_no_number_changes_silently(tmp_path, cells, separator):
-    """Whatever is read as a number is that number, or was said to have been read with a decimal comma."""
+    """Whatever is read as a number is that number, or was said to have been read with a decimal
+    comma.
+    """
     path = csv_of([cell.replace('"', "") for cell in cells], tmp_path, separator)
     try:
         table = read(path)
@@ -265,7 +331,9 @@ def test_no_number_changes_silently(tmp_path, cells, separator):
     if column.dtype == np.float64 and column.notna().any():
         comma = any("decimal commas" in note for note in table.notes)
         cells = [cell.strip() for cell in cells]
-        wanted = [float(cell.replace(",", ".") if comma else cell) if cell else np.nan for cell in cells]
+        wanted = [
+            float(cell.replace(",", ".") if comma else cell) if cell else np.nan for cell in cells
+        ]
         np.testing.assert_array_equal(column, wanted)
     elif column.notna().any():
         assert any("'x'" in note for note in table.notes)

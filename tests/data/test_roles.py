@@ -26,7 +26,10 @@ def test_domains_with_a_row_each_are_pooled():
 def test_many_small_domains_are_one_note_of_one_line():
     found = roles.pool({f"hut {i}": 1 for i in range(10_000)})
     assert len(found.names) == 10_000 and len(found.notes) == 1
-    assert "10,000 domains ('hut 0', 'hut 1', 'hut 2', 'hut 3', 'hut 4' and 9,995 more)" in found.notes[0]
+    assert (
+        "10,000 domains ('hut 0', 'hut 1', 'hut 2', 'hut 3', 'hut 4' and 9,995 more)"
+        in found.notes[0]
+    )
 
 
 def test_targets_need_five_rows():
@@ -34,9 +37,14 @@ def test_targets_need_five_rows():
     assert roles.enough({"a": 5}, []) == ([], [])
     kept, (note,) = roles.enough({"a": 4, "b": 9}, ["a", "b"])
     assert kept == ["b"] and note == "domain 'a' has fewer than 5 labelled rows: it gets no model"
-    with pytest.raises(DomainError, match="target 'a' has 4 labelled rows, and needs 5: label more, or leave it out"):
+    with pytest.raises(
+        DomainError,
+        match="target 'a' has 4 labelled rows, and needs 5: label more, or leave it out",
+    ):
         roles.enough({"a": 4, "b": 9}, ["a", "b"], strict=True)
-    with pytest.raises(DomainError, match="none of the 2 targets has labelled rows enough: target 'a' has 4"):
+    with pytest.raises(
+        DomainError, match="none of the 2 targets has labelled rows enough: target 'a' has 4"
+    ):
         roles.enough({"a": 4, "b": 1}, ["a", "b"])
 
 
@@ -46,7 +54,10 @@ def test_who_is_excluded():
     assert roles.excluded(names, ["south", "north*"]) == ["north 1", "north 2", "south"]
     assert roles.excluded(names, ["a, b"]) == ["a, b"]
     assert roles.excluded(names, ["south,north 1"]) == ["north 1", "south"]
-    with pytest.raises(DomainError, match="exclude: no domain matches 'west'; there are 'north 1', 'north 2', 'a, b'"):
+    with pytest.raises(
+        DomainError,
+        match="exclude: no domain matches 'west'; there are 'north 1', 'north 2', 'a, b'",
+    ):
         roles.excluded(names, ["west"])
     with pytest.raises(DomainError, match="exclude names no domain; there are"):
         roles.excluded(names, [" , "])

@@ -1,4 +1,6 @@
-"""Files larger than memory: the same numbers as in memory, a batch at a time, and nothing left behind by an error."""
+"""Files larger than memory: the same numbers as in memory, a batch at a time, and nothing left
+behind by an error.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,11 @@ def shops(rows=1_000, seed=0, gaps=False, label="quantity"):
     frame["open"] = rng.random(rows) < 0.5
     frame["shop"] = rng.choice([f"shop {i}" for i in range(7)], rows)
     y = frame["a"] - frame["b"] + rng.normal(size=rows)
-    frame["sold"] = {"quantity": y, "whole": y.round(), "text": y.gt(975).map({True: "much", False: "little, so"})}[
-        label
-    ]
+    frame["sold"] = {
+        "quantity": y,
+        "whole": y.round(),
+        "text": y.gt(975).map({True: "much", False: "little, so"}),
+    }[label]
     if gaps:
         for name in (*NUMBERS, "kind", "sold"):
             frame.loc[rng.random(rows) < 0.1, name] = None
@@ -59,7 +63,9 @@ ROLES = {"domain": "shop", "label": "sold"}
 
 
 def in_memory(path, encoder=None, impute=False, fit_on=None):
-    """The same through a table in memory: an encoder fitted on the labelled rows, and X, y by domain."""
+    """The same through a table in memory: an encoder fitted on the labelled rows, and X, y by
+    domain.
+    """
     table = read(path, **ROLES)
     train = pd.concat([table.labelled(name) for name in fit_on or table.names]).sort_index()
     encoder = encoder or Encoder.fit(train, table.features, impute=impute)
@@ -69,7 +75,9 @@ def in_memory(path, encoder=None, impute=False, fit_on=None):
 
 def check_same(spooled, wanted):
     encoder, domains = wanted
-    assert spooled.encoder.names == encoder.names and [d.name for d in spooled.domains] == list(domains)
+    assert spooled.encoder.names == encoder.names and [d.name for d in spooled.domains] == list(
+        domains
+    )
     for domain in spooled.domains:
         X, y = domains[domain.name]
         np.testing.assert_allclose(domain.X, X, rtol=0, atol=1e-12)
@@ -97,7 +105,10 @@ def test_batches_of_text_are_small_enough_to_matter(tmp_path, monkeypatch):
     frame.loc[:600, "late"] = "x"
     path = written(frame, tmp_path / "shops.csv")
     assert len(list(spec(path, **ROLES).files[0][0].batches(["a"], 10))) > 10
-    check_same(spool(spec(path, **ROLES), tmp_path, impute=True, batch_rows=10), in_memory(path, impute=True))
+    check_same(
+        spool(spec(path, **ROLES), tmp_path, impute=True, batch_rows=10),
+        in_memory(path, impute=True),
+    )
 
 
 def test_fitted_on_some_domains_or_elsewhere(tmp_path):
@@ -107,7 +118,9 @@ def test_fitted_on_some_domains_or_elsewhere(tmp_path):
     check_same(spooled, in_memory(path, impute=True, fit_on=fit_on))
     given_encoder = spool(spec(path, **ROLES), tmp_path, encoder=spooled.encoder)
     check_same(given_encoder, in_memory(path, encoder=spooled.encoder))
-    with pytest.raises(DomainError, match="no labelled row belongs to domain 'shop 9'; did you mean"):
+    with pytest.raises(
+        DomainError, match="no labelled row belongs to domain 'shop 9'; did you mean"
+    ):
         spool(spec(path, **ROLES), tmp_path, fit_on=["shop 9"])
 
 
@@ -133,11 +146,16 @@ def test_ridge_takes_it_from_there(tmp_path):
     alpha = np.random.default_rng(0).dirichlet(np.ones(7), size=5)
     ridge = cuvee.Ridge(l2=1e-2)
     np.testing.assert_allclose(
-        cuvee.solve(list(spooled.domains), ridge, alpha).w, cuvee.solve(held, ridge, alpha).w, rtol=1e-10, atol=1e-10
+        cuvee.solve(list(spooled.domains), ridge, alpha).w,
+        cuvee.solve(held, ridge, alpha).w,
+        rtol=1e-10,
+        atol=1e-10,
     )
 
 
-@settings(max_examples=30, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.floats(-1e150, 1e150), min_size=2, max_size=9))
 def test_medians_are_exact(tmp_path, values):
     frame = pd.DataFrame({"x": values, "shop": "a", "sold": 1.0})
@@ -147,14 +165,34 @@ def test_medians_are_exact(tmp_path, values):
 
 
 BAD = {
-    "missing": (shops(50).assign(a=[None] * 9 + [1.0] * 41), {}, "9 of 50 rows have missing values, in 1 column: 'a'"),
+    "missing": (
+        shops(50).assign(a=[None] * 9 + [1.0] * 41),
+        {},
+        "9 of 50 rows have missing values, in 1 column: 'a'",
+    ),
     "all missing": (shops(50).assign(a=None), {"impute": True}, "'a' is missing in every row"),
-    "ids": (shops(300).assign(kind=[f"p{i}" for i in range(300)]), {}, "'kind' has 300 different values"),
-    "few ids": (shops(30).assign(kind=[f"p{i}" for i in range(30)]), {}, "'kind' has 30 different values in 30 rows"),
+    "ids": (
+        shops(300).assign(kind=[f"p{i}" for i in range(300)]),
+        {},
+        "'kind' has 300 different values",
+    ),
+    "few ids": (
+        shops(30).assign(kind=[f"p{i}" for i in range(30)]),
+        {},
+        "'kind' has 30 different values in 30 rows",
+    ),
     "no labels": (shops(50).assign(sold=np.nan), {}, "no row has a label in column 'sold'"),
-    "infinite": (shops(50).assign(a=[1.0] * 40 + [np.inf] * 10), {"batch_rows": 15}, "'a' is infinite at row 40"),
+    "infinite": (
+        shops(50).assign(a=[1.0] * 40 + [np.inf] * 10),
+        {"batch_rows": 15},
+        "'a' is infinite at row 40",
+    ),
     "dates": (shops(50).assign(a=pd.Timestamp("2020-01-01")), {}, "'a' holds dates"),
-    "no domain": (shops(50).assign(shop=["a"] * 40 + [None] * 10), {"batch_rows": 15}, "names no domain at row 40"),
+    "no domain": (
+        shops(50).assign(shop=["a"] * 40 + [None] * 10),
+        {"batch_rows": 15},
+        "names no domain at row 40",
+    ),
     "too large": (shops(50).assign(a=[1.7e308, -1e308] * 25), {}, "'a' runs from"),
 }
 
@@ -181,7 +219,9 @@ def test_further_errors(tmp_path, monkeypatch):
     with pytest.raises(DomainError, match="no column 'solt'; did you mean 'sold'"):
         spec(path, domain="shop", label="solt")
     mixed = written(shops(200).assign(a=["1.5"] * 199 + ["much"]), tmp_path / "mixed.csv")
-    with pytest.raises(DomainError, match="'a' mixes types: it holds numbers, but 'much' at row 199"):
+    with pytest.raises(
+        DomainError, match="'a' mixes types: it holds numbers, but 'much' at row 199"
+    ):
         spool(spec(mixed, **ROLES), tmp_path)
 
     def full(*_):
@@ -206,11 +246,14 @@ def test_memory_is_that_of_a_batch(tmp_path, suffix, monkeypatch):
     monkeypatch.setattr(files, "HEAD", 50_000)  # the reader of text is some 32 blocks ahead
     rows, columns = 40_000, 25
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(rows, columns)), columns=[f"x{i}" for i in range(columns)])
+    frame = pd.DataFrame(
+        rng.normal(size=(rows, columns)), columns=[f"x{i}" for i in range(columns)]
+    )
     frame["shop"], frame["sold"] = rng.choice(["a", "b"], rows), rng.normal(size=rows)
     path = written(frame, tmp_path / f"big{suffix}")
     del frame
-    spool(spec(written(shops(10), tmp_path / "s.csv"), **ROLES), tmp_path)  # what is imported now is not counted
+    # what is imported now is not counted
+    spool(spec(written(shops(10), tmp_path / "s.csv"), **ROLES), tmp_path)
     arrow, usual = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
     pa.set_memory_pool(arrow)
     tracemalloc.start()
@@ -221,7 +264,10 @@ def test_memory_is_that_of_a_batch(tmp_path, suffix, monkeypatch):
     finally:
         tracemalloc.stop()
         pa.set_memory_pool(usual)
-    assert os.path.getsize(tmp_path / "X.npy") > 7e6 and peak < path.stat().st_size / 2, (peak, path.stat().st_size)
+    assert os.path.getsize(tmp_path / "X.npy") > 7e6 and peak < path.stat().st_size / 2, (
+        peak,
+        path.stat().st_size,
+    )
 
 
 @pytest.mark.slow
@@ -230,7 +276,9 @@ def test_a_large_file_in_little_memory(tmp_path, suffix):
     """A file of a few hundred MB; the process holds at most 150 MB of its own more than before."""
     script = Path(tmp_path / "run.py")
     script.write_text(LARGE)
-    done = subprocess.run([sys.executable, script, tmp_path, suffix], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, suffix], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     on_disk, encoded, more = (float(v) for v in done.stdout.split())
     assert on_disk > 250 and encoded > 300 and more < 150, done.stdout

@@ -19,10 +19,26 @@ INFERRED = {
     "two of them": ([5, 7], "classification", "has 2 values"),
     "text": (["a", "b", "c"], "classification", "has 3 values, like 'a': classification"),
     "truth values": ([True, False], "classification", "has 2 values"),
-    "digits": (list(range(10)) * 5, "classification", "has 10 different whole numbers, not more than 20"),
-    "floats that are digits": (np.arange(10.0).repeat(3), "classification", "has 10 different whole numbers"),
-    "exam scores": (list(range(1, 71)) * 9, "regression", "has 70 different whole numbers, more than 20: regression"),
-    "few rows": ([3, 17, 8, 44, 21], "regression", "has 5 different whole numbers in only 5 rows: regression"),
+    "digits": (
+        list(range(10)) * 5,
+        "classification",
+        "has 10 different whole numbers, not more than 20",
+    ),
+    "floats that are digits": (
+        np.arange(10.0).repeat(3),
+        "classification",
+        "has 10 different whole numbers",
+    ),
+    "exam scores": (
+        list(range(1, 71)) * 9,
+        "regression",
+        "has 70 different whole numbers, more than 20: regression",
+    ),
+    "few rows": (
+        [3, 17, 8, 44, 21],
+        "regression",
+        "has 5 different whole numbers in only 5 rows: regression",
+    ),
     "quantities": ([34.398, 34.9, 1.0], "regression", "has numbers like 34.398: regression"),
     "two quantities": ([0.5, 1.5, 1.5], "regression", "has numbers like 0.5"),
     "missing ones": ([0, None, 1, np.nan], "classification", "has 2 values"),
@@ -42,7 +58,10 @@ def test_tasks(case):
 
 def test_labels_that_teach_nothing():
     for labels in ([1, 1, None], ["a"], [2.5, 2.5], [True, True]):
-        with pytest.raises(DomainError, match=r"label 'y' is ('a'|1|2.5|True) in every row; there is nothing to learn"):
+        with pytest.raises(
+            DomainError,
+            match=r"label 'y' is ('a'|1|2.5|True) in every row; there is nothing to learn",
+        ):
             infer(labels, "y")
     for labels in ([], [None, np.nan]):
         with pytest.raises(DomainError, match="'y' is missing in every row"):
@@ -57,10 +76,16 @@ def test_labels_that_teach_nothing():
 
 def test_a_choice_must_be_possible():
     assert check([0, 1, 2] * 9, "regression").task is Task.regression
-    assert check(range(70), "classification").why == "classification was chosen; label 'label' has 70 values"
+    assert (
+        check(range(70), "classification").why
+        == "classification was chosen; label 'label' has 70 values"
+    )
     with pytest.raises(DomainError, match="'y' holds text, like 'a'; a regression needs numbers"):
         check(["a", "b"], "regression", "y")
-    with pytest.raises(DomainError, match=r"'y' is 1.5 at row 1; classes are text or whole numbers: choose regression"):
+    with pytest.raises(
+        DomainError,
+        match=r"'y' is 1.5 at row 1; classes are text or whole numbers: choose regression",
+    ):
         check([1, 1.5], Task.classification, "y")
     with pytest.raises(DomainError, match="'y' has 2000 different values; more than 1000"):
         check(range(2000), "classification", "y")

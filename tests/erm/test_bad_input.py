@@ -1,4 +1,6 @@
-"""What is wrong is named; what is merely hard gets a result and a status, and never spoils its neighbours."""
+"""What is wrong is named; what is merely hard gets a result and a status, and never spoils its
+neighbours.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def _no_complaints(capfd):
     assert "ERROR" not in written and "entry to" not in written
 
 
-# ---- alpha ----------------------------------------------------------------------------------------------------------
+# ---- alpha ---------------------------------------------------------------------------------------
 
 GOOD = [0.2, 0.3, 0.5]
 WRONG = {
@@ -115,7 +117,7 @@ def test_what_was_passed_in_is_left_alone():
         assert (s.X == X).all() and (s.y == y).all() and (s.weight == weight).all()
 
 
-# ---- w and options --------------------------------------------------------------------------------------------------
+# ---- w and options -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", [cuvee.certify, cuvee.sensitivity])
@@ -158,7 +160,7 @@ def test_options_out_of_range_are_named():
                 call(problem, Ridge(), [GOOD], np.zeros((1, 4)), **{option: value})
 
 
-# ---- nothing to do --------------------------------------------------------------------------------------------------
+# ---- nothing to do -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["auto", "descent"])
@@ -169,11 +171,22 @@ def test_no_mixtures_give_no_models(family, method, targets):
     P = hypothesis.bind(problem.facts).n_params
     none = np.zeros((0, 3))
     sol = cuvee.solve(problem, hypothesis, none, method=method)
-    assert sol.w.shape == (0, P) and sol.alpha.shape == (0, 3) and sol.status == () and sol.passes.shape == (0,)
+    assert (
+        sol.w.shape == (0, P)
+        and sol.alpha.shape == (0, 3)
+        and sol.status == ()
+        and sol.passes.shape == (0,)
+    )
     assert len(sol.models) == 0 and list(sol.models) == []
     assert sol.predict(np.zeros((6, 3))).shape == (0, 6)
     for bound in (sol.certificate, cuvee.certify(problem, hypothesis, none, np.zeros((0, P)))):
-        assert len(bound) == 0 and bound.excess_risk.shape == bound.gradient_norm.shape == bound.certified.shape == (0,)
+        assert (
+            len(bound) == 0
+            and bound.excess_risk.shape
+            == bound.gradient_norm.shape
+            == bound.certified.shape
+            == (0,)
+        )
         assert "nothing" in repr(bound)
     assert cuvee.sensitivity(problem, hypothesis, none, np.zeros((0, P))).shape == (0, 3, P)
     assert "nothing to solve" in repr(sol)
@@ -190,7 +203,7 @@ def test_no_mixtures_of_networks():
     assert len(cuvee.certify(problem, hypothesis, np.zeros((0, 3)), np.zeros((0, P)))) == 0
 
 
-# ---- hard data ------------------------------------------------------------------------------------------------------
+# ---- hard data -----------------------------------------------------------------------------------
 
 
 def healthy(rng, classes, d=3, rows=40, name="good"):
@@ -208,11 +221,16 @@ def seen(space, w):
 
 
 def unspoiled(good, bad, hypothesis, *, tol=1e-8):
-    """Solve, certify and differentiate over a good and a bad source; the good row must not notice. -> Solution."""
+    """Solve, certify and differentiate over a good and a bad source; the good row must not notice.
+    -> Solution.
+    """
     alpha = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
     sol = cuvee.solve([good, bad], hypothesis, alpha, tol=tol)
     assert all(isinstance(s, Status) for s in sol.status)
-    assert not np.isnan(sol.certificate.distance).any() and not np.isnan(sol.certificate.excess_risk).any()
+    assert (
+        not np.isnan(sol.certificate.distance).any()
+        and not np.isnan(sol.certificate.excess_risk).any()
+    )
     for s, w in zip(sol.status, sol.w, strict=True):
         assert np.isfinite(w).all() or s is Status.DIVERGED
     space = hypothesis.bind(Problem([good, bad]).facts)
@@ -252,7 +270,9 @@ def test_fewer_rows_than_columns(family, l2):
     classes, hypothesis = family
     hypothesis = type(hypothesis)(l2, hypothesis.intercept, hypothesis.radius)
     rng = np.random.default_rng(1)
-    few = Domain("few", rng.normal(size=(4, 6)), np.arange(4) % classes if classes else rng.normal(size=4))
+    few = Domain(
+        "few", rng.normal(size=(4, 6)), np.arange(4) % classes if classes else rng.normal(size=4)
+    )
     sol = unspoiled(healthy(rng, classes, d=6), few, hypothesis)
     assert np.isfinite(sol.w).all()
     if not classes and l2 < 0.1 and hypothesis.radius is None:
@@ -267,7 +287,12 @@ def test_separable_classes(l2, classes, intercept):
     X = rng.normal(size=(60, 2))
     y = (X[:, 0] > 0).astype(int) + (classes == 3) * (X[:, 0] > 1)
     X[:, 0] += 3.0 * (y - y.mean())
-    sol = unspoiled(healthy(rng, classes, d=2, rows=90), Domain("split", X, y), Logistic(l2, intercept), tol=1e-6)
+    sol = unspoiled(
+        healthy(rng, classes, d=2, rows=90),
+        Domain("split", X, y),
+        Logistic(l2, intercept),
+        tol=1e-6,
+    )
     assert np.isfinite(sol.w).all()
     if intercept:
         assert (sol.models[1].predict(X) == y).all()
@@ -293,7 +318,8 @@ def test_an_absent_class(classes, radius, intercept):
         with pytest.raises(cuvee.StatusError, match="model 1"):
             sol.raise_for_status()
         if classes == 3:  # the others are solved as if the absent one had never been
-            two = cuvee.solve([bad], Logistic(0.1 / 2), [[1.0]], tol=1e-9)  # two scores ±w for one: half the penalty
+            # two scores ±w for one: half the penalty
+            two = cuvee.solve([bad], Logistic(0.1 / 2), [[1.0]], tol=1e-9)
             wanted = two.models[0].predict_proba(X)
             np.testing.assert_allclose(sol.models[1].predict_proba(X)[:, :2], wanted, atol=1e-6)
     else:
@@ -308,7 +334,13 @@ def test_classes_absent_in_different_rows():
     sources = [Domain(f"only {k}", X[y == k], y[y == k]) for k in range(3)]
     alpha = [[1, 0, 0], [0, 0.5, 0.5], [0.3, 0.3, 0.4], [0, 0, 1], [0.5, 0.5, 0]]
     sol = cuvee.solve(sources, Logistic(0.1), alpha)
-    wanted = [Status.ABSENT_CLASS, Status.ABSENT_CLASS, Status.SOLVED, Status.ABSENT_CLASS, Status.ABSENT_CLASS]
+    wanted = [
+        Status.ABSENT_CLASS,
+        Status.ABSENT_CLASS,
+        Status.SOLVED,
+        Status.ABSENT_CLASS,
+        Status.ABSENT_CLASS,
+    ]
     assert list(sol.status) == wanted
     said = [set(row) for row in sol.predict(np.concatenate([X, 50 * X]))]
     assert said[0] == {0} and said[1] <= {1, 2} and said[3] == {2} and said[4] <= {0, 1}
@@ -316,8 +348,14 @@ def test_classes_absent_in_different_rows():
 
 def test_a_class_absent_but_for_the_own_sample():
     rng = np.random.default_rng(5)
-    a, b = (Domain(n, rng.normal(size=(20, 2)), y) for n, y in (("a", np.zeros(20, int)), ("b", np.arange(20) % 2)))
-    targets = [Domain("t0", rng.normal(size=(3, 2)), [0, 0, 0]), Domain("t1", rng.normal(size=(1, 2)), [1])]
+    a, b = (
+        Domain(n, rng.normal(size=(20, 2)), y)
+        for n, y in (("a", np.zeros(20, int)), ("b", np.arange(20) % 2))
+    )
+    targets = [
+        Domain("t0", rng.normal(size=(3, 2)), [0, 0, 0]),
+        Domain("t1", rng.normal(size=(1, 2)), [1]),
+    ]
     alpha = [[0.5, 0.0, 0.5], [0.5, 0.0, 0.5]]
     sol = cuvee.solve(Problem([a, b], targets), Logistic(0.1), alpha)
     assert sol.status == (Status.ABSENT_CLASS, Status.SOLVED)
@@ -330,7 +368,10 @@ def test_a_class_absent_but_for_the_own_sample():
 @pytest.mark.parametrize("share", [1e-12, 1e-100, 1e-300])
 def test_a_class_that_is_all_but_absent(share):
     rng = np.random.default_rng(6)
-    a, b = (Domain(n, rng.normal(size=(20, 2)), y) for n, y in (("a", np.zeros(20, int)), ("b", np.arange(20) % 2)))
+    a, b = (
+        Domain(n, rng.normal(size=(20, 2)), y)
+        for n, y in (("a", np.zeros(20, int)), ("b", np.arange(20) % 2))
+    )
     sol = cuvee.solve([a, b], Logistic(0.1), [[1.0 - share, share], [0.5, 0.5]])
     assert np.isfinite(sol.w).all() and sol.status[1] is Status.SOLVED
 
@@ -364,7 +405,9 @@ def test_huge_labels_stay_at_home(value):
     rng = np.random.default_rng(9)
     good = healthy(rng, 0)
     for hypothesis in (Ridge(0.1), Ridge(0.1, intercept=False), Ridge(0.1, radius=0.5)):
-        sol = unspoiled(good, Domain("bad", good.X, np.where(np.arange(40) == 0, value, good.y)), hypothesis)
+        sol = unspoiled(
+            good, Domain("bad", good.X, np.where(np.arange(40) == 0, value, good.y)), hypothesis
+        )
         assert sol.status[0] is Status.SOLVED
 
 
@@ -393,7 +436,9 @@ def test_a_far_mean_costs_no_digits():
     for mean, tolerance in ((1e2, 1e-9), (1e4, 1e-8), (1e6, 1e-6)):
         X = rng.normal(size=(200, 3)) + mean
         y = X @ [1.0, 2.0, -3.0] + rng.normal(size=200)
-        sol = cuvee.solve([Domain("a", X[:90], y[:90]), Domain("b", X[90:], y[90:])], Ridge(0.01), [[0.4, 0.6]])
+        sol = cuvee.solve(
+            [Domain("a", X[:90], y[:90]), Domain("b", X[90:], y[90:])], Ridge(0.01), [[0.4, 0.6]]
+        )
         weight = np.r_[np.full(90, 0.4 / 90), np.full(110, 0.6 / 110)]
         wanted = Reference(alpha=0.01, solver="svd").fit(X, y, sample_weight=weight)
         assert sol.status == (Status.SOLVED,)
@@ -404,7 +449,8 @@ def test_steps_run_out_and_say_so():
     problem = make_problem((30, 20, 25), (), classes=3)
     sol = cuvee.solve(problem, Logistic(1e-3), [GOOD, [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]], tol=1e-300)
     for status, gradient in zip(sol.status, sol.certificate.gradient_norm, strict=True):
-        # As far as rounding lets it; a gradient that is exactly 0 by rounding would be within any tolerance.
+        # As far as rounding lets it; a gradient that is exactly 0 by rounding would be within any
+        # tolerance.
         assert status in (Status.ITERATION_LIMIT, Status.ILL_CONDITIONED) or gradient == 0.0
         assert gradient < 1e-12
     with pytest.raises(cuvee.StatusError, match=r"model \d"):

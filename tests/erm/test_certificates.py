@@ -1,4 +1,6 @@
-"""Certificates never lie: bounds of w from anywhere against minimisers found by another road, in long doubles."""
+"""Certificates never lie: bounds of w from anywhere against minimisers found by another road, in
+long doubles.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +74,20 @@ class Oracle:
             bend = np.eye(3) * mean[:, None] - mean[:, :, None] * mean[:, None]
         X, p = self.X.astype(LD), self.p.astype(LD)
         g = ((residual * p[:, None]).T @ X).reshape(-1) + (self.penalty + nu) * w
-        H = np.einsum("nab,np,nq->apbq", (bend * p[:, None, None]).astype(float), self.X, self.X, optimize=True)
+        H = np.einsum(
+            "nab,np,nq->apbq",
+            (bend * p[:, None, None]).astype(float),
+            self.X,
+            self.X,
+            optimize=True,
+        )
         P = w.size
         return g, H.reshape(P, P) + np.diag(self.penalty + nu)
 
     def minimiser(self, start, nu=0.0):
-        """Damped Newton; steps in double, sums in long double, so that w itself is good to long double."""
+        """Damped Newton; steps in double, sums in long double, so that w itself is good to long
+        double.
+        """
         w = start.astype(LD)
         width = len(self.penalty) // self.K
         pin = np.zeros((width, width))
@@ -124,7 +134,9 @@ def families():
 def make_sources(kind, rng, mean, d=2):
     sources = []
     for j, rows in enumerate((25, 12, 40)):
-        X = rng.normal(size=(rows, d)) * 10.0 ** rng.uniform(-0.7, 0.5, d) + mean * rng.normal(size=d) / np.sqrt(d)
+        X = rng.normal(size=(rows, d)) * 10.0 ** rng.uniform(-0.7, 0.5, d) + mean * rng.normal(
+            size=d
+        ) / np.sqrt(d)
         score = (X - X.mean(0)) @ rng.normal(size=d) + rng.normal(size=rows)
         y = score + mean
         if kind == "poisson":
@@ -147,7 +159,9 @@ def oracle_of(kind, sources, alpha, l2, intercept):
     if intercept:
         penalty[-1] = 0.0
     K = 3 if kind == "softmax" else 1
-    return Oracle(kind, X, np.concatenate([s.y for s in sources]), np.concatenate(share), np.tile(penalty, K))
+    return Oracle(
+        kind, X, np.concatenate([s.y for s in sources]), np.concatenate(share), np.tile(penalty, K)
+    )
 
 
 def canonical(kind, w, intercept):
@@ -159,7 +173,9 @@ def canonical(kind, w, intercept):
 
 
 def nearby(rng, oracle, best, n, intercept, radius):
-    """n models around (and far from) the minimiser, in directions where bounds have least to spare."""
+    """n models around (and far from) the minimiser, in directions where bounds have
+    least to spare.
+    """
     P, K = best.size, oracle.K
     _, H = oracle.derivatives(best)
     u = rng.normal(size=(n, P))
@@ -172,10 +188,12 @@ def nearby(rng, oracle, best, n, intercept, radius):
         table[kinds == 2, :, -1] = -table[kinds == 2, :, :-1] @ mean
     values, vectors = np.linalg.eigh(H)
     u[kinds == 3] = vectors[:, 1 if K > 1 and intercept else 0]
-    u[kinds == 4] = u[kinds == 4] @ (vectors / np.maximum(values, 1e-6)) @ vectors.T  # H⁻¹ of a random gradient
+    # H⁻¹ of a random gradient
+    u[kinds == 4] = u[kinds == 4] @ (vectors / np.maximum(values, 1e-6)) @ vectors.T
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     w = best.astype(float) + u * 10.0 ** rng.uniform(-8, 1, size=(n, 1))
-    w[kinds == 5] = rng.normal(size=w[kinds == 5].shape) * 10.0 ** rng.uniform(-2, 1, size=(1, P))  # anywhere
+    # anywhere
+    w[kinds == 5] = rng.normal(size=w[kinds == 5].shape) * 10.0 ** rng.uniform(-2, 1, size=(1, P))
     if radius is not None:
         inside = np.arange(n) % 4 > 0
         norm = np.linalg.norm(w, axis=1, keepdims=True)
@@ -191,7 +209,8 @@ def test_ten_thousand_certificates_hold(record_property, capsys):
         sources = make_sources(kind, rng, mean)
         alphas = rng.dirichlet(np.ones(3), size=4)
         alphas[1] = [0.0, 0.7, 0.3]
-        alphas[2] *= (1 + 9e-7) / alphas[2].sum()  # allowed: what does not sum to 1 exactly is taken at its word
+        # allowed: what does not sum to 1 exactly is taken at its word
+        alphas[2] *= (1 + 9e-7) / alphas[2].sum()
         P = (3 if kind == "softmax" else 1) * (2 + intercept)
         oracles = [oracle_of(kind, sources, a, l2, intercept) for a in alphas]
         radius, bests = None, [o.minimiser_on(None, np.zeros(P)) for o in oracles]
@@ -200,7 +219,10 @@ def test_ten_thousand_certificates_hold(record_property, capsys):
             radius = norms[1] * 0.98  # binds for three of the four, for one but just
             bests = [o.minimiser_on(radius, np.zeros(P)) for o in oracles]
         W = np.concatenate(
-            [nearby(rng, o, b, per_alpha, intercept, radius) for o, b in zip(oracles, bests, strict=True)]
+            [
+                nearby(rng, o, b, per_alpha, intercept, radius)
+                for o, b in zip(oracles, bests, strict=True)
+            ]
         )
         make = HYPOTHESES[kind]
         bound = cuvee.certify(sources, make(l2, intercept, radius), alphas.repeat(per_alpha, 0), W)
@@ -210,12 +232,37 @@ def test_ten_thousand_certificates_hold(record_property, capsys):
             error = np.sqrt(((w - canonical(kind, best, intercept)) ** 2).sum())
             least = oracle.risk(best)
             excess = oracle.risk(w) - least
-            rounding = 16 * np.finfo(LD).eps * (1 + abs(least))  # of the difference that is the truth here
+            # of the difference that is the truth here
+            rounding = 16 * np.finfo(LD).eps * (1 + abs(least))
             pairs += 1
             if not error <= bound.distance[i] * (1 + 1e-12):
-                lies.append((kind, intercept, ball, l2, mean, i, "distance", float(error), bound.distance[i]))
+                lies.append(
+                    (
+                        kind,
+                        intercept,
+                        ball,
+                        l2,
+                        mean,
+                        i,
+                        "distance",
+                        float(error),
+                        bound.distance[i],
+                    )
+                )
             if not excess <= bound.excess_risk[i] * (1 + 1e-12) + rounding:
-                lies.append((kind, intercept, ball, l2, mean, i, "excess", float(excess), bound.excess_risk[i]))
+                lies.append(
+                    (
+                        kind,
+                        intercept,
+                        ball,
+                        l2,
+                        mean,
+                        i,
+                        "excess",
+                        float(excess),
+                        bound.excess_risk[i],
+                    )
+                )
             family = f"{kind}{'+b' if intercept else ''}{'+ball' if ball else ''}"
             ratios.setdefault(family, []).append(
                 (float(bound.distance[i] / error), bound.excess_risk[i] / float(max(excess, 1e-30)))
@@ -233,17 +280,20 @@ def test_ten_thousand_certificates_hold(record_property, capsys):
             record_property(family, line)
             print(f"  {family:18s} {line}")
     assert not lies, f"{len(lies)} lies, e.g. {lies[:6]}"
-    for family, both in ratios.items():  # and they say something: everywhere convexity is enough, and mostly elsewhere
+    # and they say something: everywhere convexity is enough, and mostly elsewhere
+    for family, both in ratios.items():
         share = np.isfinite(np.array(both)[:, 0]).mean()
         enough = 0.9 if "poisson" in family else 1.0  # far out, its risk overflows
         assert share >= enough if "ridge" in family or "+b" not in family else share > 0.2
 
 
-# ---- found by search: each of these was a lie once ------------------------------------------------------------------
+# ---- found by search: each of these was a lie once -----------------------------------------------
 
 
 def test_the_ball_couples_intercept_and_features():
-    """Ridge: unconstrained, a gradient in b alone moves b alone; on the sphere it moves what is cheap to move."""
+    """Ridge: unconstrained, a gradient in b alone moves b alone; on the sphere it moves what is
+    cheap to move.
+    """
     X, y = np.array([[-1e-3], [1e-3]] * 5), np.array([1.0, 1.01] * 5)
     sources, l2 = [Domain("a", X, y)], 1e-4
     free = cuvee.solve(sources, Ridge(l2), [[1.0]]).w[0]
@@ -263,9 +313,12 @@ def test_weights_that_sum_to_one_but_roughly(total, column, l2):
     y = np.arange(10) % 2 * 1.0
     sources = [Domain("a", np.full((10, 1), column), y)]
     H = np.array([[total * column**2 + l2, total * column], [total * column, total]])
-    w = np.linalg.solve(H, total * y.mean() * np.array([column, 1.0])) + np.linalg.solve(H, [total * column, 1.0])
+    w = np.linalg.solve(H, total * y.mean() * np.array([column, 1.0])) + np.linalg.solve(
+        H, [total * column, 1.0]
+    )
     bound = cuvee.certify(sources, Ridge(l2), [[total]], [w])
-    # The minimiser is (0, ½): the column is constant and costs, the intercept does not. Exactly, from there:
+    # The minimiser is (0, ½): the column is constant and costs, the intercept does not. Exactly,
+    # from there:
     v, b, c, a, penalty = (Fraction(float(x)) for x in (*w, column, total, l2))
     away = b - Fraction(1, 2)
     excess = (a * (c * v + away) ** 2 + penalty * v**2) / 2
@@ -283,11 +336,13 @@ def test_a_gradient_of_exactly_0_inside_the_ball(zero):
     sources = [Domain("a", np.array([[1.0], [-1.0]]), np.array([0.5, -0.5]))]
     for intercept in (True, False):
         w = np.zeros((1, 1 + intercept))
-        bound = cuvee.certify(sources, Ridge(0.25, intercept, radius=3.0), [[1.0]], w + [0.4, 0.0][: 1 + intercept])
+        bound = cuvee.certify(
+            sources, Ridge(0.25, intercept, radius=3.0), [[1.0]], w + [0.4, 0.0][: 1 + intercept]
+        )
         assert (bound.distance >= 0).all() and (bound.excess_risk >= 0).all()
 
 
-# ---- where nothing is proven ----------------------------------------------------------------------------------------
+# ---- where nothing is proven ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", list(CLASSES))
@@ -317,7 +372,9 @@ def test_no_bound_without_l2_even_where_the_gradient_is_0(intercept):
 def test_no_bound_on_networks():
     rng = np.random.default_rng(0)
     sources = make_sources("softmax", rng, 0.0)
-    hypothesis = Network(mlp(2, 3), l2=1e-2) if "l2" in Network.__dataclass_fields__ else Network(mlp(2, 3))
+    hypothesis = (
+        Network(mlp(2, 3), l2=1e-2) if "l2" in Network.__dataclass_fields__ else Network(mlp(2, 3))
+    )
     space = hypothesis.bind(Problem(sources).facts)
     bound = cuvee.certify(sources, hypothesis, [[0.2, 0.3, 0.5]], np.ones((1, space.n_params)))
     assert np.isposinf(bound.distance).all() and np.isposinf(bound.excess_risk).all()
@@ -330,14 +387,17 @@ def test_no_bound_where_a_class_is_absent(kind):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(40, 2))
     y = np.arange(40) % CLASSES[kind]
-    sources = [Domain("a", X[:20], y[:20]), Domain("b", X[20:], np.minimum(y[20:], CLASSES[kind] - 2))]
+    sources = [
+        Domain("a", X[:20], y[:20]),
+        Domain("b", X[20:], np.minimum(y[20:], CLASSES[kind] - 2)),
+    ]
     alpha = np.array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0]])
     w = cuvee.solve(sources, Logistic(0.1), alpha[[0, 0, 2]]).w
     bound = cuvee.certify(sources, Logistic(0.1), alpha, w)
     assert bound.certified.tolist() == [True, False, True]
 
 
-# ---- what the bounds rest on ----------------------------------------------------------------------------------------
+# ---- what the bounds rest on ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, 40, 300])
@@ -357,7 +417,9 @@ def test_top_eigenvalue_is_an_upper_bound_and_close(d):
 def test_spread_holds_every_row(own):
     rng = np.random.default_rng(3)
     sources = make_sources("binary", rng, 5.0)
-    targets = [Domain(f"t{i}", rng.normal(size=(3 + i, 2)) * 4, np.arange(3 + i) % 2) for i in range(3)]
+    targets = [
+        Domain(f"t{i}", rng.normal(size=(3 + i, 2)) * 4, np.arange(3 + i) % 2) for i in range(3)
+    ]
     problem = Problem(sources, targets if own else ())
     components = LinearComponents(problem, Logistic().bind(problem.facts))
     alpha = rng.dirichlet(np.ones(3 + own), size=3)
@@ -369,7 +431,8 @@ def test_spread_holds_every_row(own):
         used = [(a, p) for a, p in zip(alpha[i], parts, strict=True) if a > 0]
         around = [(p.X - spread.reference.numpy()) for _, p in used]
         weights = [
-            a * (np.ones(p.n_rows) / p.n_rows if p.weight is None else p.weight / p.weight.sum()) for a, p in used
+            a * (np.ones(p.n_rows) / p.n_rows if p.weight is None else p.weight / p.weight.sum())
+            for a, p in used
         ]
         assert spread.reach[i] >= max(np.linalg.norm(c, axis=1).max() for c in around) * (1 - 1e-14)
         moment = sum((c * w[:, None]).T @ c for c, w in zip(around, weights, strict=True))
@@ -383,14 +446,22 @@ def test_bounds_of_own_mixtures_hold(kind, ball):
     rng = np.random.default_rng(4)
     sources = make_sources(kind, rng, 3.0)
     targets = [
-        Domain(f"t{i}", rng.normal(size=(4 + 5 * i, 2)) * 3, np.arange(4 + 5 * i) % (CLASSES[kind] or 4))
+        Domain(
+            f"t{i}",
+            rng.normal(size=(4 + 5 * i, 2)) * 3,
+            np.arange(4 + 5 * i) % (CLASSES[kind] or 4),
+        )
         for i in range(3)
     ]
     problem = Problem(sources, targets)
     alpha = rng.dirichlet(np.ones(4), size=3)
     alpha[2] = [0, 0, 0, 1]
     make = HYPOTHESES[kind]
-    radius = 0.7 * np.linalg.norm(cuvee.solve(problem, make(0.01), alpha).w, axis=1).min() if ball else None
+    radius = (
+        0.7 * np.linalg.norm(cuvee.solve(problem, make(0.01), alpha).w, axis=1).min()
+        if ball
+        else None
+    )
     best = cuvee.solve(problem, make(0.01, radius=radius), alpha, tol=1e-12).w
     said = []
     for size in 10.0 ** np.arange(-6.0, 1.5, 0.5):
@@ -398,7 +469,9 @@ def test_bounds_of_own_mixtures_hold(kind, ball):
         if ball:
             w *= np.minimum(1, radius / np.linalg.norm(w, axis=1, keepdims=True))
         bound = cuvee.certify(problem, make(0.01, radius=radius), alpha, w)
-        assert (np.linalg.norm(canonical(kind, w - best, True), axis=1) <= bound.distance + 1e-9).all()
+        assert (
+            np.linalg.norm(canonical(kind, w - best, True), axis=1) <= bound.distance + 1e-9
+        ).all()
         said.append(bound.certified)
     assert np.mean(said) > 0.5
 
@@ -407,7 +480,9 @@ def test_of_a_model_outside_the_ball_the_risk_is_not_bounded():
     rng = np.random.default_rng(5)
     sources = make_sources("ridge", rng, 0.0)
     best = cuvee.solve(sources, Ridge(0.1, radius=0.2), [[0.2, 0.3, 0.5]]).w
-    bound = cuvee.certify(sources, Ridge(0.1, radius=0.2), [[0.2, 0.3, 0.5]] * 2, np.concatenate([best, 3 * best]))
+    bound = cuvee.certify(
+        sources, Ridge(0.1, radius=0.2), [[0.2, 0.3, 0.5]] * 2, np.concatenate([best, 3 * best])
+    )
     assert np.isfinite(bound.excess_risk[0]) and np.isposinf(bound.excess_risk[1])
     assert bound.distance[1] >= 2 * 0.2 * (1 - 1e-12)
 
@@ -424,7 +499,9 @@ def test_softmax_intercepts_are_compared_after_their_common_constant():
 @pytest.mark.parametrize("rows", [10_000, 300_000])
 @pytest.mark.parametrize("kind", ["ridge", "logistic"])
 def test_rounding_of_long_sums_is_inside_the_bound(kind, rows):
-    """One column of ones, so that the minimiser is known: only summing many equal terms can go wrong."""
+    """One column of ones, so that the minimiser is known: only summing many equal terms can go
+    wrong.
+    """
     ones = np.ones((rows, 1))
     if kind == "ridge":
         y, hypothesis = np.full(rows, 1.1), Ridge(0.5, intercept=False)

@@ -1,4 +1,6 @@
-"""A convex hypothesis that declares nothing but its losses is solved, certified, differentiated and learnt."""
+"""A convex hypothesis that declares nothing but its losses is solved, certified, differentiated and
+learnt.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class PseudoHuberSpace(Space):
         return np.asarray(scores.squeeze(-2))
 
     def start(self, n_models, seed):
-        rows = [np.random.default_rng([seed, k]).normal(size=self.n_params) for k in range(n_models)]
+        rows = [
+            np.random.default_rng([seed, k]).normal(size=self.n_params) for k in range(n_models)
+        ]
         return self.project(torch.as_tensor(np.array(rows).reshape(n_models, self.n_params)))
 
 
@@ -127,7 +131,9 @@ def test_more_parameters_than_a_hessian_is_kept_for(sources, monkeypatch):
     monkeypatch.setattr("cuvee.erm.convex.solver.DENSE_P", 2)
     monkeypatch.setattr("cuvee.erm.convex.family.MOST_DENSE", 2)
     np.testing.assert_allclose(cuvee.solve(sources, PseudoHuber(), alpha, tol=1e-8).w, w, atol=1e-6)
-    np.testing.assert_allclose(cuvee.sensitivity(sources, PseudoHuber(), alpha, w), slopes, atol=1e-6)
+    np.testing.assert_allclose(
+        cuvee.sensitivity(sources, PseudoHuber(), alpha, w), slopes, atol=1e-6
+    )
 
 
 def test_estimate_and_learn(sources):

@@ -75,7 +75,10 @@ def test_smoothness_is_no_less_than_the_largest_eigenvalue(case):
     alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3), size=20))
     zero = torch.zeros(20, space.n_params, dtype=torch.float64)
     L = smoothness(erm.components(problem, space), zero, alpha)
-    for w in (zero, *(torch.as_tensor(np.random.default_rng(k).normal(size=zero.shape)) for k in range(3))):
+    for w in (
+        zero,
+        *(torch.as_tensor(np.random.default_rng(k).normal(size=zero.shape)) for k in range(3)),
+    ):
         assert (true_curvature(problem, space, alpha, w) * (1 - 1e-6) <= L).all()
 
 
@@ -94,7 +97,9 @@ def test_classes_that_are_rare_do_not_make_it_oscillate():
     components = erm.components(cuvee.Problem(sources), space)
     alpha = torch.ones(1, 1, dtype=torch.float64)
     L = smoothness(components, torch.zeros(1, space.n_params, dtype=torch.float64), alpha)
-    assert (true_curvature(cuvee.Problem(sources), space, alpha, torch.as_tensor(exact.w)) <= L).all()
+    assert (
+        true_curvature(cuvee.Problem(sources), space, alpha, torch.as_tensor(exact.w)) <= L
+    ).all()
     assert errors[1] < 0.8 * errors[0]
 
 
@@ -108,5 +113,7 @@ def test_networks_descend_too():
         sol = cuvee.solve(problem, hypothesis, alpha, method="descent", steps=steps)
         losses = components.values(torch.as_tensor(sol.w).to(components.space.dtype)[:, None], ALL)
         risks.append((losses[:, 0].numpy() * alpha).sum(1))
-        assert np.isinf(sol.certificate.distance).all() and np.isinf(sol.certificate.excess_risk).all()
+        assert (
+            np.isinf(sol.certificate.distance).all() and np.isinf(sol.certificate.excess_risk).all()
+        )
     assert (risks[1] < risks[0]).all()

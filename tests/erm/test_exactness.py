@@ -1,4 +1,6 @@
-"""`cuvee.solve` is exact: scikit-learn's answers to its last digits, and what must not change them."""
+"""`cuvee.solve` is exact: scikit-learn's answers to its last digits, and what must not
+change them.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def sklearn_fit(kind, parts, shares, l2, intercept):
             C=1 / l2, tol=1e-13, max_iter=1_000, fit_intercept=intercept, solver="newton-cholesky"
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # at 1e-13 scikit-learn's line searches end in rounding, and say so
+        # at 1e-13 scikit-learn's line searches end in rounding, and say so
+        warnings.simplefilter("ignore")
         model.fit(X, y, sample_weight=weight)
     coefficients = np.atleast_2d(model.coef_)
     if intercept:
@@ -152,7 +155,7 @@ def test_own_samples_are_scikit_learns(kind, intercept):
     np.testing.assert_allclose(again.w, sol.w[order], atol=1e-8)
 
 
-# ---- what must change nothing ----------------------------------------------------------------------------------------
+# ---- what must change nothing --------------------------------------------------------------------
 
 
 @pytest.fixture(params=list(CLASSES))
@@ -178,8 +181,14 @@ def test_whole_weights_are_repeated_rows(kind):
     times = [rng.integers(0, 4, size=s.n_rows) for s in problem.sources]
     for t in times:
         t[:4] = 1
-    weighted = [Domain(s.name, s.X, s.y, weight=7.0 * t) for s, t in zip(problem.sources, times, strict=True)]
-    repeated = [Domain(s.name, s.X.repeat(t, 0), s.y.repeat(t)) for s, t in zip(problem.sources, times, strict=True)]
+    weighted = [
+        Domain(s.name, s.X, s.y, weight=7.0 * t)
+        for s, t in zip(problem.sources, times, strict=True)
+    ]
+    repeated = [
+        Domain(s.name, s.X.repeat(t, 0), s.y.repeat(t))
+        for s, t in zip(problem.sources, times, strict=True)
+    ]
     w, again = (solved(s, hypothesis_of(kind), alpha).w for s in (weighted, repeated))
     np.testing.assert_allclose(again, w, atol=1e-8)
 
@@ -205,14 +214,18 @@ def test_order_of_sources_and_company_of_models_do_not_matter(kind):
     shuffled = solved([problem.sources[j] for j in order], hypothesis_of(kind), alpha[:, order]).w
     np.testing.assert_allclose(shuffled, w, atol=1e-8)
     for i in range(len(alpha)):
-        np.testing.assert_allclose(solved(problem, hypothesis_of(kind), alpha[i : i + 1]).w[0], w[i], atol=1e-8)
+        np.testing.assert_allclose(
+            solved(problem, hypothesis_of(kind), alpha[i : i + 1]).w[0], w[i], atol=1e-8
+        )
 
 
 @pytest.mark.parametrize(("own", "radius"), [(False, 0.3), (True, None)])
 def test_little_memory_changes_nothing(kind, own, radius):
     rng = np.random.default_rng(7)
     M = 300
-    problem = problem_of(kind, rng, (40, 30), [int(n) for n in rng.integers(4, 9, M)] if own else (), d=5)
+    problem = problem_of(
+        kind, rng, (40, 30), [int(n) for n in rng.integers(4, 9, M)] if own else (), d=5
+    )
     alpha = mixtures(rng, M, 2 + own)
     hypothesis = hypothesis_of(kind, radius=radius)
     w = solved(problem, hypothesis, alpha, tol=1e-8)
@@ -275,12 +288,16 @@ def test_logistic_on_badly_scaled_columns(kind):
     rng = np.random.default_rng(11)
     scale = np.array([1e4, 1.0, 1e-4])
     plain = problem_of(kind, rng, (120, 90), d=3)
-    flipped = [Domain(s.name, s.X, np.where(rng.random(s.n_rows) < 0.3, s.y[::-1], s.y)) for s in plain.sources]
+    flipped = [
+        Domain(s.name, s.X, np.where(rng.random(s.n_rows) < 0.3, s.y[::-1], s.y))
+        for s in plain.sources
+    ]
     scaled = [Domain(s.name, s.X * scale, s.y) for s in flipped]
     alpha = mixtures(rng, 2, 2)
     w = solved(flipped, Logistic(0.0), alpha).w
     units = np.append(scale, 1.0)
-    # ‖∇‖∞ is in the units of the columns too: 1e-4 of a unit is what tol = 1e-10 asks of the last one.
+    # ‖∇‖∞ is in the units of the columns too: 1e-4 of a unit is what tol = 1e-10 asks of the last
+    # one.
     sol = solved(scaled, Logistic(0.0), alpha, tol=1e-11)
     got = sol.w.reshape(2, -1, 4) * units
     np.testing.assert_allclose(got, w.reshape(2, -1, 4), rtol=2e-5, atol=2e-5)
@@ -303,7 +320,9 @@ def test_an_answer_within_tol_is_within_its_certificate(kind):
     rng = np.random.default_rng(13)
     problem = problem_of(kind, rng, (50, 40), d=3, mean=2.0)
     alpha = mixtures(rng, 8, 2)
-    exact = solved(problem, hypothesis_of(kind, 0.01), alpha, tol=1e-12 if kind == "ridge" else 1e-11).w
+    exact = solved(
+        problem, hypothesis_of(kind, 0.01), alpha, tol=1e-12 if kind == "ridge" else 1e-11
+    ).w
     for tol in (1e-2, 1e-4, 1e-6, 1e-8):
         sol = solved(problem, hypothesis_of(kind, 0.01), alpha, tol=tol)
         assert (sol.certificate.gradient_norm <= max(tol, 1e-12)).all()
@@ -338,13 +357,23 @@ def test_on_the_ball_the_minimum_is_scipys(kind, intercept):
 
     for w, shares in zip(sol.w, alpha, strict=True):
         ball = {"type": "ineq", "fun": lambda v: radius**2 - v @ v, "jac": lambda v: -2 * v}
-        best = minimize(value, np.zeros_like(w), (shares,), "SLSQP", True, constraints=ball, options={"ftol": 1e-15})
+        best = minimize(
+            value,
+            np.zeros_like(w),
+            (shares,),
+            "SLSQP",
+            True,
+            constraints=ball,
+            options={"ftol": 1e-15},
+        )
         assert value(w, shares)[0] <= best.fun + 1e-10
         np.testing.assert_allclose(w, best.x, atol=2e-5)
 
 
 def hostile(seed):
-    """Outliers, far means, separable or constant labels, skewed weights, little l2, small balls, tiny own samples."""
+    """Outliers, far means, separable or constant labels, skewed weights, little l2, small balls,
+    tiny own samples.
+    """
     rng = np.random.default_rng(seed)
     kind = rng.choice(["ridge", "binary", "softmax"], p=[0.1, 0.5, 0.4])
     K, intercept, ball = CLASSES[kind], bool(rng.random() < 0.8), rng.random() < 0.25
@@ -370,7 +399,9 @@ def hostile(seed):
                 y[:K] = np.arange(K)
         else:
             y = rng.normal(size=n) * 10 ** rng.uniform(-2, 2) + mean
-        return Domain(name, X, y, weight=rng.uniform(0, 1, n) ** 8 + 1e-6 if rng.random() < 0.3 else None)
+        return Domain(
+            name, X, y, weight=rng.uniform(0, 1, n) ** 8 + 1e-6 if rng.random() < 0.3 else None
+        )
 
     sources = [table(f"s{j}", 4) for j in range(N)]
     if K:
@@ -383,7 +414,11 @@ def hostile(seed):
     alpha[alpha < 1e-3] = 0
     alpha /= alpha.sum(1, keepdims=True)
     radius = float(10 ** rng.uniform(-2, 1)) if ball else None
-    return Problem(sources, targets), hypothesis_of(kind, l2, intercept=intercept, radius=radius), alpha
+    return (
+        Problem(sources, targets),
+        hypothesis_of(kind, l2, intercept=intercept, radius=radius),
+        alpha,
+    )
 
 
 # Each of these was given up on once: the anchor's step went too far, or the ball was left by 1e-9.
@@ -401,7 +436,9 @@ def test_hostile_problems_are_solved(seeds):
     for seed in seeds:
         problem, hypothesis, alpha = hostile(seed)
         sol = cuvee.solve(problem, hypothesis, alpha)
-        lost += [(seed, str(s)) for s in sol.status if s not in (Status.SOLVED, Status.ABSENT_CLASS)]
+        lost += [
+            (seed, str(s)) for s in sol.status if s not in (Status.SOLVED, Status.ABSENT_CLASS)
+        ]
         assert (sol.certificate.distance >= 0).all() and (sol.certificate.excess_risk >= 0).all()
         if hypothesis.radius is not None:
             assert (np.linalg.norm(sol.w, axis=1) <= hypothesis.radius * (1 + 1e-12)).all()

@@ -17,7 +17,9 @@ from cuvee.erm.network import training as network
 
 
 def checkerboard(sizes, targets=(), seed=0, flip=()):
-    """The label is whether x_0 x_1 > 0, which no linear model can tell; the opposite in the domains of `flip`."""
+    """The label is whether x_0 x_1 > 0, which no linear model can tell; the opposite in the domains
+    of `flip`.
+    """
     rng = np.random.default_rng(seed)
 
     def domain(name, n):
@@ -31,7 +33,9 @@ def checkerboard(sizes, targets=(), seed=0, flip=()):
 def test_learns_what_no_linear_model_can():
     problem, test = checkerboard([200, 300]), checkerboard([400], seed=1).sources[0]
     space = cuvee.Network(mlp(2, 2, 24), l2=1e-4).bind(problem.facts)
-    trained = network.train(LocalComponents(problem, space), torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]]))
+    trained = network.train(
+        LocalComponents(problem, space), torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
+    )
     accuracy = (space.predict(trained.w, test.X) == test.y).mean(-1)
     assert accuracy.min() > 0.9
     assert not trained.diverged.any()
@@ -60,7 +64,9 @@ def test_blocks_of_copies_change_nothing():
     for memory in (1, 2 * 7 * 8 * space.n_params + 100_000):
         calls: list[tuple[int, int]] = []
         keep = lambda *call, to=calls: to.append(call)  # noqa: E731
-        blocks = network.train(LocalComponents(problem, space), alpha, max_steps=50, memory=memory, progress=keep)
+        blocks = network.train(
+            LocalComponents(problem, space), alpha, max_steps=50, memory=memory, progress=keep
+        )
         torch.testing.assert_close(blocks.w, whole.w)
         torch.testing.assert_close(blocks.gradient, whole.gradient)
         assert calls == sorted(calls)
@@ -70,14 +76,18 @@ def test_blocks_of_copies_change_nothing():
 def test_stops_early_at_the_best_held_out_point():
     rng = np.random.default_rng(0)
     # Labels that mean nothing: training on them only makes held-out rows worse.
-    sources = [cuvee.Domain(f"s{j}", rng.normal(size=(60, 10)), rng.integers(0, 2, 60)) for j in range(2)]
+    sources = [
+        cuvee.Domain(f"s{j}", rng.normal(size=(60, 10)), rng.integers(0, 2, 60)) for j in range(2)
+    ]
     problem = cuvee.Problem(sources)
     space = cuvee.Network(mlp(10, 2, 32), l2=0.0).bind(problem.facts)
     alpha = torch.tensor([[0.5, 0.5], [0.9, 0.1]], dtype=torch.float64)
     trained = network.train(LocalComponents(problem, space), alpha, max_steps=1000)
     assert trained.stopped.all()
     assert (trained.steps < 300).all()
-    losses = LocalComponents(problem, space).values(trained.w[:, None], Batch(part="held out"))[:, 0]
+    losses = LocalComponents(problem, space).values(trained.w[:, None], Batch(part="held out"))[
+        :, 0
+    ]
     torch.testing.assert_close(trained.held_out, (alpha * losses).sum(-1))
     longer = network.train(LocalComponents(problem, space), alpha, max_steps=40)
     assert not longer.stopped.any()
@@ -98,7 +108,9 @@ def test_own_rows_count():
 
 def test_no_mixtures_give_no_models():
     problem = checkerboard([10, 10])
-    trained = network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem.facts)), torch.zeros(0, 2))
+    trained = network.train(
+        LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem.facts)), torch.zeros(0, 2)
+    )
     assert trained.w.shape == (0, 22)
     assert trained.gradient.shape == trained.stopped.shape == trained.steps.shape == (0,)
 
@@ -107,7 +119,10 @@ def test_no_mixtures_give_no_models():
 def test_mixtures_that_do_not_fit_are_refused(columns):
     problem = checkerboard([10, 10], [5])
     with pytest.raises(ValueError, match="does not fit"):
-        network.train(LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem.facts)), torch.ones(2, columns))
+        network.train(
+            LocalComponents(problem, cuvee.Network(mlp(2, 2)).bind(problem.facts)),
+            torch.ones(2, columns),
+        )
 
 
 def test_a_diverging_copy_is_flagged_and_spoils_nobody():
@@ -118,7 +133,9 @@ def test_a_diverging_copy_is_flagged_and_spoils_nobody():
     module = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
     problem = cuvee.Problem(sources)
     space = cuvee.Network(module, loss="squared").bind(problem.facts)
-    trained = network.train(LocalComponents(problem, space), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
+    trained = network.train(
+        LocalComponents(problem, space), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    )
     assert trained.diverged.tolist() == [False, True, True]
     assert trained.stopped.all()
     assert trained.w.isfinite().all()
@@ -142,13 +159,21 @@ def test_seed_decides_everything():
 def test_iterates_stay_in_the_ball():
     problem = checkerboard([40, 30])
     space = cuvee.Network(mlp(2, 2), radius=1.0).bind(problem.facts)
-    trained = network.train(LocalComponents(problem, space), torch.tensor([[0.3, 0.7]]), max_steps=100)
+    trained = network.train(
+        LocalComponents(problem, space), torch.tensor([[0.3, 0.7]]), max_steps=100
+    )
     assert trained.w.norm(dim=-1) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("module", [mlp(3, 3), Wrapped(mlp(3, 3)), conv_net(3)], ids=["stacked", "vmap", "conv"])
+@pytest.mark.parametrize(
+    "module", [mlp(3, 3), Wrapped(mlp(3, 3)), conv_net(3)], ids=["stacked", "vmap", "conv"]
+)
 def test_gradient_norm_is_autograds_on_all_rows(module):
-    shape = (1, 4, 4) if isinstance(module[0] if isinstance(module, nn.Sequential) else None, nn.Conv2d) else (3,)
+    shape = (
+        (1, 4, 4)
+        if isinstance(module[0] if isinstance(module, nn.Sequential) else None, nn.Conv2d)
+        else (3,)
+    )
     problem = make_problem((9, 12), (7, 4), shape=shape, classes=3, weighted=True)
     space = cuvee.Network(module, l2=0.1).bind(problem.facts)
     alpha = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.0, 0.4]], dtype=torch.float64)
@@ -162,7 +187,9 @@ def test_gradient_norm_is_autograds_on_all_rows(module):
         risk = 0.05 * w.square().sum()
         for a, domain in zip(alpha[i], [*problem.sources, problem.targets[i]], strict=True):
             scores = torch.func.functional_call(module, named, (torch.as_tensor(domain.X),))
-            losses = nn.functional.cross_entropy(scores, torch.as_tensor(domain.y), reduction="none")
+            losses = nn.functional.cross_entropy(
+                scores, torch.as_tensor(domain.y), reduction="none"
+            )
             risk = risk + a * (losses * torch.as_tensor(row_weights(domain))).sum()
         (gradient,) = torch.autograd.grad(risk, w)
         torch.testing.assert_close(trained.gradient[i], gradient.abs().max())
@@ -171,8 +198,14 @@ def test_gradient_norm_is_autograds_on_all_rows(module):
 def held_of(problem, seed):
     """Numbers of held-out rows, and what is left to train on, of every source and every target."""
     roles = (("source", problem.sources, LEAST_SOURCE), ("target", problem.targets, LEAST_TARGET))
-    held = {role: [held_out_rows(role, d, seed, least) for d in domains] for role, domains, least in roles}
-    training = {role: [split(d, h)[0] for d, h in zip(domains, held[role], strict=True)] for role, domains, _ in roles}
+    held = {
+        role: [held_out_rows(role, d, seed, least) for d in domains]
+        for role, domains, least in roles
+    }
+    training = {
+        role: [split(d, h)[0] for d, h in zip(domains, held[role], strict=True)]
+        for role, domains, _ in roles
+    }
     return held, training
 
 
@@ -207,7 +240,9 @@ def test_rows_that_weigh_nothing_are_not_held_out():
 
 
 def test_brief_training_is_adam_written_out():
-    """For every copy by itself: moments, bias corrections, a cosine, and the mean of the last quarter."""
+    """For every copy by itself: moments, bias corrections, a cosine, and the mean of the last
+    quarter.
+    """
     problem = make_problem((30, 20), (9, 12), classes=3)
     space = cuvee.Network(mlp(3, 3), l2=0.1).bind(problem.facts)
     components, steps = LocalComponents(problem, space), 40
@@ -223,4 +258,6 @@ def test_brief_training_is_adam_written_out():
         rate = network.BRIEF_RATE * (1 + np.cos(np.pi * t / steps)) / 2
         w = w - rate * (first / (1 - 0.9**t)) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
         late.append(w)
-    torch.testing.assert_close(found, torch.stack(late[steps * 3 // 4 :]).mean(0), rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        found, torch.stack(late[steps * 3 // 4 :]).mean(0), rtol=0, atol=1e-9
+    )

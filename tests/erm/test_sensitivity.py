@@ -22,7 +22,12 @@ def make(kind, rng, sizes=(60, 40, 50), targets=(), mean=1.0, d=3):
             score[: CLASSES[kind]] = np.arange(CLASSES[kind])
         return Domain(name, X, score)
 
-    return Problem(*([domain(f"{r}{j}", n) for j, n in enumerate(s)] for r, s in (("s", sizes), ("t", targets))))
+    return Problem(
+        *(
+            [domain(f"{r}{j}", n) for j, n in enumerate(s)]
+            for r, s in (("s", sizes), ("t", targets))
+        )
+    )
 
 
 def hypothesis_of(kind, l2=0.05, **options):
@@ -30,7 +35,8 @@ def hypothesis_of(kind, l2=0.05, **options):
 
 
 def tight(problem, hypothesis, alpha):
-    return cuvee.solve(problem, hypothesis, alpha, tol=1e-12).w  # where rounding ends it earlier, it is close enough
+    # where rounding ends it earlier, it is close enough
+    return cuvee.solve(problem, hypothesis, alpha, tol=1e-12).w
 
 
 def directions(rng, M, N):
@@ -51,10 +57,14 @@ def check(problem, hypothesis, alpha, rng, rtol=1e-5, step=STEP):
         got = np.einsum("mn,mnp->mp", delta, derivative)
         error = np.linalg.norm(got - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
         assert (error < rtol).all(), error
-        # Which is what it is for: the first-order prediction beats the old model by orders of magnitude.
+        # Which is what it is for: the first-order prediction beats the old model by orders of
+        # magnitude.
         far = 20 * step
         there = tight(problem, hypothesis, alpha + far * delta)
-        zeroth, first = np.linalg.norm(there - w, axis=1), np.linalg.norm(there - w - far * got, axis=1)
+        zeroth, first = (
+            np.linalg.norm(there - w, axis=1),
+            np.linalg.norm(there - w - far * got, axis=1),
+        )
         assert (first < 0.05 * zeroth).all()
     return w, derivative
 
@@ -64,7 +74,12 @@ def check(problem, hypothesis, alpha, rng, rtol=1e-5, step=STEP):
 def test_against_solving_again(kind, intercept):
     rng = np.random.default_rng(0)
     problem = make(kind, rng)
-    check(problem, hypothesis_of(kind, intercept=intercept), rng.dirichlet(np.full(3, 5.0), size=4), rng)
+    check(
+        problem,
+        hypothesis_of(kind, intercept=intercept),
+        rng.dirichlet(np.full(3, 5.0), size=4),
+        rng,
+    )
 
 
 @pytest.mark.parametrize("kind", list(CLASSES))
@@ -122,7 +137,9 @@ def test_columns_of_other_units_by_conjugate_gradients(monkeypatch):
 
 @pytest.mark.parametrize("kind", list(CLASSES))
 def test_a_source_like_the_mixture_moves_nothing_by_itself(kind):
-    """Σ_j α_j dw*/dα_j is the answer to more data risk against the same penalty: with l2 = 0 it is 0."""
+    """Σ_j α_j dw*/dα_j is the answer to more data risk against the same penalty: with l2 = 0 it is
+    0.
+    """
     rng = np.random.default_rng(5)
     problem = make(kind, rng)
     alpha = rng.dirichlet(np.full(3, 5.0), size=3)
@@ -150,7 +167,10 @@ def test_singular_systems_give_finite_derivatives():
     rng = np.random.default_rng(7)
     X = rng.normal(size=(30, 2))
     X = np.column_stack([X, X[:, 0]])  # a column twice, l2 = 0
-    for y, hypothesis in ((X[:, 1], Ridge(0.0)), ((X[:, 1] + rng.normal(size=30) > 0) * 1, Logistic(0.0))):
+    for y, hypothesis in (
+        (X[:, 1], Ridge(0.0)),
+        ((X[:, 1] + rng.normal(size=30) > 0) * 1, Logistic(0.0)),
+    ):
         problem = [Domain("a", X[:20], y[:20]), Domain("b", X[10:], y[10:])]
         sol = cuvee.solve(problem, hypothesis, [[0.5, 0.5]])
         assert np.isfinite(cuvee.sensitivity(problem, hypothesis, [[0.5, 0.5]], sol.w)).all()
@@ -163,5 +183,8 @@ def test_networks_have_none():
     hypothesis = cuvee.Network(mlp(3, 3))
     with pytest.raises(OptionError, match="convex"):
         cuvee.sensitivity(
-            problem, hypothesis, [[0.2, 0.3, 0.5]], np.zeros((1, hypothesis.bind(problem.facts).n_params))
+            problem,
+            hypothesis,
+            [[0.2, 0.3, 0.5]],
+            np.zeros((1, hypothesis.bind(problem.facts).n_params)),
         )

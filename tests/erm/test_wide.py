@@ -1,4 +1,6 @@
-"""Tables with more columns than rows get the same models and proofs as in all columns, in less time and memory."""
+"""Tables with more columns than rows get the same models and proofs as in all columns, in less time
+and memory.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,12 @@ def problem_of(kind, seed=0, d=120, sizes=(12, 9, 15), targets=(5, 4, 6), mean=0
 
 
 def in_all_columns(problem, space, *, own):
-    family = RidgeFamily if isinstance(space, cuvee.hypothesis.ridge.RidgeSpace) else GeneralisedFamily
-    return family(problem if own else problem.without_targets(), space, own=own, device="cpu", memory=2**30)
+    family = (
+        RidgeFamily if isinstance(space, cuvee.hypothesis.ridge.RidgeSpace) else GeneralisedFamily
+    )
+    return family(
+        problem if own else problem.without_targets(), space, own=own, device="cpu", memory=2**30
+    )
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -67,7 +73,10 @@ def test_a_wide_family_answers_like_one_in_all_columns(kind, radius, intercept):
         assert list(a.status) == list(b.status)
         w = a.w + 0.1 * torch.as_tensor(rng.normal(size=a.w.shape))  # with a part that no row sees
         torch.testing.assert_close(
-            wide.certify(alpha, w, tol=1e-6).vector, plain.certify(alpha, w, tol=1e-6).vector, rtol=0, atol=AGREE
+            wide.certify(alpha, w, tol=1e-6).vector,
+            plain.certify(alpha, w, tol=1e-6).vector,
+            rtol=0,
+            atol=AGREE,
         )
         for ask in (
             lambda f, alpha=alpha, w=b.w: f.sensitivity(alpha, w),
@@ -100,14 +109,20 @@ def test_certificates_hold_against_long_doubles(kind, intercept, l2, mean):
     alpha = rng.dirichlet(np.ones(3), size=3)
     hypothesis = hypothesis_of(kind, l2, intercept=intercept)
     solution = cuvee.solve(problem, hypothesis, alpha)
-    assert isinstance(erm.family(problem, solution.space, own=False, device="cpu", memory=2**30), WideFamily)
+    assert isinstance(
+        erm.family(problem, solution.space, own=False, device="cpu", memory=2**30), WideFamily
+    )
     nearby = solution.w + rng.normal(size=solution.w.shape) * 10.0 ** rng.uniform(-12, 0, (3, 1))
-    for w, proof in ((solution.w, solution.certificate), (nearby, cuvee.certify(problem, hypothesis, alpha, nearby))):
+    for w, proof in (
+        (solution.w, solution.certificate),
+        (nearby, cuvee.certify(problem, hypothesis, alpha, nearby)),
+    ):
         for i in range(3):
             oracle = oracle_of(kind, problem.sources, alpha[i], l2, intercept)
             best = oracle.minimiser(w[i])
             given = w[i]
-            if kind == "softmax" and intercept:  # a constant that all intercepts share changes nothing
+            # a constant that all intercepts share changes nothing
+            if kind == "softmax" and intercept:
                 given = given.reshape(3, -1).astype(np.longdouble)
                 given[:, -1] += (best.reshape(3, -1)[:, -1] - given[:, -1]).mean()
                 given = given.reshape(-1)
@@ -115,7 +130,9 @@ def test_certificates_hold_against_long_doubles(kind, intercept, l2, mean):
             assert distance <= proof.distance[i] * (1 + 1e-9)
             assert oracle.risk(w[i]) - oracle.risk(best) <= proof.excess_risk[i] + 1e-17
             true = np.abs(oracle.derivatives(w[i].astype(np.longdouble))[0]).max()
-            assert abs(float(true) - proof.gradient_norm[i]) <= 1e-6 * float(true) + 1e-10 * (1 + mean**2)
+            assert abs(float(true) - proof.gradient_norm[i]) <= 1e-6 * float(true) + 1e-10 * (
+                1 + mean**2
+            )
 
 
 def test_an_unpenalised_or_narrow_or_nonlinear_space_stays_in_its_columns():
@@ -128,7 +145,9 @@ def test_an_unpenalised_or_narrow_or_nonlinear_space_stays_in_its_columns():
         (problem, Network(module, loss="squared")),
     ):
         space = hypothesis.bind(data.facts)
-        assert not isinstance(erm.family(data, space, own=False, device="cpu", memory=2**30), WideFamily)
+        assert not isinstance(
+            erm.family(data, space, own=False, device="cpu", memory=2**30), WideFamily
+        )
 
 
 @settings(max_examples=25, deadline=None)
@@ -138,7 +157,9 @@ def test_coordinates_keep_products_norms_and_the_way_back(seed, repeated, standa
     problem = problem_of("softmax", seed=seed, d=80, targets=(3,))
     X = problem.sources[0].X.copy()
     X[1 : 1 + repeated] = X[0]  # rows that span less than their number
-    problem = Problem([Domain("s0", X, problem.sources[0].y), *problem.sources[1:]], problem.targets)
+    problem = Problem(
+        [Domain("s0", X, problem.sources[0].y), *problem.sources[1:]], problem.targets
+    )
     space = Logistic().bind(problem.facts, standardised=standardised)
     wide = rows_space.of(problem, space)
     w = torch.as_tensor(rng.normal(size=(2, space.n_params)))
@@ -147,7 +168,10 @@ def test_coordinates_keep_products_norms_and_the_way_back(seed, repeated, standa
     for given_domain, reduced in zip(problem.sources, wide.problem.sources, strict=True):
         scores = space.scores(w, space.prepare(torch.as_tensor(given_domain.X)))
         torch.testing.assert_close(
-            wide.space.scores(u, wide.space.prepare(torch.as_tensor(reduced.X))), scores, rtol=0, atol=1e-10
+            wide.space.scores(u, wide.space.prepare(torch.as_tensor(reduced.X))),
+            scores,
+            rtol=0,
+            atol=1e-10,
         )
     norm = torch.linalg.vector_norm
     torch.testing.assert_close(norm(wide.expand(u), dim=-1), norm(u, dim=-1), rtol=1e-12, atol=0)
@@ -159,7 +183,9 @@ def test_weights_of_a_batch_are_those_of_its_targets_one_by_one(kind):
     options = {"method": "agp", "steps": 40, "adversaries": 3}
     together = cuvee.estimate(problem, hypothesis_of(kind), **options).alpha
     for i, target in enumerate(problem.targets):
-        alone = cuvee.estimate(Problem(problem.sources, [target]), hypothesis_of(kind), **options).alpha
+        alone = cuvee.estimate(
+            Problem(problem.sources, [target]), hypothesis_of(kind), **options
+        ).alpha
         np.testing.assert_allclose(alone[0], together[i], atol=1e-9)
 
 
@@ -207,7 +233,9 @@ def test_compensated_sums_have_twice_the_digits(pairs):
 
 
 def test_the_gradient_of_ridge_is_that_of_the_model_handed_out():
-    """Large means and labels: what rounding b costs is in the gradient, and no float64 b is much better."""
+    """Large means and labels: what rounding b costs is in the gradient, and no float64 b is much
+    better.
+    """
     rng = np.random.default_rng(0)
     sources = []
     for name, rows in (("a", 60), ("b", 80)):
@@ -224,6 +252,8 @@ def test_the_gradient_of_ridge_is_that_of_the_model_handed_out():
         ulp = np.spacing(abs(solution.w[i, -1]))
         assert reported <= 6.5e3 * ulp
         np.testing.assert_allclose(
-            cuvee.certify(sources, Ridge(l2=1e-2), alpha, solution.w).gradient_norm[i], reported, rtol=0.5
+            cuvee.certify(sources, Ridge(l2=1e-2), alpha, solution.w).gradient_norm[i],
+            reported,
+            rtol=0.5,
         )
     assert all(s.ok for s in solution.status)

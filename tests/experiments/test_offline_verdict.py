@@ -1,4 +1,6 @@
-"""Theorem 3 on trial: verdicts on made-up numbers, and the exponents that its page predicts, computed the slow way."""
+"""Theorem 3 on trial: verdicts on made-up numbers, and the exponents that its page predicts,
+computed the slow way.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ import pytest
 import torch
 from experiments import _maps, offline
 from experiments._fit import exponent
-from experiments._maps import FIRST, KERNEL, LINEARISED, NEAREST, NETWORK, QUADRATIC, SECOND, SURFACE, claimed
+from experiments._maps import (
+    FIRST,
+    KERNEL,
+    LINEARISED,
+    NEAREST,
+    NETWORK,
+    QUADRATIC,
+    SECOND,
+    SURFACE,
+    claimed,
+)
 
 import cuvee
 from cuvee.data.synthetic import shifted_sources
@@ -22,7 +34,9 @@ COUNTS = [16, 32, 64, 128]
 
 
 def theorem(network=2.0, kernel=4.0, spread=0.01, others=1.5):
-    """Risks that fall as n to so many times the claimed power; seeds have powers that are a little apart."""
+    """Risks that fall as n to so many times the claimed power; seeds have powers that are a little
+    apart.
+    """
     powers = {NETWORK: network, LINEARISED: network, KERNEL: kernel, NEAREST: others, FIRST: others}
     rows = []
     for (way, times), N, seed, n in product(powers.items(), [2, 5], range(3), COUNTS):
@@ -38,7 +52,8 @@ def theorem(network=2.0, kernel=4.0, spread=0.01, others=1.5):
         (theorem(network=1.0, kernel=1.0, spread=0.0), True),  # the claim itself
         (theorem(network=0.5), "partly"),
         (theorem(network=0.5, kernel=0.5), False),
-        (theorem(network=1.1, kernel=1.1, spread=0.3), False),  # on average it does, but that may be chance
+        # on average it does, but that may be chance
+        (theorem(network=1.1, kernel=1.1, spread=0.3), False),
         (theorem(others=0.1), True),  # what is not the paper's is not judged
     ],
 )
@@ -55,7 +70,9 @@ def test_numbers_of_a_verdict():
     assert "4 of 4" not in said.sentence and said.sentence.count("2 of 2 cases") == 5
     assert "kernel (exponents 4.0 to 4.0 times" in said.sentence
     slow = offline.judge(theorem(network=0.5), 16)
-    assert slow.sentence.startswith("The excess risk fell at least as fast as n^(−2/(2+N)) in 0 of 2 cases")
+    assert slow.sentence.startswith(
+        "The excess risk fell at least as fast as n^(−2/(2+N)) in 0 of 2 cases"
+    )
     assert slow.numbers["exponents"]["network, N=2"]["fell"] is False
 
 
@@ -73,7 +90,8 @@ def test_what_rounding_left_is_not_fitted():
 
 def test_the_networks_shortfall_is_taken_where_its_labels_end():
     found = theorem()
-    more = found[found["way"] == KERNEL].assign(n=lambda r: r["n"] * 16, risk=1e-9)  # where no network was trained
+    # where no network was trained
+    more = found[found["way"] == KERNEL].assign(n=lambda r: r["n"] * 16, risk=1e-9)
     gap = offline.shortfall(pd.concat([found, more]))[5]
     assert gap["n"] == 128 and gap["training_share"] == pytest.approx(0.25)
     assert gap["over_kernel"] == pytest.approx(8.0 ** (-2 * claimed(5)))
@@ -87,13 +105,19 @@ def test_refinement_is_compared_seed_by_seed():
     other = usual.assign(way="network, K = 1", risk=usual["risk"] * 1.5)
     ratios = offline.by_refinement(pd.concat([found, other]))
     assert len(ratios) == 2 * len(COUNTS)
-    assert ratios["network, K = 1, N=2, n=64"] == {k: pytest.approx(1.5) for k in ("over_usual", "low", "high")}
+    assert ratios["network, K = 1, N=2, n=64"] == {
+        k: pytest.approx(1.5) for k in ("over_usual", "low", "high")
+    }
     assert offline.by_refinement(found) == {}
 
 
 def test_least_eigenvalues_have_a_law():
     law = offline.eigenvalues(theorem(), 16)["N=5"]
-    assert law["exponent"] == pytest.approx(-1.0) and law["at_n"] == pytest.approx(1 / 128) and law["n"] == 128
+    assert (
+        law["exponent"] == pytest.approx(-1.0)
+        and law["at_n"] == pytest.approx(1 / 128)
+        and law["n"] == 128
+    )
 
 
 def test_units_name_every_map_and_the_seed_comes_first():
@@ -104,12 +128,19 @@ def test_units_name_every_map_and_the_seed_comes_first():
     assert len({tuple(u.values()) for u in units}) == len(units)
 
 
-# ---- maps ----------------------------------------------------------------------------------------------------------
+# ---- maps ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("way", "N", "power"),
-    [(NEAREST, 3, -1), (FIRST, 3, -2), (SECOND, 4, -2), (KERNEL, 2, -3), (NETWORK, 2, -1.5), (QUADRATIC, 5, 0)],
+    [
+        (NEAREST, 3, -1),
+        (FIRST, 3, -2),
+        (SECOND, 4, -2),
+        (KERNEL, 2, -3),
+        (NETWORK, 2, -1.5),
+        (QUADRATIC, 5, 0),
+    ],
 )
 def test_predicted_powers(way, N, power):
     assert _maps.predicted(way, N) == pytest.approx(power)
@@ -147,7 +178,8 @@ def test_the_kernel_interpolates_smooth_maps_as_predicted():
         everywhere.append(away.mean())
         inside.append(away[fresh.min(1) > 0.1].mean())
     assert exponent(counts, everywhere).value == pytest.approx(_maps.predicted(KERNEL, 2), abs=0.1)
-    assert exponent(counts, inside).value == pytest.approx(-4.0, abs=0.1)  # the boundary is what costs it a power
+    # the boundary is what costs it a power
+    assert exponent(counts, inside).value == pytest.approx(-4.0, abs=0.1)
 
 
 def test_steps_of_descent_leave_what_is_predicted():
@@ -192,7 +224,12 @@ def test_networks_get_their_width_their_steps_and_their_K(monkeypatch):
         seen.clear()
         with pytest.raises(ZeroDivisionError):
             _maps.learnt(way, [], None, 64, 0, 512, 2)
-        assert (seen["method"], seen["width"], seen["steps"], seen.get("K")) == ("network", 512, 532, K)
+        assert (seen["method"], seen["width"], seen["steps"], seen.get("K")) == (
+            "network",
+            512,
+            532,
+            K,
+        )
 
 
 def test_second_derivatives_end_where_they_cost_too_much():

@@ -29,8 +29,19 @@ SETTING = peers.SETTINGS["tiny"]
 def table(name, scores, *, quantity=False, seeds=4, targets=2, levels=False, wobble=0.01):
     """Rows of one table: scores by peer, seeds a little apart, the targets of a seed far."""
     return [
-        {"seed": seed, "table": name, "target": f"t{i}", "peer": peer, "levels": levels, "quantity": quantity}
-        | {"score": score + i * 0.1 + wobble * np.sin(3 * seed + len(peer)), "fit_s": 0.5, "family": "f"}
+        {
+            "seed": seed,
+            "table": name,
+            "target": f"t{i}",
+            "peer": peer,
+            "levels": levels,
+            "quantity": quantity,
+        }
+        | {
+            "score": score + i * 0.1 + wobble * np.sin(3 * seed + len(peer)),
+            "fit_s": 0.5,
+            "family": "f",
+        }
         for seed in range(seeds)
         for i in range(targets)
         for peer, score in scores.items()
@@ -40,7 +51,14 @@ def table(name, scores, *, quantity=False, seeds=4, targets=2, levels=False, wob
 def maps(excess, fit_s=0.0):
     """Rows of maps: excess by (peer, epochs)."""
     return [
-        {"seed": seed, "table": MAPS, "peer": peer, "epochs": epochs, "excess": value, "models_s": 0.1}
+        {
+            "seed": seed,
+            "table": MAPS,
+            "peer": peer,
+            "epochs": epochs,
+            "excess": value,
+            "models_s": 0.1,
+        }
         | {"fit_s": epochs * 0.01 if peer == MOON else fit_s}
         for seed in range(2)
         for (peer, epochs), value in excess.items()
@@ -56,7 +74,9 @@ def verdict(*parts, wanted=("a", "b")):
 
 def test_held_where_nobody_is_ahead():
     said = verdict(
-        table("a", {"cuvee": 0.8, "pooled": 0.6}), table("b", {"cuvee": 2.0, "pooled": 3.0}, quantity=True), OURS_ALONE
+        table("a", {"cuvee": 0.8, "pooled": 0.6}),
+        table("b", {"cuvee": 2.0, "pooled": 3.0}, quantity=True),
+        OURS_ALONE,
     )
     assert said.held is True
     assert "Of 2 tables 2 not beaten, 0 too close to call, 0 beaten" in said.sentence
@@ -66,16 +86,25 @@ def test_held_where_nobody_is_ahead():
 
 def test_a_peer_ahead_on_one_table_of_two_is_named():
     good = table("a", {"cuvee": 0.8, "pooled": 0.6})
-    said = verdict(good, table("b", {"cuvee": 3.0, "pooled": 2.0, "KMM": 9.0}, quantity=True), OURS_ALONE)
+    said = verdict(
+        good, table("b", {"cuvee": 3.0, "pooled": 2.0, "KMM": 9.0}, quantity=True), OURS_ALONE
+    )
     assert said.held == "partly"
-    assert said.numbers["tables"]["b"]["ahead"] == said.numbers["tables"]["b"]["surely_ahead"] == ["pooled"]
+    assert (
+        said.numbers["tables"]["b"]["ahead"]
+        == said.numbers["tables"]["b"]["surely_ahead"]
+        == ["pooled"]
+    )
     assert "best peer pooled" in said.sentence and ", beaten" in said.sentence
 
 
 def test_beaten_everywhere_is_not_held():
     said = verdict(table("a", {"cuvee": 0.6, "pooled": 0.8}), OURS_ALONE)
     assert said.held is False
-    assert said.numbers["missing_tables"] == ["b"] and "not measured: b (set CUVEE_DATA)" in said.sentence
+    assert (
+        said.numbers["missing_tables"] == ["b"]
+        and "not measured: b (set CUVEE_DATA)" in said.sentence
+    )
 
 
 def test_a_lead_that_chance_explains_is_none_and_noise_is_no_excuse():
@@ -94,10 +123,15 @@ def test_one_seed_says_nothing_about_chance_and_no_nan():
 def test_a_lead_is_that_of_seed_means():
     """And not of targets × seeds, which would make targets of one seed independent."""
     rng = np.random.default_rng(0)
-    rows = pd.DataFrame(table("a", {"cuvee": 4.0, "pooled": 3.0}, quantity=True, seeds=5, targets=3))
+    rows = pd.DataFrame(
+        table("a", {"cuvee": 4.0, "pooled": 3.0}, quantity=True, seeds=5, targets=3)
+    )
     rows["score"] += rng.random(len(rows))
     lead = leads(named(rows))["pooled"]
-    means = [[rows[(rows.seed == s) & (rows.peer == p)].score.mean() for p in ("cuvee", "pooled")] for s in range(5)]
+    means = [
+        [rows[(rows.seed == s) & (rows.peer == p)].score.mean() for p in ("cuvee", "pooled")]
+        for s in range(5)
+    ]
     ours, theirs = np.array(means).T
     percent = 100 * (ours - theirs) / ours.mean()
     low, high = stats.t.interval(0.95, 4, percent.mean(), stats.sem(percent))
@@ -115,7 +149,9 @@ def test_levels_tell_peers_apart_also_when_a_file_says_them_in_words():
 
 def test_of_maps_equal_time_is_the_last_checkpoint_within_it():
     moon = {(MOON, 10): 1e-2, (MOON, 30): 1e-3, (MOON, 100): 1e-5}
-    said = verdict(table("a", {"cuvee": 1.0, "p": 0.0}), maps({(LEARN, 0): 1e-7, (SOLVE, 0): 0.0, **moon}, 0.5))
+    said = verdict(
+        table("a", {"cuvee": 1.0, "p": 0.0}), maps({(LEARN, 0): 1e-7, (SOLVE, 0): 0.0, **moon}, 0.5)
+    )
     assert said.numbers["map"]["LibMOON, equal time"]["excess"] == pytest.approx(1e-3)
     assert said.numbers["map"]["LibMOON, 100 epochs"]["excess"] == pytest.approx(1e-5)
     alone = verdict(table("a", {"cuvee": 1.0, "p": 0.0}), OURS_ALONE)
@@ -151,13 +187,25 @@ def test_levels_taken_out_keep_errors_and_help_pooling(quantities):
 
 
 def test_the_tables_of_benchmarks_are_split_as_before(tmp_path):
-    """`splits` of a file is `splits_of` its table, target rows first and then the test rows, nobody's row twice."""
+    """`splits` of a file is `splits_of` its table, target rows first and then the test rows,
+    nobody's row twice.
+    """
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"domain": np.repeat(list("abcd"), 30), "label": rng.normal(size=120), "x": np.arange(120.0)})
+    frame = pd.DataFrame(
+        {
+            "domain": np.repeat(list("abcd"), 30),
+            "label": rng.normal(size=120),
+            "x": np.arange(120.0),
+        }
+    )
     frame.to_parquet(tmp_path / "some.parquet")
     ((problem, test),) = bench.splits(tmp_path / "some.parquet", 3, 2)
-    assert [t.name for t in problem.targets] == list(np.random.default_rng(3).choice(list("abcd"), 2, replace=False))
-    seen = np.concatenate([*(d.y for d in (*problem.sources, *problem.targets)), *(y for _, y in test)])
+    assert [t.name for t in problem.targets] == list(
+        np.random.default_rng(3).choice(list("abcd"), 2, replace=False)
+    )
+    seen = np.concatenate(
+        [*(d.y for d in (*problem.sources, *problem.targets)), *(y for _, y in test)]
+    )
     assert sorted(seen) == sorted(frame.label)
     assert [t.n_rows for t in problem.targets] == [bench.LABELLED] * 2
     assert len(list(bench.splits_of(frame, 0, targets=None))) == 4
@@ -185,7 +233,10 @@ def test_a_table_that_is_not_there_adds_no_units(monkeypatch, tmp_path):
     (tmp_path / "bin" / "python").touch()
     units = peers.units(full)
     assert all(unit in units for unit in without)
-    assert sum(u["table"] == "office_caltech10" for u in units) == full["fewer_seeds"]["office_caltech10"]
+    assert (
+        sum(u["table"] == "office_caltech10" for u in units)
+        == full["fewer_seeds"]["office_caltech10"]
+    )
     assert {u["table"] for u in units if u["by"] == MOON} == {"visits", MAPS}
     assert all(a["seed"] <= b["seed"] for a, b in pairwise(units))
 
@@ -208,7 +259,9 @@ def test_weights_are_those_of_a_pipeline_of_skadas(visits):
             LogisticRegression(C=1.0, tol=1e-8, max_iter=2_000).set_fit_request(sample_weight=True),
         )
         X, domain = np.concatenate([Xs, target.X]), np.repeat([1, -2], [len(Xs), len(target.X)])
-        raw = pipe[0].base_estimator.fit_transform(X, sample_domain=domain)[1]["sample_weight"].sum()
+        raw = (
+            pipe[0].base_estimator.fit_transform(X, sample_domain=domain)[1]["sample_weight"].sum()
+        )
         pipe[-1].base_estimator.C = 1.0 / (visits.l2 * raw)
         pipe.fit(X, np.concatenate([ys, np.full(len(target.X), -1)]), sample_domain=domain)
         theirs = pipe[-1].base_estimator_.coef_
@@ -221,7 +274,9 @@ def test_nearest_counts_how_often_a_source_row_is_nearest():
     counts = np.zeros(12)
     for x in Xt:
         counts[np.argmin(((Xs - x) ** 2).sum(1))] += 1
-    assert _peers_methods.weights("nearest", Xs, np.zeros(12, dtype=int), Xt) == pytest.approx(counts * 12 / 30)
+    assert _peers_methods.weights("nearest", Xs, np.zeros(12, dtype=int), Xt) == pytest.approx(
+        counts * 12 / 30
+    )
 
 
 def test_a_share_of_weight_is_that_of_the_mixture(quantities):
@@ -242,7 +297,10 @@ def test_risk_is_what_solve_minimises():
     least = _peers_map.risk(sources, 0.1, alpha, w)
     signs = [2.0 * s.y - 1.0 for s in sources]
     slow = [
-        sum(a * np.log1p(np.exp(-t * (s.X @ v))).mean() for a, s, t in zip(row, sources, signs, strict=True))
+        sum(
+            a * np.log1p(np.exp(-t * (s.X @ v))).mean()
+            for a, s, t in zip(row, sources, signs, strict=True)
+        )
         + 0.05 * v @ v
         for row, v in zip(alpha, w, strict=True)
     ]
@@ -252,12 +310,18 @@ def test_risk_is_what_solve_minimises():
 
 
 def test_libmoon_is_asked_for_the_same_problem(monkeypatch, quantities):
-    """Its objectives are the sources and every target's own rows, and a row of α has its target's own alone."""
+    """Its objectives are the sources and every target's own rows, and a row of α has its target's
+    own alone.
+    """
     asked = {}
 
     def exact(domains, hypothesis, alpha, epochs, seed):
         asked.update(alpha=alpha, names=[d.name for d in domains])
-        return {"w": cuvee.solve(domains, hypothesis, alpha).w[None], "seconds": np.array([2.0]), "predict_s": 0.0}
+        return {
+            "w": cuvee.solve(domains, hypothesis, alpha).w[None],
+            "seconds": np.array([2.0]),
+            "predict_s": 0.0,
+        }
 
     monkeypatch.setattr(_peers_moon, "train", exact)
     quick = functools.partial(cuvee.estimate, method="uniform", own=True)
@@ -265,7 +329,9 @@ def test_libmoon_is_asked_for_the_same_problem(monkeypatch, quantities):
     levelled = quantities.levelled()
     ((predicted, seconds),) = _peers_moon.at_our_mixtures(levelled, 1, 0)
     ((ours, _),) = _peers_methods.default(levelled)
-    assert asked["names"] == ["s0", "s1", "s2", "s3", "t"] and asked["alpha"].sum() == pytest.approx(1.0)
+    assert asked["names"] == ["s0", "s1", "s2", "s3", "t"] and asked[
+        "alpha"
+    ].sum() == pytest.approx(1.0)
     assert predicted == pytest.approx(ours, abs=1e-6) and seconds > 2.0
 
 

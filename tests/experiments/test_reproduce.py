@@ -59,7 +59,9 @@ def test_files_and_a_verdict_appear(name, first):
 
 @pytest.fixture
 def _undrawn(monkeypatch):
-    """Figures are laid out and drawn where a test looks for one; elsewhere that would take most of the time."""
+    """Figures are laid out and drawn where a test looks for one; elsewhere that would take most of
+    the time.
+    """
     monkeypatch.setattr(Figure, "savefig", lambda self, path, **options: Path(path).touch())
 
 
@@ -76,12 +78,18 @@ def test_a_second_start_does_no_work_and_says_the_same(name, first, monkeypatch)
 
 @pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize("name", NAMES)
-def test_units_that_are_missing_are_measured_again_to_the_same_numbers(name, first, tmp_path, monkeypatch):
-    """The first and the last of them: what is measured depends on nothing that was measured before."""
+def test_units_that_are_missing_are_measured_again_to_the_same_numbers(
+    name, first, tmp_path, monkeypatch
+):
+    """The first and the last of them: what is measured depends on nothing that was
+    measured before.
+    """
     whole, folder = first[name][0], tmp_path / f"{name}-tiny"
     module, measured = importlib.import_module(f"experiments.{name}"), []
     measure = module.measure
-    monkeypatch.setattr(module, "measure", lambda unit, setting: measured.append(unit) or measure(unit, setting))
+    monkeypatch.setattr(
+        module, "measure", lambda unit, setting: measured.append(unit) or measure(unit, setting)
+    )
     folder.mkdir()
     shutil.copy(whole / "setting.json", folder)
     rows = pd.read_csv(whole / "raw.csv", dtype=str, keep_default_na=False)
@@ -89,7 +97,9 @@ def test_units_that_are_missing_are_measured_again_to_the_same_numbers(name, fir
     rows[~rows["unit"].isin(units[[0, -1]])].to_csv(folder / "raw.csv", index=False)
     reproduced(name, tmp_path)
     assert [_lab.name_of(unit) for unit in measured] == units[[0, -1]].tolist()
-    pd.testing.assert_frame_equal(without_clock(folder / "raw.csv"), without_clock(whole / "raw.csv"), check_exact=True)
+    pd.testing.assert_frame_equal(
+        without_clock(folder / "raw.csv"), without_clock(whole / "raw.csv"), check_exact=True
+    )
 
 
 def test_a_run_that_was_cut_goes_on(first, tmp_path, monkeypatch):
@@ -121,7 +131,9 @@ def test_units_side_by_side_give_the_same_numbers(first, tmp_path):
     module = importlib.import_module("experiments.lipschitz")
     said = _lab.reproduce(module, "lipschitz", "tiny", tmp_path, silent, jobs=2)
     folder, alone = first["lipschitz"]
-    assert (tmp_path / "lipschitz-tiny" / "raw.csv").read_bytes() == (folder / "raw.csv").read_bytes()
+    assert (tmp_path / "lipschitz-tiny" / "raw.csv").read_bytes() == (
+        folder / "raw.csv"
+    ).read_bytes()
     assert said["numbers"] == alone["numbers"]
 
 
@@ -136,7 +148,11 @@ def test_what_is_clocked_is_measured_alone(tmp_path):
 def test_settings_grow_and_say_what_they_are(name):
     module = importlib.import_module(f"experiments.{name}")
     assert tuple(module.SETTINGS) == _lab.SCALES
-    assert module.SETTINGS["tiny"]["seeds"] <= module.SETTINGS["quick"]["seeds"] < module.SETTINGS["full"]["seeds"]
+    assert (
+        module.SETTINGS["tiny"]["seeds"]
+        <= module.SETTINGS["quick"]["seeds"]
+        < module.SETTINGS["full"]["seeds"]
+    )
     assert f"cuvee reproduce {name}" in module.__doc__
 
 
@@ -155,7 +171,9 @@ class Counting:
 
         rows = lab.collect([{"k": k} for k in range(lab.setting["upto"])], measure)
         lab.figure.write_bytes(b"")
-        return _lab.Verdict(True, f"{len(rows)} rows.", {"thirds": rows["third"].tolist(), "none": float("nan")})
+        return _lab.Verdict(
+            True, f"{len(rows)} rows.", {"thirds": rows["third"].tolist(), "none": float("nan")}
+        )
 
 
 def test_another_setting_or_version_starts_anew(tmp_path):
@@ -235,7 +253,9 @@ def test_the_page_has_a_section_for_every_experiment(page):
 
 
 def test_the_page_says_what_the_verdicts_say():
-    made = subprocess.run([sys.executable, "docs/make_paper.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    made = subprocess.run(
+        [sys.executable, "docs/make_paper.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
     assert made.returncode == 0, made.stderr
 
 
@@ -248,7 +268,8 @@ def test_what_is_published_follows_from_the_numbers_beside_it(name, page, tmp_pa
     monkeypatch.setattr(module, "measure", lambda *_, **__: pytest.fail("a number is missing"))
     said = _lab.reproduce(module, name, "full", tmp_path, silent)
     stored = json.loads((published / "verdict.json").read_text(encoding="utf-8"))
-    assert_alike({key: said[key] for key in stored}, stored, 1e-5)  # six digits are kept, and that was another machine
+    # six digits are kept, and that was another machine
+    assert_alike({key: said[key] for key in stored}, stored, 1e-5)
     assert f"<!-- verdict: {name} -->" in page and f"paper/{name}/figure.png" in page
 
 

@@ -18,17 +18,36 @@ from cuvee.mixture.players import Settings
 
 SHAPE = {"N": 3, "targets": 2, "rows": 30, "features": 3}
 
-# ---- the verdict ---------------------------------------------------------------------------------------------------
+# ---- the verdict ---------------------------------------------------------------------------------
 
 
 def trial(mean=-4.0, late=-2.5, ratio=0.8, reached=True, spread=0.01):
-    """Evaluations that are powers of ε, and corrected gaps that are `ratio` of the uncorrected ones."""
+    """Evaluations that are powers of ε, and corrected gaps that are `ratio` of the uncorrected
+    ones.
+    """
     rows = []
     for kind, seed in product(["logistic", "ridge"], range(4)):
-        own, noise = {"kind": kind, "seed": seed, "eta": 0.1, "gamma": 1.0}, 1 + spread * (seed - 1.5)
+        own, noise = (
+            {"kind": kind, "seed": seed, "eta": 0.1, "gamma": 1.0},
+            1 + spread * (seed - 1.5),
+        )
         for eps in (0.1, 0.05, 0.025):
-            found = {"evaluations": 10 * eps ** (mean * noise), "late_evaluations": 10 * eps ** (late * noise)}
-            rows.append({**own, "part": "rate", "beta": 0.1, "B": 8, "eps": eps, "reached": reached, "t": 9, **found})
+            found = {
+                "evaluations": 10 * eps ** (mean * noise),
+                "late_evaluations": 10 * eps ** (late * noise),
+            }
+            rows.append(
+                {
+                    **own,
+                    "part": "rate",
+                    "beta": 0.1,
+                    "B": 8,
+                    "eps": eps,
+                    "reached": reached,
+                    "t": 9,
+                    **found,
+                }
+            )
         for B, t in product((4, 16), (0, 50)):
             mine, plain = (1.0 if t == 0 else ratio * noise) * B**-0.5, B**-0.5
             rows.append({**own, "part": "own", "beta": 0.1, "B": B, "t": t, "late": mine})
@@ -47,7 +66,8 @@ def trial(mean=-4.0, late=-2.5, ratio=0.8, reached=True, spread=0.01):
         (trial(), True),
         (trial(mean=-3.0, late=-2.0), True),
         (trial(ratio=1.2), True),  # no gain by the correction, of which the theorem says nothing
-        (trial(mean=-6.0), "partly"),  # found in time, but the mean over all iterates comes too late
+        # found in time, but the mean over all iterates comes too late
+        (trial(mean=-6.0), "partly"),
         (trial(mean=-6.0, late=-5.0), False),
         (trial(mean=-6.0, late=-5.0, ratio=0.5), False),  # no rate, whatever the correction does
         (trial(reached=False), False),
@@ -66,13 +86,17 @@ def test_the_verdict_says_its_numbers():
     assert found.numbers["exponents"]["ridge"]["mean"]["exponent"] == pytest.approx(-4.0)
     assert found.numbers["end_in_B"]["logistic, β=0.1"]["exponent"] == pytest.approx(-0.5)
     ratios = found.numbers["corrected_over_uncorrected"]
-    assert ratios["equal evaluations, own steps"]["ridge, B=16"]["ratio"] == pytest.approx(0.8, rel=1e-3)
+    assert ratios["equal evaluations, own steps"]["ridge, B=16"]["ratio"] == pytest.approx(
+        0.8, rel=1e-3
+    )
     assert ratios["equal batch and steps"]["ridge, B=16"]["ratio"] == pytest.approx(0.4, rel=1e-3)
     for each in ratios.values():
         assert list(each) == ["logistic, B=4", "logistic, B=16", "ridge, B=4", "ridge, B=16"]
     assert "24 of 24 runs reached ε" in found.sentence
     assert "surely lower in 4, surely higher in 0 of 4" in found.sentence
-    assert "γ = 10^-15" in found.sentence and "50 move the gap by 10^-12 of itself" in found.sentence
+    assert (
+        "γ = 10^-15" in found.sentence and "50 move the gap by 10^-12 of itself" in found.sentence
+    )
 
 
 def test_ratios_pair_seed_with_seed():
@@ -82,13 +106,28 @@ def test_ratios_pair_seed_with_seed():
     assert (r, low, high) == (pytest.approx(0.5), pytest.approx(0.5), pytest.approx(0.5))
 
 
-# ---- the plan ------------------------------------------------------------------------------------------------------
+# ---- the plan ------------------------------------------------------------------------------------
 
 
 def test_a_rehearsal_chooses_steps_and_the_batch():
-    made_up = [(0.1, 64, 0.1, 0.3, 0.2), (0.1, 64, 0.2, 0.5, 0.1), (0.1, 16, 0.2, 0.1, 0.1), (1.0, 64, 0.4, 0.1, 0.1)]
+    made_up = [
+        (0.1, 64, 0.1, 0.3, 0.2),
+        (0.1, 64, 0.2, 0.5, 0.1),
+        (0.1, 16, 0.2, 0.1, 0.1),
+        (1.0, 64, 0.4, 0.1, 0.1),
+    ]
     rows = [
-        {"beta": beta, "B": B, "eta": eta, "gamma": 1.0, "seed": seed, "t": t, "now": 2.0, "mean": mean, "late": late}
+        {
+            "beta": beta,
+            "B": B,
+            "eta": eta,
+            "gamma": 1.0,
+            "seed": seed,
+            "t": t,
+            "now": 2.0,
+            "mean": mean,
+            "late": late,
+        }
         for beta, B, eta, mean, late in made_up
         for seed, t in product((1000, 1001), (0, 10))
     ]
@@ -104,7 +143,9 @@ def test_a_rehearsal_chooses_steps_and_the_batch():
 @pytest.mark.parametrize("scale", ["tiny", "quick", "full"])
 def test_units_spend_the_same_with_and_without_correction_and_report_no_rehearsal(scale):
     setting = stationarity.SETTINGS[scale]
-    rehearsals = pd.DataFrame(stationarity.rehearsal_units(setting)).assign(now=1.0, mean=1.0, late=0.5)
+    rehearsals = pd.DataFrame(stationarity.rehearsal_units(setting)).assign(
+        now=1.0, mean=1.0, late=0.5
+    )
     rehearsals = pd.concat([rehearsals.assign(t=0), rehearsals.assign(t=9)])
     units = stationarity.units(setting, rehearsals)
     names = [tuple(u.values()) for u in units]
@@ -123,7 +164,7 @@ def test_units_spend_the_same_with_and_without_correction_and_report_no_rehearsa
     assert setting["reference"] in setting["B"]
 
 
-# ---- what is measured ----------------------------------------------------------------------------------------------
+# ---- what is measured ----------------------------------------------------------------------------
 
 
 def project_simplex(x):
@@ -174,7 +215,9 @@ def test_gap_is_definition_1(kind):
         v = w + step * up
         v *= min(1.0, radius / np.linalg.norm(v))
         map_alpha = (alpha - project_simplex(alpha - step * down)) / step
-        assert found[i] == pytest.approx(np.hypot(np.linalg.norm(map_alpha), np.linalg.norm((w - v) / step)), rel=1e-5)
+        assert found[i] == pytest.approx(
+            np.hypot(np.linalg.norm(map_alpha), np.linalg.norm((w - v) / step)), rel=1e-5
+        )
 
 
 def test_watch_is_algorithm_1_and_its_means_are_means():
@@ -204,7 +247,8 @@ def test_reached_counts_both_measures_and_gives_up():
     seen = [Seen(0, 1.0, 1.0, 1.0)]
     for t in range(1, len(squares) + 1):
         seen.append(Seen(t, squares[t - 1], np.mean(squares[:t]), np.mean(squares[t // 2 : t])))
-    assert stationarity.reached(seen, 0.5, patience=100) == (12, 6, True)  # 3/12 = ε²; of 4, 5 and 6 none is large
+    # 3/12 = ε²; of 4, 5 and 6 none is large
+    assert stationarity.reached(seen, 0.5, patience=100) == (12, 6, True)
     assert stationarity.reached(iter(seen), 0.5, patience=2) == (8, 6, False)  # 2 · (1/ε)²
     assert stationarity.reached(seen, 0.5, patience=0.25) == (1, 1, False)
 
@@ -215,18 +259,26 @@ def test_constants_bound_every_row_on_W(kind):
     every, radius = of.components._rows(ALL, torch.float64), _game.KINDS[kind]["radius"]
     rng = np.random.default_rng(0)
     w = rng.normal(size=(400, 3))
-    w = torch.as_tensor(radius * w / np.linalg.norm(w, axis=1, keepdims=True) * rng.random((400, 1)) ** 0.2)
-    X, y = torch.cat([every.X, every.own_X.flatten(0, 1)]), torch.cat([every.y, every.own_y.flatten()])
+    w = torch.as_tensor(
+        radius * w / np.linalg.norm(w, axis=1, keepdims=True) * rng.random((400, 1)) ** 0.2
+    )
+    X, y = (
+        torch.cat([every.X, every.own_X.flatten(0, 1)]),
+        torch.cat([every.y, every.own_y.flatten()]),
+    )
 
     def row_losses(v):  # (400, rows)
         space = of.components.space
         return space.loss(of.components.loss, space.scores(v[None], X), y)[0]
 
     h = 1e-6 * torch.eye(3, dtype=w.dtype)
-    J = torch.stack([(row_losses(w + e) - row_losses(w - e)) / 2e-6 for e in h], -1)  # (400, rows, P)
+    # (400, rows, P)
+    J = torch.stack([(row_losses(w + e) - row_losses(w - e)) / 2e-6 for e in h], -1)
     steepest, largest = float(torch.linalg.vector_norm(J, dim=-1).max()), float(row_losses(w).max())
     apart = torch.linalg.vector_norm(w[:200] - w[200:], dim=-1)
-    most_curved = float((torch.linalg.vector_norm(J[:200] - J[200:], dim=-1) / apart[:, None]).max())
+    most_curved = float(
+        (torch.linalg.vector_norm(J[:200] - J[200:], dim=-1) / apart[:, None]).max()
+    )
     assert 0.5 * k.G_f <= steepest <= k.G_f * (1 + 1e-6)  # a bound, and not an empty one
     assert 0.2 * k.L_f <= most_curved <= k.L_f * (1 + 1e-6)
     B_g, F_max = of.largest

@@ -1,4 +1,6 @@
-"""Table 2 on made-up accuracies: wins need intervals above zero on the same images, and regressions show."""
+"""Table 2 on made-up accuracies: wins need intervals above zero on the same images, and regressions
+show.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ METHODS = [AVERAGE, TARGET, PRINTED, SGDA, MIXTURE, DEFAULT]
 
 
 def trial(printed=0.05, default=0.08, mixed=None, seeds=10, noise=0.01):
-    """Baselines at 80 % (shared ups and downs of a seed: pairing takes them out), others ahead by so much."""
+    """Baselines at 80 % (shared ups and downs of a seed: pairing takes them out), others ahead by
+    so much.
+    """
     rng, rows = np.random.default_rng(0), []
     shared = {(s, t): 0.05 * rng.normal() for s, t in product(range(seeds), TARGETS)}
     for seed, target, method in product(range(seeds), TARGETS, METHODS):
@@ -27,7 +31,15 @@ def trial(printed=0.05, default=0.08, mixed=None, seeds=10, noise=0.01):
         if target == MIX and mixed is not None and method in (PRINTED, SGDA):
             lead = mixed
         accuracy = 0.8 + shared[seed, target] + lead + noise * rng.normal()
-        rows.append({"seed": seed, "method": method, "target": target, "accuracy": accuracy, "letter": accuracy})
+        rows.append(
+            {
+                "seed": seed,
+                "method": method,
+                "target": target,
+                "accuracy": accuracy,
+                "letter": accuracy,
+            }
+        )
     return pd.DataFrame(rows).assign(
         **{"group 1": 0.3, "group 2": 0.3, "group 3": 0.4, "own": 0.0, "sample": 0.6, "gap": 0.1}
     )
@@ -64,7 +76,8 @@ def test_a_lead_within_the_noise_is_none():
 
 def test_differences_are_paired():
     mean, low, high = table2.paired(trial(), DEFAULT, AVERAGE, "target 1")
-    assert low < mean < high and high - low < 0.03  # unpaired, the ups and downs of seeds alone would make it 0.1
+    # unpaired, the ups and downs of seeds alone would make it 0.1
+    assert low < mean < high and high - low < 0.03
 
 
 def test_what_became_of_the_mixed_target():
@@ -86,7 +99,9 @@ def test_networks_repeat_and_leave_the_global_seed_alone():
     torch.manual_seed(3)
     one, again, other = table2.two_layers(4, 1), table2.two_layers(4, 1), table2.two_layers(4, 2)
     assert torch.rand(1) == expected
-    assert torch.equal(one[0].weight, again[0].weight) and not torch.equal(one[0].weight, other[0].weight)
+    assert torch.equal(one[0].weight, again[0].weight) and not torch.equal(
+        one[0].weight, other[0].weight
+    )
 
 
 def test_full_says_which_file_it_wants(tmp_path, monkeypatch):
@@ -97,7 +112,10 @@ def test_full_says_which_file_it_wants(tmp_path, monkeypatch):
 
 def test_every_method_of_the_paper_and_no_seed_that_was_looked_at():
     assert set(table2.SETTINGS["full"]["methods"]) == set(table2.METHODS)
-    assert table2.SETTINGS["full"]["seeds"] >= 50 and table2.SETTINGS["full"]["test"] - table2.LETTER >= 500
+    assert (
+        table2.SETTINGS["full"]["seeds"] >= 50
+        and table2.SETTINGS["full"]["test"] - table2.LETTER >= 500
+    )
     assert all(s["first"] >= 1_000 for s in table2.SETTINGS.values())
 
 

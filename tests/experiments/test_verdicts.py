@@ -12,7 +12,7 @@ from experiments import lipschitz, online, regimes
 from experiments._fit import Exponent, exponent, mean_interval
 from experiments._verdict import Verdict, of_parts
 
-# ---- fits and parts -----------------------------------------------------------------------------------------------
+# ---- fits and parts ------------------------------------------------------------------------------
 
 
 def test_exponent_covers_the_truth_as_often_as_it_says():
@@ -33,7 +33,9 @@ def test_exponent_of_one_replicate_is_a_regression_and_of_two_points_knows_no_in
     assert (alone.value, alone.low, alone.high) == (pytest.approx(-1.0), -inf, inf)
 
 
-@pytest.mark.parametrize(("x", "y"), [([1.0], [1.0]), ([1, 2], [1, 0]), ([1, 2, 3], [1, 2]), ([1, 2], [1, np.nan])])
+@pytest.mark.parametrize(
+    ("x", "y"), [([1.0], [1.0]), ([1, 2], [1, 0]), ([1, 2, 3], [1, 2]), ([1, 2], [1, np.nan])]
+)
 def test_exponent_refuses_what_has_none(x, y):
     with np.errstate(divide="ignore"), pytest.raises(ValueError, match="two points or more"):
         exponent(x, y)
@@ -49,10 +51,14 @@ def test_parts_make_a_verdict():
     assert [of_parts(p) for p in ([True], [True, False], [False, False])] == [True, "partly", False]
     with pytest.raises(ValueError, match="something to judge"):
         of_parts([])
-    assert [Verdict(h, "", {}).word for h in (True, "partly", False)] == ["held", "held in part", "did not hold"]
+    assert [Verdict(h, "", {}).word for h in (True, "partly", False)] == [
+        "held",
+        "held in part",
+        "did not hold",
+    ]
 
 
-# ---- Lemma 1 -------------------------------------------------------------------------------------------------------
+# ---- Lemma 1 -------------------------------------------------------------------------------------
 
 
 def lemma(ratio=1.0):
@@ -71,10 +77,14 @@ def test_lemma_holds_below_its_constant_and_not_above():
     assert good.held is True and good.numbers["above"] == 0
     assert good.numbers["kappa_star_over_ratio"]["least"] == pytest.approx(6.0)
     growth = good.numbers["growth"]["ridge"]["largest"]
-    assert growth["N"]["exponent"] == pytest.approx(0.5) and growth["mu"]["exponent"] == pytest.approx(-1.0)
+    assert growth["N"]["exponent"] == pytest.approx(0.5) and growth["mu"][
+        "exponent"
+    ] == pytest.approx(-1.0)
     steeper = lemma(0.5)
     steeper["kappa_star"] *= steeper["N"]  # κ* by itself
-    assert lipschitz.judge(steeper).numbers["growth"]["ridge"]["kappa_star"]["N"]["exponent"] == pytest.approx(1.5)
+    assert lipschitz.judge(steeper).numbers["growth"]["ridge"]["kappa_star"]["N"][
+        "exponent"
+    ] == pytest.approx(1.5)
     bad = lemma(0.5)
     bad.loc[4, "slope"] = 1.01 * bad.loc[4, "kappa_star_met"]
     assert lipschitz.judge(bad).held is False
@@ -82,7 +92,8 @@ def test_lemma_holds_below_its_constant_and_not_above():
 
 
 def test_slopes_are_taken_along_the_simplex():
-    ones = np.ones((1, 3, 2))  # all sources pull the same way: no step on the simplex moves the model
+    # all sources pull the same way: no step on the simplex moves the model
+    ones = np.ones((1, 3, 2))
     assert lipschitz.along_the_simplex(ones)[0] == pytest.approx(0.0, abs=1e-12)
     apart = np.array([[[1.0], [-1.0]]])
     assert lipschitz.along_the_simplex(apart)[0] == pytest.approx(np.sqrt(2))  # (1, −1)/√2
@@ -96,17 +107,21 @@ def test_pairs_are_mixtures_and_differ():
     assert (np.linalg.norm(one - other, axis=1) > 0).all() and (other >= 0).all()
 
 
-# ---- Theorem 4 -----------------------------------------------------------------------------------------------------
+# ---- Theorem 4 -----------------------------------------------------------------------------------
 
 
 def theorem(power_paid=-2.0, power_unpaid=0.0):
     """Regrets that fall as T^(power/(1+N)), for p = 1 and for p < 1 of the printed average."""
     rows = []
-    for variant, N, p, seed in product([online.PRINTED, online.REPAIRED], [2, 3], [0.1, 1.0], range(3)):
+    for variant, N, p, seed in product(
+        [online.PRINTED, online.REPAIRED], [2, 3], [0.1, 1.0], range(3)
+    ):
         power = power_unpaid if p < 1 and variant == online.PRINTED else power_paid
         for T in (100, 1_000, 10_000):
             regret = (1 + 0.01 * seed) * T ** (power * (1 + 0.01 * seed) / (1 + N))
-            rows.append({"variant": variant, "N": N, "p": p, "seed": seed, "T": T, "regret": regret})
+            rows.append(
+                {"variant": variant, "N": N, "p": p, "seed": seed, "T": T, "regret": regret}
+            )
     return pd.DataFrame(rows).assign(mean_square=1.0, D=1.0)
 
 
@@ -126,7 +141,7 @@ def test_theorem_does_not_hold_where_paid_rounds_fall_too_slowly():
     assert online.judge(theorem(-0.5, 0.0)).held is False
 
 
-# ---- efficiency regimes --------------------------------------------------------------------------------------------
+# ---- efficiency regimes --------------------------------------------------------------------------
 
 
 def regime(power=-0.4, clocked=100.0, paper=1e9):
@@ -135,8 +150,11 @@ def regime(power=-0.4, clocked=100.0, paper=1e9):
     rows = [{"way": w, "N": N, "eps": eps, "seed": s} for w, N, eps, s in grid]
     cells = pd.DataFrame(rows).assign(least=4, clocked=clocked, paper=paper)
     by_law = -1 - cells["N"] / 2
-    cells["labels"] = 10 * (1 + 0.02 * cells["seed"]) * cells["eps"] ** (by_law if power == "paper" else power)
-    cells["labels"] *= 1 + 0.03 * np.cos(17 * cells["seed"] - np.log(cells["eps"]))  # or the interval is a point
+    cells["labels"] = (
+        10 * (1 + 0.02 * cells["seed"]) * cells["eps"] ** (by_law if power == "paper" else power)
+    )
+    # or the interval is a point
+    cells["labels"] *= 1 + 0.03 * np.cos(17 * cells["seed"] - np.log(cells["eps"]))
     return cells.assign(counted=cells["labels"])
 
 
@@ -156,7 +174,11 @@ def test_regimes_hold_by_their_parts(cells, held):
 
 def test_a_law_is_not_followed_by_an_interval_that_says_nothing():
     narrow, wide = Exponent(-1.9, -2.1, -1.7, 5), Exponent(-0.5, -2.5, 1.5, 5)
-    assert regimes.follows(narrow, -2.0) and not regimes.follows(wide, -2.0) and not regimes.follows(narrow, -3.0)
+    assert (
+        regimes.follows(narrow, -2.0)
+        and not regimes.follows(wide, -2.0)
+        and not regimes.follows(narrow, -3.0)
+    )
 
 
 def test_a_law_without_an_interval_is_none():
@@ -177,7 +199,15 @@ def test_labels_needed(errors, wanted):
 def test_crossing_counts_learning_and_predicting():
     solve = {"way": "solve", "N": 2, "eps": 1e-2, "seed": 0, "fixed_s": 0.1, "each_s": 1e-3}
     solve |= {"kappa": 10.0, "kappa_star": 5.0, "P": 3}
-    learn = {"way": "kernel", "N": 2, "n": 8, "seed": 0, "error": 1e-3, "fixed_s": 1.0, "each_s": 1e-4}
+    learn = {
+        "way": "kernel",
+        "N": 2,
+        "n": 8,
+        "seed": 0,
+        "error": 1e-3,
+        "fixed_s": 1.0,
+        "each_s": 1e-4,
+    }
     cells = regimes.crossings(pd.DataFrame([solve, learn]))
     c = 10.0 * np.log(100.0)
     assert cells.loc[0, "clocked"] == pytest.approx(0.9 / 0.9e-3)

@@ -1,4 +1,6 @@
-"""`Poisson` through every public door: scikit-learn's numbers, certified, and nothing of its own on the way."""
+"""`Poisson` through every public door: scikit-learn's numbers, certified, and nothing of its own on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,19 @@ def sources():
     """Wards with few, some and very many visits."""
     levels = {"few": -2.0, "some": 0.5, "many": 5.0}
     rng = np.random.default_rng(1)
-    return [counts(name, 150 + 40 * i, u, 0.3 * rng.normal(size=4)) for i, (name, u) in enumerate(levels.items())]
+    return [
+        counts(name, 150 + 40 * i, u, 0.3 * rng.normal(size=4))
+        for i, (name, u) in enumerate(levels.items())
+    ]
 
 
 def scikit_learn(sources, alpha, l2, intercept):
     X, y = np.concatenate([s.X for s in sources]), np.concatenate([s.y for s in sources])
     share = [a * (np.ones(s.n_rows) / s.n_rows if s.weight is None else s.weight / s.weight.sum())
              for a, s in zip(alpha, sources, strict=True)]  # fmt: skip
-    model = PoissonRegressor(alpha=l2, fit_intercept=intercept, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+    model = PoissonRegressor(
+        alpha=l2, fit_intercept=intercept, solver="newton-cholesky", tol=1e-12, max_iter=1000
+    )
     model.fit(X, y, sample_weight=np.concatenate(share))
     return np.append(model.coef_, model.intercept_) if intercept else model.coef_
 
@@ -99,7 +106,9 @@ def test_sensitivity_is_the_derivative(sources):
     slopes = cuvee.sensitivity(sources, hypothesis, alpha, w)[0]
     moved = alpha + step * np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0]])
     ends = cuvee.solve(sources, hypothesis, moved, tol=1e-11).w
-    np.testing.assert_allclose((ends[0] - ends[1]) / (2 * step), slopes[0] - slopes[1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        (ends[0] - ends[1]) / (2 * step), slopes[0] - slopes[1], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_descent_is_slow_and_right(sources):
@@ -138,7 +147,10 @@ def test_float32_passes_end_where_float64_does(monkeypatch, sources):
 def test_other_units_of_the_labels_change_only_the_intercept(sources):
     times = [Domain(s.name, s.X, 1000.0 * s.y, s.weight) for s in sources]
     alpha = [[0.2, 0.5, 0.3]]
-    w, scaled = (cuvee.solve(d, Poisson(l2), alpha, tol=1e-9).w[0] for d, l2 in ((sources, 1e-2), (times, 10.0)))
+    w, scaled = (
+        cuvee.solve(d, Poisson(l2), alpha, tol=1e-9).w[0]
+        for d, l2 in ((sources, 1e-2), (times, 10.0))
+    )
     np.testing.assert_allclose(scaled[:-1], w[:-1], atol=1e-6)
     assert scaled[-1] - w[-1] == pytest.approx(np.log(1000.0), abs=1e-6)
 

@@ -37,11 +37,18 @@ def test_scores_are_single_models_one_by_one(case, M, Q, rows, seed):
     space = case.hypothesis.bind(case.problem().facts)
     w = models(space, M, Q, seed=seed)
     raw = torch.as_tensor(np.random.default_rng(seed).normal(size=(rows, *case.shape)))
-    slow = torch.stack([torch.stack([slow_scores(case.hypothesis, w[i, q], raw) for q in range(Q)]) for i in range(M)])
+    slow = torch.stack(
+        [
+            torch.stack([slow_scores(case.hypothesis, w[i, q], raw) for q in range(Q)])
+            for i in range(M)
+        ]
+    )
     scores = space.scores(w, space.prepare(raw))
     assert scores.shape == (M, Q, space.n_outputs, rows)
     torch.testing.assert_close(scores, slow, rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(space.scores(w[0, 0], space.prepare(raw)), slow[0, 0], rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(
+        space.scores(w[0, 0], space.prepare(raw)), slow[0, 0], rtol=1e-11, atol=1e-11
+    )
 
 
 @every_case
@@ -52,7 +59,10 @@ def test_own_scores_are_single_models_on_their_own_rows(case, M, Q, rows, seed):
     w = models(space, M, Q, seed=seed)
     raw = torch.as_tensor(np.random.default_rng(seed).normal(size=(M, rows, *case.shape)))
     slow = torch.stack(
-        [torch.stack([slow_scores(case.hypothesis, w[i, q], raw[i]) for q in range(Q)]) for i in range(M)]
+        [
+            torch.stack([slow_scores(case.hypothesis, w[i, q], raw[i]) for q in range(Q)])
+            for i in range(M)
+        ]
     )
     scores = space.own_scores(w, space.prepare(raw))
     assert scores.shape == (M, Q, space.n_outputs, rows)
@@ -69,7 +79,8 @@ def test_network_parameters_lie_as_torch_flattens_them(case):
     raw = torch.as_tensor(problem.sources[0].X)
     torch.testing.assert_close(space.scores(w, raw), module(raw).detach().T)
     torch.testing.assert_close(
-        space.start(1, seed=0)[0], nn.utils.parameters_to_vector(case.hypothesis.module.parameters()).detach()
+        space.start(1, seed=0)[0],
+        nn.utils.parameters_to_vector(case.hypothesis.module.parameters()).detach(),
     )
 
 
@@ -98,14 +109,22 @@ def label_variance(problem):
 
 @every_case
 @properties
-@given(spread=st.sampled_from([1e-3, 1.0, 5.0, 15.0]), rows=st.integers(1, 7), seed=st.integers(0, 99))
+@given(
+    spread=st.sampled_from([1e-3, 1.0, 5.0, 15.0]), rows=st.integers(1, 7), seed=st.integers(0, 99)
+)
 def test_losses_are_their_formulas(case, spread, rows, seed):
     problem = case.problem()
     space = case.hypothesis.bind(problem.facts)
     y = labels_for(case, rows, seed)
-    scores = np.random.default_rng(seed).uniform(-spread, spread, size=(2, 3, space.n_outputs, rows))
+    scores = np.random.default_rng(seed).uniform(
+        -spread, spread, size=(2, 3, space.n_outputs, rows)
+    )
     trained = np.array([[numpy_trained(case, scores[i, q], y) for q in range(3)] for i in range(2)])
-    bounded = -np.expm1(-trained) if case.classes else trained / (1 + 2 * trained / label_variance(problem))
+    bounded = (
+        -np.expm1(-trained)
+        if case.classes
+        else trained / (1 + 2 * trained / label_variance(problem))
+    )
     for kind, expected in (("trained", trained), ("bounded", bounded)):
         row_losses = space.loss(kind, torch.as_tensor(scores), torch.as_tensor(y))
         np.testing.assert_allclose(row_losses.numpy(), expected, rtol=1e-9, atol=1e-14)
@@ -128,7 +147,9 @@ def test_losses_take_own_labels(case, kind):
 def test_binary_cross_entropy_is_exact_for_sure_scores(score):
     space = Logistic().bind(make_problem(classes=2).facts)
     for label in (0, 1):
-        loss = space.trained(torch.tensor([[score]], dtype=torch.float64), torch.tensor([label])).item()
+        loss = space.trained(
+            torch.tensor([[score]], dtype=torch.float64), torch.tensor([label])
+        ).item()
         assert loss == pytest.approx(np.logaddexp(0.0, score if label == 0 else -score), rel=1e-12)
 
 
@@ -139,7 +160,9 @@ def test_bounded_loss_keeps_its_bounds_and_follows_the_trained(case, spread, see
     problem = case.problem()
     space = case.hypothesis.bind(problem.facts)
     y = torch.as_tensor(labels_for(case, 60, seed))
-    scores = torch.as_tensor(np.random.default_rng(seed).normal(size=(space.n_outputs, 60)) * spread)
+    scores = torch.as_tensor(
+        np.random.default_rng(seed).normal(size=(space.n_outputs, 60)) * spread
+    )
     if case.name == "net-custom":
         scores = scores.clamp(-300, 300)  # its own cosh overflows beyond
     trained, bounded = space.trained(scores, y), space.bounded(scores, y)
@@ -173,7 +196,8 @@ def test_project_is_the_nearest_point_of_the_ball(case, radius, scale, seed):
     p = space.project(w)
     norm = torch.linalg.vector_norm(p, dim=-1)
     assert (norm <= radius * (1 + 1e-12)).all()
-    # p is nearest exactly when no u of the ball has (w − p)·(u − p) > 0; the worst u is r (w − p)/‖w − p‖.
+    # p is nearest exactly when no u of the ball has (w − p)·(u − p) > 0; the worst u is r (w −
+    # p)/‖w − p‖.
     away = w - p
     worst = radius * torch.linalg.vector_norm(away, dim=-1) - (away * p).sum(-1)
     assert (worst <= 1e-9 * (1 + scale) * radius).all()
@@ -198,7 +222,8 @@ def test_starts_lie_in_the_ball_apart_and_depend_on_seed_and_row_alone(case, sta
     assert_rounded(space.start(6, seed=3)[:4], w)
     assert torch.equal(space.project(w), w)
     assert (torch.pdist(w) > 1e-3).all()
-    given = int(isinstance(case.hypothesis, Network))  # a network's row 0 is the module as given, whatever the seed
+    # a network's row 0 is the module as given, whatever the seed
+    given = int(isinstance(case.hypothesis, Network))
     assert (torch.linalg.vector_norm(w - space.start(4, seed=4), dim=-1)[given:] > 1e-3).all()
     assert space.start(0, seed=0).shape == (0, space.n_params)
 
@@ -232,15 +257,21 @@ def layers(draw) -> nn.Sequential:
 def test_stacked_layers_are_vmap(data):
     module = layers(data.draw)
     problem = make_problem()
-    stacked, mapped = (Network(m, loss=first_squared).bind(problem.facts) for m in (module, Wrapped(module)))
+    stacked, mapped = (
+        Network(m, loss=first_squared).bind(problem.facts) for m in (module, Wrapped(module))
+    )
     assert stacked._stack is not None
     assert mapped._stack is None
     M, Q, rows = (data.draw(st.integers(1, 3)) for _ in range(3))
     w = models(stacked, M, Q, seed=data.draw(st.integers(0, 99)))
     shared = torch.as_tensor(np.random.default_rng(1).normal(size=(rows, 3)))
     own = torch.as_tensor(np.random.default_rng(2).normal(size=(M, rows, 3)))
-    torch.testing.assert_close(stacked.scores(w, shared), mapped.scores(w, shared), rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(stacked.own_scores(w, own), mapped.own_scores(w, own), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        stacked.scores(w, shared), mapped.scores(w, shared), rtol=1e-10, atol=1e-10
+    )
+    torch.testing.assert_close(
+        stacked.own_scores(w, own), mapped.own_scores(w, own), rtol=1e-10, atol=1e-10
+    )
     assert torch.equal(stacked.start(3, seed=1), mapped.start(3, seed=1))
 
 
@@ -307,7 +338,11 @@ def test_a_module_may_return_one_number_per_row():
 
 
 def test_binding_leaves_the_module_alone():
-    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1)).double().train()
+    module = (
+        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+        .double()
+        .train()
+    )
     before = {name: value.clone() for name, value in module.state_dict().items()}
     problem = make_problem()
     space = Network(module, loss="squared").bind(problem.facts)
@@ -328,7 +363,9 @@ def test_the_intercept_is_not_penalised(case):
 
 
 @pytest.mark.parametrize(
-    "labels", [["no", "yes"], [-1, 1], [3.0, 7.0], [False, True], ["a", "b", "c"], [10, 20, 30]], ids=str
+    "labels",
+    [["no", "yes"], [-1, 1], [3.0, 7.0], [False, True], ["a", "b", "c"], [10, 20, 30]],
+    ids=str,
 )
 @pytest.mark.parametrize("network", [False, True])
 def test_predictions_come_in_the_users_own_labels(labels, network):
@@ -340,7 +377,9 @@ def test_predictions_come_in_the_users_own_labels(labels, network):
     space = hypothesis.bind(Problem([source]).facts)
     assert space.encode(source.y, "s").tolist() == number.tolist()
     w, rows = models(space, 2, 6), torch.as_tensor(source.X)
-    scores = np.array([[slow_scores(hypothesis, w[i, q], rows).numpy() for q in range(6)] for i in range(2)])
+    scores = np.array(
+        [[slow_scores(hypothesis, w[i, q], rows).numpy() for q in range(6)] for i in range(2)]
+    )
     winner = (scores[:, :, 0] > 0).astype(int) if len(labels) == 2 else scores.argmax(2)
     ahead = np.abs(scores) if len(labels) == 2 else np.diff(np.sort(scores, 2)[:, :, -2:], axis=2)
     assert ahead.min() > 1e-9  # or rounding would choose a label
@@ -414,7 +453,11 @@ BAD_BINDINGS = {
     ),
     "one class": (bind(Logistic(), [1, 1, 1]), DomainError, r"two classes"),
     "mixed labels": (bind(Logistic(), np.array([0, "a", 1], object)), DomainError, r"mix labels"),
-    "text for ridge": (bind(Ridge(), TEXT), DomainError, r"'north': label 'a' at row 0 is not a number"),
+    "text for ridge": (
+        bind(Ridge(), TEXT),
+        DomainError,
+        r"'north': label 'a' at row 0 is not a number",
+    ),
     "text for ridge in a target": (
         bind(Ridge(), NUMBERS, TEXT),
         DomainError,
@@ -451,8 +494,16 @@ BAD_BINDINGS = {
         OptionError,
         r"must return \(rows,\) or",
     ),
-    "images for ridge": (lambda: Ridge().bind(images().facts), DomainError, r"shape \(3, 4\).*flatten"),
-    "images for logistic": (lambda: Logistic().bind(images().facts), DomainError, r"shape \(3, 4\).*flatten"),
+    "images for ridge": (
+        lambda: Ridge().bind(images().facts),
+        DomainError,
+        r"shape \(3, 4\).*flatten",
+    ),
+    "images for logistic": (
+        lambda: Logistic().bind(images().facts),
+        DomainError,
+        r"shape \(3, 4\).*flatten",
+    ),
 }
 
 
@@ -493,11 +544,17 @@ MORE_BAD_BINDINGS = {
         DomainError,
         r"'north': label 'x' at row 2 is not a number",
     ),
-    "fractions as objects": (bind(Logistic(), np.array([0.5, 1, 2], object)), DomainError, r"0.5.* at row 0"),
+    "fractions as objects": (
+        bind(Logistic(), np.array([0.5, 1, 2], object)),
+        DomainError,
+        r"0.5.* at row 0",
+    ),
 }
 
 
-@pytest.mark.parametrize(("make", "error", "message"), MORE_BAD_BINDINGS.values(), ids=MORE_BAD_BINDINGS)
+@pytest.mark.parametrize(
+    ("make", "error", "message"), MORE_BAD_BINDINGS.values(), ids=MORE_BAD_BINDINGS
+)
 def test_bad_binding_should_be_named(make, error, message):
     with pytest.raises(error, match=message):
         make()
@@ -542,7 +599,9 @@ def rescaled(problem: Problem, scale, shift, unit=1.0, zero=0.0) -> Problem:
     return Problem([one(s) for s in problem.sources], [one(t) for t in problem.targets])
 
 
-def standardised_losses(case: Case, problem: Problem, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+def standardised_losses(
+    case: Case, problem: Problem, kind: str
+) -> tuple[torch.Tensor, torch.Tensor]:
     space = case.hypothesis.bind(problem.facts, standardised=True)
     components = LocalComponents(problem, space, kind)
     w = models(space, problem.n_targets, 3)
@@ -557,18 +616,30 @@ shifts = arrays(np.float64, 3, elements=st.floats(-100, 100))
 @every_linear
 @every_loss
 @properties
-@given(scale=scales, shift=shifts, unit=st.floats(1e-3, 1e3), zero=st.floats(-50, 50), seed=st.integers(0, 9))
+@given(
+    scale=scales,
+    shift=shifts,
+    unit=st.floats(1e-3, 1e3),
+    zero=st.floats(-50, 50),
+    seed=st.integers(0, 9),
+)
 def test_standardised_losses_do_not_depend_on_units(case, kind, scale, shift, unit, zero, seed):
-    """Labels too have units for ridge; without an intercept a shift makes other functions, so there is none."""
+    """Labels too have units for ridge; without an intercept a shift makes other functions, so there
+    is none.
+    """
     problem = case.problem(seed=seed)
     if not case.hypothesis.intercept:
         shift, zero = 0.0, 0.0
     again = rescaled(problem, scale, shift, unit, zero)
     wide = float(np.max(np.abs(shift) / scale))  # what a shift costs in digits
     for before, after in zip(
-        standardised_losses(case, problem, kind), standardised_losses(case, again, kind), strict=True
+        standardised_losses(case, problem, kind),
+        standardised_losses(case, again, kind),
+        strict=True,
     ):
-        torch.testing.assert_close(after, before, rtol=1e-9 + 1e-14 * wide, atol=1e-9 + 1e-14 * wide)
+        torch.testing.assert_close(
+            after, before, rtol=1e-9 + 1e-14 * wide, atol=1e-9 + 1e-14 * wide
+        )
 
 
 @every_linear
@@ -578,17 +649,24 @@ def test_standardised_columns_have_mean_0_and_variance_1(case):
     table = np.concatenate([s.X for s in problem.sources])
     prepared = space.prepare(torch.as_tensor(table)).numpy()
     centre = table.mean(0) if case.hypothesis.intercept else 0.0
-    np.testing.assert_allclose(prepared[:, :3], (table - centre) / table.std(0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        prepared[:, :3], (table - centre) / table.std(0), rtol=1e-9, atol=1e-9
+    )
     if case.hypothesis.intercept:
         assert (prepared[:, 3] == 1).all()
 
 
 def test_standardised_ridge_predicts_in_the_labels_own_units():
     problem = make_problem(sources=(9, 9))
-    table, y = np.concatenate([s.X for s in problem.sources]), np.concatenate([s.y for s in problem.sources])
+    table, y = (
+        np.concatenate([s.X for s in problem.sources]),
+        np.concatenate([s.y for s in problem.sources]),
+    )
     space = Ridge().bind(problem.facts, standardised=True)
     np.testing.assert_allclose(
-        np.concatenate([space.encode(s.y, s.name) for s in problem.sources]), (y - y.mean()) / y.std(), rtol=1e-12
+        np.concatenate([space.encode(s.y, s.name) for s in problem.sources]),
+        (y - y.mean()) / y.std(),
+        rtol=1e-12,
     )
     (w,) = models(space, 1)
     z = (table - table.mean(0)) / table.std(0)
@@ -600,10 +678,15 @@ def test_standardised_ridge_predicts_in_the_labels_own_units():
 @pytest.mark.parametrize("case", [c for c in CASES if isinstance(c.hypothesis, Network)], ids=repr)
 def test_standardising_leaves_a_network_its_inputs(case):
     problem = case.problem()
-    plain, standard = case.hypothesis.bind(problem.facts), case.hypothesis.bind(problem.facts, standardised=True)
+    plain, standard = (
+        case.hypothesis.bind(problem.facts),
+        case.hypothesis.bind(problem.facts, standardised=True),
+    )
     raw = torch.as_tensor(problem.sources[0].X)
     w = models(plain, 2, 2)
-    assert torch.equal(standard.scores(w, standard.prepare(raw)), plain.scores(w, plain.prepare(raw)))
+    assert torch.equal(
+        standard.scores(w, standard.prepare(raw)), plain.scores(w, plain.prepare(raw))
+    )
     assert standard.radius == pytest.approx(3 * torch.linalg.vector_norm(plain.start(1, 0)).item())
     assert replace(case.hypothesis, radius=2.0).bind(problem.facts, standardised=True).radius == 2.0
 
@@ -611,14 +694,25 @@ def test_standardising_leaves_a_network_its_inputs(case):
 @every_linear
 def test_a_constant_column_stays_finite_when_standardised(case):
     problem = rescaled(case.problem(), [1.0, 0.0, 1.0], [0.0, 1e6 / 3, 0.0])
-    prepared = LocalComponents(problem, case.hypothesis.bind(problem.facts, standardised=True))._all(torch.float64).X
+    prepared = (
+        LocalComponents(problem, case.hypothesis.bind(problem.facts, standardised=True))
+        ._all(torch.float64)
+        .X
+    )
     assert prepared.isfinite().all()
     assert prepared[:, 1].abs().max() <= (1e-6 if case.hypothesis.intercept else 1e6)
 
 
-@pytest.mark.parametrize("hypothesis", [Ridge(), Network(mlp(2, 1), loss="squared")], ids=["ridge", "network"])
+@pytest.mark.parametrize(
+    "hypothesis", [Ridge(), Network(mlp(2, 1), loss="squared")], ids=["ridge", "network"]
+)
 def test_equal_labels_have_no_scale(hypothesis):
-    assert hypothesis.bind(single([0.1, 0.1, 0.1], [0.4, 0.1, 0.2]).facts, standardised=True).label_scale == 1.0
+    assert (
+        hypothesis.bind(
+            single([0.1, 0.1, 0.1], [0.4, 0.1, 0.2]).facts, standardised=True
+        ).label_scale
+        == 1.0
+    )
 
 
 def test_standardised_ridge_without_intercept_is_still_linear():
@@ -630,4 +724,6 @@ def test_standardised_ridge_without_intercept_is_still_linear():
 def test_tiny_units_are_standardised_too():
     problem = make_problem()
     before = standardised_losses(LINEAR[0], problem, "trained")[1]
-    torch.testing.assert_close(standardised_losses(LINEAR[0], rescaled(problem, 1e-13, 0.0), "trained")[1], before)
+    torch.testing.assert_close(
+        standardised_losses(LINEAR[0], rescaled(problem, 1e-13, 0.0), "trained")[1], before
+    )

@@ -1,4 +1,6 @@
-"""An α with names goes by its names through every public door, or is refused with both lists of names."""
+"""An α with names goes by its names through every public door, or is refused with both lists of
+names.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ SOURCES = tuple(s.name for s in PROBLEM.sources)
 TARGETS = tuple(t.name for t in PROBLEM.targets)
 WIDE = simplex.sample(3, 4, seed=3)  # a row per target, the own sample last
 NARROW = simplex.sample(3, 3, seed=4)
-W = cuvee.solve(PROBLEM, RIDGE, WIDE).w + 0.1  # not the minimisers, so that certificates have something to say
+# not the minimisers, so that certificates have something to say
+W = cuvee.solve(PROBLEM, RIDGE, WIDE).w + 0.1
 
 ATLAS = cuvee.learn(PROBLEM, RIDGE, n_labels=16, n_calibration=64, tol=1e-6)
 ONLINE = cuvee.OnlineMap(PROBLEM, RIDGE, label_budget=1.0)
@@ -39,7 +42,9 @@ def mixtures(alpha, columns=None, targets=TARGETS):
     """As `cuvee.estimate` would return it."""
     unknown = np.full(len(alpha), np.nan)
     status = (cuvee.Status.CLOSED_FORM,) * len(alpha)
-    return cuvee.Mixtures(alpha, columns or columns_of(alpha), tuple(targets), unknown, status, "given", unknown)
+    return cuvee.Mixtures(
+        alpha, columns or columns_of(alpha), tuple(targets), unknown, status, "given", unknown
+    )
 
 
 def frame(alpha, columns=None, targets=TARGETS):
@@ -52,7 +57,9 @@ def with_a_column(alpha, columns=None, targets=TARGETS):
 
 
 def in_arrow(table):
-    return pa.Table.from_arrays([pa.array(table.iloc[:, j]) for j in range(table.shape[1])], list(table.columns))
+    return pa.Table.from_arrays(
+        [pa.array(table.iloc[:, j]) for j in range(table.shape[1])], list(table.columns)
+    )
 
 
 class Columns:
@@ -96,7 +103,9 @@ def turned(draw, alpha):
     columns, rows = (draw(st.permutations(range(n))) for n in reversed(alpha.shape))
     form = FORMS[draw(st.sampled_from(list(FORMS)))]
     names = columns_of(alpha)
-    return form(alpha[rows][:, columns], [names[j] for j in columns], [TARGETS[i] for i in rows]), rows
+    return form(
+        alpha[rows][:, columns], [names[j] for j in columns], [TARGETS[i] for i in rows]
+    ), rows
 
 
 @pytest.mark.parametrize("alpha", [WIDE, NARROW], ids=["own", "sources"])
@@ -152,13 +161,23 @@ def test_the_problem_of_a_new_user():
     own = replace(mix, alpha=np.array([[0.5, 0.0, 0.0, 0.5]]), columns=(*mix.columns, OWN))
     with pytest.raises(MixtureError, match=r"the sources are 'a', 'b', 'x'\. Give every source"):
         cuvee.solve(Problem([a, b, replace(c, name="x")], [t]), Logistic(1e-3), own)
-    with pytest.raises(MixtureError, match=r"'c'.*its columns are 'a', 'b', 'c'; the sources are 'a', 'b', 'x'"):
+    with pytest.raises(
+        MixtureError, match=r"'c'.*its columns are 'a', 'b', 'c'; the sources are 'a', 'b', 'x'"
+    ):
         cuvee.solve(Problem([a, b, replace(c, name="x")], [t]), Logistic(1e-3), mix)
 
 
 BAD_NAMES = {
-    "another source": ((*SOURCES[:2], "x"), TARGETS, "no column for source 's2'.*'x'.*columns are 's0', 's1', 'x'"),
-    "a source too many": ((*SOURCES, "x"), TARGETS, "a column 'x' that is not a source.*sources are 's0', 's1', 's2'"),
+    "another source": (
+        (*SOURCES[:2], "x"),
+        TARGETS,
+        "no column for source 's2'.*'x'.*columns are 's0', 's1', 'x'",
+    ),
+    "a source too many": (
+        (*SOURCES, "x"),
+        TARGETS,
+        "a column 'x' that is not a source.*sources are 's0', 's1', 's2'",
+    ),
     "a source too few": (SOURCES[:2], TARGETS, "no column for source 's2'.*weight 0"),
     "a source twice": (("s0", "s1", "s1"), TARGETS, "two columns for source 's1'"),
 }
@@ -179,7 +198,11 @@ def test_names_of_other_sources_are_refused(door, form, case):
 @pytest.mark.parametrize("door", WITH_TARGETS)
 def test_names_of_other_targets_are_refused(door, form, alpha):
     for targets, sentence in {
-        ("t0", "t1", "u"): "no row for target 't2'.*rows are 't0', 't1', 'u'; the targets are 't0', 't1', 't2'",
+        (
+            "t0",
+            "t1",
+            "u",
+        ): "no row for target 't2'.*rows are 't0', 't1', 'u'; the targets are 't0', 't1', 't2'",
         ("t0", "t1", "t1"): "two rows for target 't1'",
     }.items():
         with pytest.raises(MixtureError, match=sentence):
@@ -192,10 +215,15 @@ def test_rows_of_others_are_answered_as_they_come():
     """Names that say nothing of the problem's targets, where no own sample is weighed."""
     wanted = cuvee.solve(PROBLEM, RIDGE, NARROW).w
     customers = ["c7", "c3", "c5"]
-    np.testing.assert_allclose(cuvee.solve(PROBLEM, RIDGE, frame(NARROW, None, customers)).w, wanted)
-    np.testing.assert_allclose(cuvee.solve(PROBLEM.sources, RIDGE, mixtures(NARROW, None, customers)).w, wanted)
+    np.testing.assert_allclose(
+        cuvee.solve(PROBLEM, RIDGE, frame(NARROW, None, customers)).w, wanted
+    )
+    np.testing.assert_allclose(
+        cuvee.solve(PROBLEM.sources, RIDGE, mixtures(NARROW, None, customers)).w, wanted
+    )
     np.testing.assert_allclose(ATLAS(mixtures(NARROW, None, customers)).w, wanted, atol=1e-5)
-    with pytest.raises(MixtureError, match="rows are 'c7', 'c3', 'c5'"):  # whose rows would these own samples be?
+    # whose rows would these own samples be?
+    with pytest.raises(MixtureError, match="rows are 'c7', 'c3', 'c5'"):
         cuvee.solve(PROBLEM, RIDGE, frame(WIDE, None, customers))
     with pytest.raises(MixtureError, match="rows are 'c7', 'c3', 'c5'"):
         ATLAS(frame(WIDE, None, customers))
@@ -209,13 +237,14 @@ def test_long_lists_of_names_are_shortened():
     assert "'site 299'" in said and "'x'" in said and "… and 292 more" in said and len(said) < 600
 
 
-# ---- positions ------------------------------------------------------------------------------------------------------
+# ---- positions -----------------------------------------------------------------------------------
 
 
 def test_what_has_no_names_goes_by_position():
     wanted = cuvee.solve(PROBLEM, RIDGE, WIDE).w
     plain = pd.DataFrame(WIDE)
-    filtered = pd.DataFrame(np.repeat(WIDE, 2, 0))[::2]  # rows 0, 2 and 4 of another frame: numbers, and no names
+    # rows 0, 2 and 4 of another frame: numbers, and no names
+    filtered = pd.DataFrame(np.repeat(WIDE, 2, 0))[::2]
     for alpha in (WIDE, WIDE.tolist(), plain, filtered, plain.set_axis(columns_of(WIDE), axis=1)):
         np.testing.assert_array_equal(cuvee.solve(PROBLEM, RIDGE, alpha).w, wanted)
     by_target = plain.assign(target=TARGETS)[::-1]  # rows by name, columns by position
@@ -250,9 +279,12 @@ def test_own_samples_where_they_have_no_place():
 
 def test_wrong_weights_with_right_names_are_still_refused():
     for form in FORMS:
-        for targets in (TARGETS, TARGETS[::-1], ("t1", "t2", "t0")):  # the row as it was given, not as it is matched
+        # the row as it was given, not as it is matched
+        for targets in (TARGETS, TARGETS[::-1], ("t1", "t2", "t0")):
             with pytest.raises(MixtureError, match="row 1 of alpha does not sum to 1"):
-                cuvee.solve(PROBLEM, RIDGE, FORMS[form](NARROW * [[1.0], [1.1], [1.0]], None, targets))
+                cuvee.solve(
+                    PROBLEM, RIDGE, FORMS[form](NARROW * [[1.0], [1.1], [1.0]], None, targets)
+                )
     with pytest.raises(MixtureError, match="numeric"):
         cuvee.solve(PROBLEM, RIDGE, frame(NARROW).astype(object).replace(NARROW[0, 0], "much"))
     absent = frame(NARROW).astype(object).where(NARROW.max() > NARROW, pd.NA)
@@ -261,7 +293,7 @@ def test_wrong_weights_with_right_names_are_still_refused():
     assert cuvee.solve(PROBLEM, RIDGE, frame(NARROW)[:0].set_axis([], axis=0)).w.shape[0] == 0
 
 
-# ---- one at a time, samples -----------------------------------------------------------------------------------------
+# ---- one at a time, samples ----------------------------------------------------------------------
 
 
 def test_rounds_of_an_online_map_go_by_name():
@@ -272,7 +304,9 @@ def test_rounds_of_an_online_map_go_by_name():
         assert other.wants_label(row) == one.wants_label(alpha)
         np.testing.assert_array_equal(other.learn_one(row).w, one.learn_one(alpha).w)
     assert str(one.ledger) == str(other.ledger) and one.ledger.rounds == 12
-    with pytest.raises(MixtureError, match=r"no column for source 's2'.*columns are 's0', 's1', 'x'"):
+    with pytest.raises(
+        MixtureError, match=r"no column for source 's2'.*columns are 's0', 's1', 'x'"
+    ):
         one.predict_one(pd.Series(NARROW[0], index=["s0", "s1", "x"]))
 
 
@@ -307,13 +341,19 @@ def test_an_online_map_without_its_data_knows_its_sources(tmp_path):
     assert alone.sources == SOURCES == ONLINE.sources
     np.testing.assert_array_equal(alone.predict(named), ONLINE.predict(NARROW))
     alone.save(tmp_path / "again")
-    np.testing.assert_array_equal(cuvee.OnlineMap.load(tmp_path / "again").predict(named), ONLINE.predict(NARROW))
+    np.testing.assert_array_equal(
+        cuvee.OnlineMap.load(tmp_path / "again").predict(named), ONLINE.predict(NARROW)
+    )
     with pytest.raises(MixtureError, match="no column for source 's0'"):
         alone.predict(named.rename(columns={"s0": "x"}))
     # A file of an earlier version has no names: it goes by position, as it always did.
-    old = cuvee.OnlineMap.load(rewritten(tmp_path / "map", lambda header, tensors: header.pop("sources")))
+    old = cuvee.OnlineMap.load(
+        rewritten(tmp_path / "map", lambda header, tensors: header.pop("sources"))
+    )
     assert old.sources == ()
-    np.testing.assert_array_equal(old.predict(frame(NARROW, ["x", "y", "z"])), ONLINE.predict(NARROW))
+    np.testing.assert_array_equal(
+        old.predict(frame(NARROW, ["x", "y", "z"])), ONLINE.predict(NARROW)
+    )
     bound = cuvee.OnlineMap.load(tmp_path / "changed", PROBLEM, RIDGE)
     np.testing.assert_array_equal(bound.predict(named), ONLINE.predict(NARROW))
 
@@ -356,6 +396,8 @@ def test_an_answer_had_elsewhere_goes_by_name():
 
 def test_streams_of_targets_have_no_names_of_sources():
     with pytest.warns(cuvee.CuveeWarning, match="not one item"):
-        cuvee.run_online(frame(NARROW), cuvee.OnlineMixtures(PROBLEM.sources, RIDGE), progress=False)
+        cuvee.run_online(
+            frame(NARROW), cuvee.OnlineMixtures(PROBLEM.sources, RIDGE), progress=False
+        )
     with pytest.raises(OptionError, match="stream"):
         cuvee.run_online({"s0": 1.0}, ONLINE, progress=False)

@@ -26,7 +26,7 @@ def at_least(k: int, n: int, p: float) -> float:
     return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
 
 
-# ---- the rank -------------------------------------------------------------------------------------------------------
+# ---- the rank ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95, 0.99])
@@ -57,7 +57,7 @@ def test_more_mixtures_never_need_a_larger_share():
     assert all(LEVEL < share <= 1.0 for share in shares) and shares == sorted(shares, reverse=True)
 
 
-# ---- coverage of made-up errors -------------------------------------------------------------------------------------
+# ---- coverage of made-up errors ------------------------------------------------------------------
 
 
 def made_up(alpha: torch.Tensor, power: float, rng) -> torch.Tensor:
@@ -67,7 +67,9 @@ def made_up(alpha: torch.Tensor, power: float, rng) -> torch.Tensor:
 
 
 def calibrated(n: int, seed: int, power: float):
-    """A calibration on n mixtures of which a quarter told the shape, and a sampler of the same law."""
+    """A calibration on n mixtures of which a quarter told the shape, and a sampler of
+    the same law.
+    """
     rng = np.random.default_rng([7, seed])
 
     def draw(m: int):
@@ -82,9 +84,11 @@ def calibrated(n: int, seed: int, power: float):
 
 @pytest.mark.parametrize("power", [0.0, 3.0])
 def test_coverage_of_made_up_errors(power):
-    """n = 400: 300 bound, k = 291, so that coverage is Beta(291, 10): mean 96.7 %, 90 % of seeds or more reach 95 %.
+    """n = 400: 300 bound, k = 291, so that coverage is Beta(291, 10): mean 96.7 %, 90 % of seeds or
+    more reach 95 %.
 
-    The mean of 60 seeds has a standard deviation of 0.13 %; fewer than 80 % of them reach 95 % once in 100 tries.
+    The mean of 60 seeds has a standard deviation of 0.13 %; fewer than 80 % of them reach 95 % once
+    in 100 tries.
     """
     assert rank(300, LEVEL) == 291
     covered = []
@@ -93,7 +97,10 @@ def test_coverage_of_made_up_errors(power):
         alpha, errors = draw(4_000)
         said = bound.bounds(alpha)
         covered.append(
-            [float((e <= s).double().mean()) for e, s in zip(vars(errors).values(), vars(said).values(), strict=True)]
+            [
+                float((e <= s).double().mean())
+                for e, s in zip(vars(errors).values(), vars(said).values(), strict=True)
+            ]
         )
     shares = np.array(covered)  # (seeds, 3)
     assert (np.abs(shares.mean(0) - 291 / 301) < 0.006).all()
@@ -105,7 +112,9 @@ def test_coverage_of_made_up_errors(power):
 
 
 def test_a_bound_that_grows_is_sharper_near_the_centre():
-    """Where errors grow with the distance, so does the bound: fewer mixtures near the centre are turned away."""
+    """Where errors grow with the distance, so does the bound: fewer mixtures near the centre are
+    turned away.
+    """
     bound, draw = calibrated(400, 0, 3.0)
     alpha, errors = draw(4_000)
     away = (alpha - 1 / 3).square().sum(1)
@@ -136,7 +145,9 @@ def test_an_error_that_is_no_number_counts_as_infinite():
     for bad in (torch.nan, torch.inf):
         few, many = torch.ones(200, dtype=torch.float64), torch.ones(200, dtype=torch.float64)
         few[:3], many[:30] = bad, bad
-        assert calibrate(shape, held_out, Errors(few, few, few), LEVEL).distance == pytest.approx(1.0)
+        assert calibrate(shape, held_out, Errors(few, few, few), LEVEL).distance == pytest.approx(
+            1.0
+        )
         assert calibrate(shape, held_out, Errors(many, many, many), LEVEL).distance == np.inf
         power = Shape.of(alpha, held_out, many).power
         assert np.isfinite(power) and power >= 0
@@ -172,7 +183,7 @@ def test_shapes_of_degenerate_samples():
         assert np.isfinite(Shape.of(alpha, alpha, zero).power)
 
 
-# ---- maps -----------------------------------------------------------------------------------------------------------
+# ---- maps ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_calibration", [0, 1, 3, 40])
@@ -182,21 +193,38 @@ def test_a_map_with_too_few_calibration_mixtures_trusts_nothing(n_calibration):
     alpha = simplex.sample(20, 3, 5)
     sol = atlas(alpha, trust="predicted", tol=1e6)
     assert set(sol.status) == {Status.OFF_TOLERANCE}
-    assert np.isinf(sol.certificate.distance).all() and np.isinf(sol.certificate.gradient_norm).all()
+    assert (
+        np.isinf(sol.certificate.distance).all() and np.isinf(sol.certificate.gradient_norm).all()
+    )
     with pytest.raises(cuvee.StatusError):
         sol.raise_for_status()
     looked = atlas(alpha)
-    assert Status.PREDICTED not in looked.status and all(s.ok for s in looked.status) and (looked.passes > 0).all()
+    assert (
+        Status.PREDICTED not in looked.status
+        and all(s.ok for s in looked.status)
+        and (looked.passes > 0).all()
+    )
 
 
 def test_a_map_learnt_in_the_middle_trusts_nothing_at_the_corners():
     sources = make_sources(2, 3)
     atlas = cuvee.learn(
-        sources, Logistic(0.1), n_labels=20, n_calibration=200, concentration=50.0, tol=1e-3, method="surface"
+        sources,
+        Logistic(0.1),
+        n_labels=20,
+        n_calibration=200,
+        concentration=50.0,
+        tol=1e-3,
+        method="surface",
     )
-    assert set(atlas(simplex.sample(50, 3, 5, 50.0), trust="predicted", tol=0.1).status) == {Status.PREDICTED}
+    assert set(atlas(simplex.sample(50, 3, 5, 50.0), trust="predicted", tol=0.1).status) == {
+        Status.PREDICTED
+    }
     corners = atlas(np.eye(3), trust="predicted", tol=1e6)
-    assert set(corners.status) == {Status.OFF_TOLERANCE} and np.isinf(corners.certificate.gradient_norm).all()
+    assert (
+        set(corners.status) == {Status.OFF_TOLERANCE}
+        and np.isinf(corners.certificate.gradient_norm).all()
+    )
     assert (atlas(np.eye(3)).passes > 0).all()
 
 
@@ -204,8 +232,14 @@ def test_a_map_learnt_in_the_middle_trusts_nothing_at_the_corners():
 def test_a_map_learnt_on_either_side_trusts_nothing_in_between(where):
     sources, hypothesis, rng = make_sources(2, 4), Logistic(0.1), np.random.default_rng(0)
     corners = np.eye(4).repeat(60, 0)
-    given = corners if where == "corners" else 0.9 * corners[:120] + 0.1 * rng.dirichlet(np.ones(4), 120)
-    atlas = cuvee.learn(sources, hypothesis, mixtures=given, n_labels=len(given) // 3, n_calibration=200, tol=1e-3)
+    given = (
+        corners
+        if where == "corners"
+        else 0.9 * corners[:120] + 0.1 * rng.dirichlet(np.ones(4), 120)
+    )
+    atlas = cuvee.learn(
+        sources, hypothesis, mixtures=given, n_labels=len(given) // 3, n_calibration=200, tol=1e-3
+    )
     between = 0.5 * given[:30] + 0.5 * given[60:90]
     sol = atlas(between)
     assert cuvee.certify(sources, hypothesis, between, sol.w).gradient_norm.max() <= 1e-3
@@ -217,23 +251,34 @@ def test_whether_there_is_a_bound_does_not_depend_on_the_batch():
     """Mixtures of quarters: many are exactly as far from the others as any."""
     grid = np.round(4 * simplex.sample(400, 4, 3)) / 4
     grid = grid[grid.sum(1) == 1]
-    atlas = cuvee.learn(make_sources(2, 4), Logistic(0.1), mixtures=grid, n_labels=60, n_calibration=190, tol=1e-2)
+    atlas = cuvee.learn(
+        make_sources(2, 4), Logistic(0.1), mixtures=grid, n_labels=60, n_calibration=190, tol=1e-2
+    )
     points = np.unique(grid, axis=0)
     whole = atlas(points.repeat(3, 0), trust="predicted").certificate.gradient_norm[::3]
-    alone = np.concatenate([atlas(p[None], trust="predicted").certificate.gradient_norm for p in points])
+    alone = np.concatenate(
+        [atlas(p[None], trust="predicted").certificate.gradient_norm for p in points]
+    )
     np.testing.assert_array_equal(np.isinf(whole), np.isinf(alone))
 
 
 @pytest.mark.parametrize("method", ["auto", "surface", "kernel"])
 def test_realised_coverage_of_fresh_mixtures(method):
-    """200 calibration mixtures, 150 of which bound: k = 147, Beta(147, 4) has mean 97.4 % and sd 1.3 %."""
+    """200 calibration mixtures, 150 of which bound: k = 147, Beta(147, 4) has mean 97.4 % and sd
+    1.3 %.
+    """
     hypothesis, shares = Logistic(0.1), []
     assert rank(150, LEVEL) == 147
     for seed in range(6):
         sources = make_sources(2, 3, rows=40, seed=seed)
-        atlas = cuvee.learn(sources, hypothesis, method=method, n_labels=24, n_calibration=200, tol=1e-3, seed=seed)
+        atlas = cuvee.learn(
+            sources, hypothesis, method=method, n_labels=24, n_calibration=200, tol=1e-3, seed=seed
+        )
         alpha = simplex.sample(1_000, 3, [seed, 12345])
-        sol, best = atlas(alpha, trust="predicted"), cuvee.solve(sources, hypothesis, alpha, tol=1e-10)
+        sol, best = (
+            atlas(alpha, trust="predicted"),
+            cuvee.solve(sources, hypothesis, alpha, tol=1e-10),
+        )
         found = cuvee.certify(sources, hypothesis, alpha, sol.w)
         bound = sol.certificate
         shares.append(
@@ -241,7 +286,8 @@ def test_realised_coverage_of_fresh_mixtures(method):
                 (found.gradient_norm <= bound.gradient_norm).mean(),
                 (np.linalg.norm(sol.w - best.w, axis=1) <= bound.distance).mean(),
                 (
-                    risk(sources, hypothesis, alpha, sol.w) - risk(sources, hypothesis, alpha, best.w)
+                    risk(sources, hypothesis, alpha, sol.w)
+                    - risk(sources, hypothesis, alpha, best.w)
                     <= bound.excess_risk + 1e-15
                 ).mean(),
             ]
@@ -261,7 +307,9 @@ def risk(sources, hypothesis, alpha, w):
 
 
 def test_it_says_what_it_was_calibrated_on():
-    atlas = cuvee.learn(make_sources(2, 3), Logistic(0.1), n_labels=20, n_calibration=120, tol=1e-3, level=0.8)
+    atlas = cuvee.learn(
+        make_sources(2, 3), Logistic(0.1), n_labels=20, n_calibration=120, tol=1e-3, level=0.8
+    )
     said = atlas(simplex.sample(3, 3), trust="predicted").certificate
     assert "90" in said.rests_on and "80%" in said.rests_on.replace(" ", "")  # 90 of the 120 bound
     assert "calibrated" in repr(said) and not said.certified.any()
@@ -270,11 +318,15 @@ def test_it_says_what_it_was_calibrated_on():
 @pytest.mark.parametrize("kind", ["kernel", "auto"])
 @pytest.mark.parametrize("n_sources", [2, 3, 5])
 def test_rows_called_predicted_are_within_the_tolerance(kind, n_sources):
-    """Bounds are true for 95 % of all mixtures, and the status for 95 % of the rows that have it, at any tolerance."""
+    """Bounds are true for 95 % of all mixtures, and the status for 95 % of the rows that have it,
+    at any tolerance.
+    """
     sources, hypothesis = shifted_sources(n_sources, 60, 4), cuvee.Logistic(1e-2)
     shares = []
     for seed in range(4):
-        atlas = cuvee.learn(sources, hypothesis, method=kind, n_labels=32, n_calibration=400, tol=1e-4, seed=seed)
+        atlas = cuvee.learn(
+            sources, hypothesis, method=kind, n_labels=32, n_calibration=400, tol=1e-4, seed=seed
+        )
         alpha = simplex.sample(1_500, n_sources, seed=[99, seed])
         said = atlas(alpha, trust="predicted")
         true = cuvee.certify(sources, hypothesis, alpha, said.w).gradient_norm

@@ -27,7 +27,9 @@ vectors = st.tuples(st.integers(1, 6), st.integers(1, 5)).flatmap(
 def labels(n: int, n_sources: int = 4, n_outputs: int = 3, seed: int = 0) -> Labels:
     alpha = torch.as_tensor(simplex.sample(n, n_sources, seed))
     rng = np.random.default_rng(7)
-    return Labels(alpha, torch.sin(2 * alpha @ torch.as_tensor(rng.normal(size=(n_sources, n_outputs)))) + 0.5)
+    return Labels(
+        alpha, torch.sin(2 * alpha @ torch.as_tensor(rng.normal(size=(n_sources, n_outputs)))) + 0.5
+    )
 
 
 @given(vectors)
@@ -47,7 +49,9 @@ def test_kappa_is_a_bounded_kernel(rows):
 def test_kappa_scales_with_its_arguments(rows, s, t):
     a = torch.as_tensor(rows)
     size = float(a.square().sum(1).max()) * s * t
-    torch.testing.assert_close(kappa(s * a, t * a), s * t * kappa(a, a), rtol=0, atol=1e-13 * size + 1e-300)
+    torch.testing.assert_close(
+        kappa(s * a, t * a), s * t * kappa(a, a), rtol=0, atol=1e-13 * size + 1e-300
+    )
 
 
 def test_kappa_is_the_closed_form_and_the_integral():
@@ -82,7 +86,11 @@ def test_kernel_matrices_of_random_features_lead_to_kappa():
 def test_the_filter_is_the_loop(layers):
     known = labels(25)
     U = begin(4, 3, 0, width=64).U[:layers, :32]
-    K = tangent(U, known.alpha, known.alpha) if layers > 1 else kappa(known.alpha, known.alpha)[None]
+    K = (
+        tangent(U, known.alpha, known.alpha)
+        if layers > 1
+        else kappa(known.alpha, known.alpha)[None]
+    )
     found, n = spectrum(K, known.w), 25
     w = known.w.view(n, layers, -1).transpose(0, 1)
     for eta in (None, 0.3 * n / float(found.values.amax())):
@@ -91,7 +99,9 @@ def test_the_filter_is_the_loop(layers):
         for t in range(1, 301):
             c = c - rate / n * (K @ c - w)
             if t in (1, 2, 17, 300):
-                torch.testing.assert_close(K @ found.coefficients(t, eta), K @ c, rtol=0, atol=1e-10)
+                torch.testing.assert_close(
+                    K @ found.coefficients(t, eta), K @ c, rtol=0, atol=1e-10
+                )
                 if layers == 1:
                     torch.testing.assert_close(found.coefficients(t, eta), c, rtol=0, atol=1e-8)
 
@@ -110,7 +120,12 @@ def test_descent_of_the_network_is_descent_of_its_features_at_first():
 def fits(held_out=None, solver="exact"):
     yield "kernel", lambda known: fit_kernel(known, held_out, solver)
     for trunk in TRUNKS:
-        yield trunk, lambda known, trunk=trunk: fit_ntf(known, held_out, width=256, trunk=trunk, solver=solver)
+        yield (
+            trunk,
+            lambda known, trunk=trunk: fit_ntf(
+                known, held_out, width=256, trunk=trunk, solver=solver
+            ),
+        )
 
 
 def test_exact_fits_pass_through_the_labels_and_generalise():
@@ -130,7 +145,9 @@ def test_a_fit_is_its_own_kernel_expansion():
         predictor = fit_ntf(known, width=64, trunk=trunk, seed=5)
         c = spectrum(tangent(predictor.U, known.alpha, known.alpha), known.w).coefficients(inf)
         slow = tangent(predictor.U, unseen, known.alpha) @ c
-        torch.testing.assert_close(predictor(unseen), slow.transpose(0, 1).flatten(1), rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(
+            predictor(unseen), slow.transpose(0, 1).flatten(1), rtol=1e-8, atol=1e-8
+        )
 
 
 def test_wide_features_do_as_the_kernel_does():
@@ -139,7 +156,12 @@ def test_wide_features_do_as_the_kernel_does():
     for trunk in TRUNKS:
         away = [
             np.mean(
-                [float((fit_ntf(known, width=m, trunk=trunk, seed=s)(unseen) - limit).abs().mean()) for s in range(4)]
+                [
+                    float(
+                        (fit_ntf(known, width=m, trunk=trunk, seed=s)(unseen) - limit).abs().mean()
+                    )
+                    for s in range(4)
+                ]
             )
             for m in (256, 4096)
         ]

@@ -59,7 +59,9 @@ def atlas(sources):
 
 
 def honest(atlas, sources, hypothesis, alpha, tol, trusts=TRUSTS):
-    """No row is below the tolerance without saying so: judged by the true gradient, but for rows that are predicted."""
+    """No row is below the tolerance without saying so: judged by the true gradient, but for rows
+    that are predicted.
+    """
     for trust in trusts:
         sol = atlas(alpha, trust=trust, tol=tol)
         assert np.isfinite(sol.w).all()
@@ -74,7 +76,7 @@ def honest(atlas, sources, hypothesis, alpha, tol, trusts=TRUSTS):
     return sol
 
 
-# ---- options --------------------------------------------------------------------------------------------------------
+# ---- options -------------------------------------------------------------------------------------
 
 ABSURD = {
     "n_labels": (1, 0, -5, 3, 2.5, "many", None, True, np.nan, 2**70),
@@ -128,7 +130,8 @@ def test_fewer_labels_than_a_degree_needs(sources):
     with pytest.raises(OptionError, match="degree"):
         learn(sources, method="surface", degree=100, n_labels=2_000, n_calibration=0)
     three = make_sources(3, 4, rows=20)
-    with pytest.raises(OptionError, match=r"degree=3.*n_labels of at least 20"):  # a network has no derivatives
+    # a network has no derivatives
+    with pytest.raises(OptionError, match=r"degree=3.*n_labels of at least 20"):
         learn(three, Network(mlp(3, 3)), method="surface", degree=3, n_labels=6, n_calibration=0)
 
 
@@ -141,7 +144,13 @@ def test_degree_and_order_together_are_refused(sources):
 def test_taylor_pieces_of_networks_are_refused():
     for order in (1, 2):
         with pytest.raises(OptionError, match=r"order|convex"):
-            learn(make_sources(3, 4, rows=20), Network(mlp(3, 3)), method="surface", order=order, n_labels=4)
+            learn(
+                make_sources(3, 4, rows=20),
+                Network(mlp(3, 3)),
+                method="surface",
+                order=order,
+                n_labels=4,
+            )
 
 
 def test_a_hidden_layer_for_each_of_thousands_of_parameters_is_refused():
@@ -166,11 +175,15 @@ def test_two_sources(kind):
     honest(atlas, two, HYPOTHESIS, alpha, 1e-4)
 
 
-# ---- mixtures to learn from -----------------------------------------------------------------------------------------
+# ---- mixtures to learn from ----------------------------------------------------------------------
 
 
 def test_equal_mixtures_are_no_sample(sources):
-    for given in (np.full((50, 4), 0.25), np.eye(4)[:1].repeat(30, 0), np.full((60, 4), 0.25) + 1e-15):
+    for given in (
+        np.full((50, 4), 0.25),
+        np.eye(4)[:1].repeat(30, 0),
+        np.full((60, 4), 0.25) + 1e-15,
+    ):
         with pytest.raises(OptionError, match="equal"):
             learn(sources, mixtures=given)
 
@@ -182,7 +195,8 @@ def test_a_law_that_draws_equal_mixtures_is_refused(sources):
 
 
 @pytest.mark.parametrize(
-    "given", [None, ALPHA[:, :3], np.full((9, 4), np.nan), np.full((9, 4), 0.3), [[0.5, 0.6, -0.1, 0]], "x"]
+    "given",
+    [None, ALPHA[:, :3], np.full((9, 4), np.nan), np.full((9, 4), 0.3), [[0.5, 0.6, -0.1, 0]], "x"],
 )
 def test_samples_off_the_simplex_are_named(sources, given):
     if given is None:
@@ -227,15 +241,19 @@ def test_a_sample_is_shared_out_and_never_learnt_and_calibrated_on(sources):
 
 
 def test_mixtures_of_estimate_will_do(sources):
-    problem = Problem(sources, [Domain(f"t{i}", s.X[:9] + 0.1, s.y[:9]) for i, s in enumerate(sources)])
+    problem = Problem(
+        sources, [Domain(f"t{i}", s.X[:9] + 0.1, s.y[:9]) for i, s in enumerate(sources)]
+    )
     names = tuple(f"t{i}" for i in range(20))
     none, ended = np.zeros(20), (Status.CONVERGED,) * 20
-    mixtures = cuvee.Mixtures(ALPHA, tuple(s.name for s in sources), names, none, ended, "given", none)
+    mixtures = cuvee.Mixtures(
+        ALPHA, tuple(s.name for s in sources), names, none, ended, "given", none
+    )
     atlas = learn(problem, mixtures=mixtures, n_calibration=0)
     assert_rounded(atlas(mixtures, trust="predicted").w, atlas(ALPHA, trust="predicted").w, SINGLE)
 
 
-# ---- alpha ----------------------------------------------------------------------------------------------------------
+# ---- alpha ---------------------------------------------------------------------------------------
 
 WRONG = {
     "negative": ([[0.25] * 4, [0.5, 0.6, -0.1, 0.0]], "row 1 of alpha has a negative entry"),
@@ -290,7 +308,11 @@ def test_a_tolerance_beyond_rounding_is_said(atlas, sources):
 def test_a_hundred_thousand_rows_at_once(atlas):
     alpha = simplex.sample(100_000, 4, 1)
     seen = []
-    sol = atlas(alpha, trust="predicted", progress=lambda what, done, total: seen.append((what, done, total)))
+    sol = atlas(
+        alpha,
+        trust="predicted",
+        progress=lambda what, done, total: seen.append((what, done, total)),
+    )
     assert sol.w.shape == (100_000, 4) and len(sol.status) == 100_000 and np.isfinite(sol.w).all()
     assert seen[0][1] == 0 and seen[-1][1] == seen[-1][2] == 100_000
     some = np.random.default_rng(0).integers(100_000, size=50)
@@ -301,9 +323,13 @@ def test_a_hundred_thousand_rows_at_once(atlas):
 def test_descents_keep_to_the_memory_they_are_given(monkeypatch):
     few, alpha = make_sources(3, 3, rows=20), simplex.sample(500, 3)
     losses, sizes, found = LocalComponents.losses, [], []
-    monkeypatch.setattr(LocalComponents, "losses", lambda c, w, batch: sizes.append(len(w)) or losses(c, w, batch))
+    monkeypatch.setattr(
+        LocalComponents, "losses", lambda c, w, batch: sizes.append(len(w)) or losses(c, w, batch)
+    )
     for memory in (2**20, None):
-        atlas = learn(few, Network(mlp(3, 3)), method="meta", memory=memory, n_labels=4, n_calibration=0)
+        atlas = learn(
+            few, Network(mlp(3, 3)), method="meta", memory=memory, n_labels=4, n_calibration=0
+        )
         atlas(alpha[:1], trust="predicted")  # how curved the sources are is asked for once
         sizes.clear()
         found.append(atlas(alpha, trust="predicted").w)
@@ -312,7 +338,7 @@ def test_descents_keep_to_the_memory_they_are_given(monkeypatch):
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)
 
 
-# ---- hard data ------------------------------------------------------------------------------------------------------
+# ---- hard data -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["auto", "surface", "kernel-exact", "network-own"])
@@ -343,13 +369,18 @@ def test_a_huge_column_certifies_nothing_that_is_not_so(name, factor, kind):
 @pytest.mark.parametrize("name", ["ridge", "binary", "softmax"])
 def test_a_constant_column_and_a_column_twice(name, kind, l2):
     classes, hypothesis = HYPOTHESES[name][0], type(HYPOTHESES[name][1])(l2)
-    sources = [Domain(s.name, np.c_[s.X, np.full(len(s.X), 3.0), s.X[:, 0]], s.y) for s in make_sources(classes, 4)]
+    sources = [
+        Domain(s.name, np.c_[s.X, np.full(len(s.X), 3.0), s.X[:, 0]], s.y)
+        for s in make_sources(classes, 4)
+    ]
     honest(learn(sources, hypothesis, **KINDS[kind]), sources, hypothesis, ALPHA, 1e-4)
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_sources_of_unlike_scale(kind):
-    """One source is 900 times as curved as the others: a step length for the mean of them would run away."""
+    """One source is 900 times as curved as the others: a step length for the mean of them would run
+    away.
+    """
     sources = make_sources(0, 4)
     sources[0] = rescaled(sources[:1], 30.0)[0]
     hypothesis = Ridge(0.1)
@@ -360,7 +391,9 @@ def test_sources_of_unlike_scale(kind):
     assert np.median(relative(sol.w, best.w)) < 1.5 and relative(sol.w, best.w).max() < 1e3
 
 
-@pytest.mark.parametrize("kind", ["auto", "surface", "kernel-exact", "meta", "network-shared", "ntf-own"])
+@pytest.mark.parametrize(
+    "kind", ["auto", "surface", "kernel-exact", "meta", "network-shared", "ntf-own"]
+)
 def test_mixtures_that_lack_a_class(kind):
     sources = make_sources(2, 3, only={0: 0, 1: 1})
     atlas = learn(sources, **KINDS[kind])
@@ -368,9 +401,13 @@ def test_mixtures_that_lack_a_class(kind):
     for trust in TRUSTS:
         sol = atlas(alpha, trust=trust)
         assert np.isfinite(sol.w).all()
-        assert not any(s.ok for s in sol.status[:2]) and np.isinf(sol.certificate.distance[:2]).all()
+        assert (
+            not any(s.ok for s in sol.status[:2]) and np.isinf(sol.certificate.distance[:2]).all()
+        )
         if trust in (None, "corrected"):
-            assert sol.status[:2] == (Status.ABSENT_CLASS,) * 2 and all(s.ok for s in sol.status[2:])
+            assert sol.status[:2] == (Status.ABSENT_CLASS,) * 2 and all(
+                s.ok for s in sol.status[2:]
+            )
             assert (sol.models[0].predict(sources[0].X) == 0).all()
     honest(atlas, sources, HYPOTHESIS, alpha[2:], 1e-4)
 
@@ -393,7 +430,10 @@ def test_sources_that_are_all_alike():
         sol = honest(atlas, sources, HYPOTHESIS, alpha, 1e-4)
         best = cuvee.solve(sources, HYPOTHESIS, alpha)
         np.testing.assert_allclose(sol.w, best.w, atol=1e-2)
-    wide = [Domain(s.name, np.c_[s.X, np.random.default_rng(0).normal(size=(50, 40))], s.y) for s in sources]
+    wide = [
+        Domain(s.name, np.c_[s.X, np.random.default_rng(0).normal(size=(50, 40))], s.y)
+        for s in sources
+    ]
     for kind in ("auto", "surface", "kernel-exact", "network-shared"):
         honest(learn(wide, **KINDS[kind]), wide, HYPOTHESIS, alpha, 1e-4)
 
@@ -429,14 +469,18 @@ def test_training_that_diverges_says_so_and_stays_finite(sources, eta, trunk):
     assert "diverged" in repr(atlas)
 
 
-# ---- networks -------------------------------------------------------------------------------------------------------
+# ---- networks ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=["float64", "float32"])
 def net(request):
     module = mlp(3, 3).to(getattr(torch, request.param))
     sources = make_sources(3, 3, rows=20)
-    return sources, Network(module), cuvee.learn(sources, Network(module), method="kernel", n_labels=5, n_calibration=2)
+    return (
+        sources,
+        Network(module),
+        cuvee.learn(sources, Network(module), method="kernel", n_labels=5, n_calibration=2),
+    )
 
 
 def test_nothing_is_proven_of_a_network(net):
@@ -451,7 +495,9 @@ def test_nothing_is_proven_of_a_network(net):
 
 def test_own_samples_of_a_network_are_trained(net):
     sources, _, atlas = net
-    targets = [Domain(f"t{i}", s.X[:6] + 0.1, [0, 1, 2, 0, 1, 2]) for i, s in enumerate(sources[:2])]
+    targets = [
+        Domain(f"t{i}", s.X[:6] + 0.1, [0, 1, 2, 0, 1, 2]) for i, s in enumerate(sources[:2])
+    ]
     alpha = np.array([[0.2, 0.2, 0.2, 0.4], [0.0, 0.0, 0.0, 1.0]])
     sol = atlas(alpha, targets=targets)
     assert sol.w.shape == atlas(alpha[:, :3] * 0 + 1 / 3).w.shape and sol.w.dtype == np.float64
@@ -488,15 +534,24 @@ def test_a_map_of_a_network_with_its_own_loss_is_read_in_another_process(tmp_pat
 
     path = tmp_path / "net"
     sources = make_sources(0, 3, rows=20)
-    atlas = cuvee.learn(sources, Network(mlp(3, 2), loss=log_cosh), method="ntf", width=16, n_labels=4, n_calibration=0)
+    atlas = cuvee.learn(
+        sources,
+        Network(mlp(3, 2), loss=log_cosh),
+        method="ntf",
+        width=16,
+        n_labels=4,
+        n_calibration=0,
+    )
     atlas.save(path)
     script = SCRIPT.format(tests=str(Path(__file__).parents[1]), path=str(path))
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert said.returncode == 0, said.stderr
     assert said.stdout.strip() == atlas.method
 
 
-# ---- own samples ----------------------------------------------------------------------------------------------------
+# ---- own samples ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -511,13 +566,21 @@ def test_own_samples_start_from_the_map_and_are_corrected(name, targets, trust):
     classes, hypothesis = HYPOTHESES[name]
     sources = make_sources(classes, 4)
     problem = Problem(sources, targets)
-    alpha = np.array([[0.1, 0.2, 0.3, 0.2, 0.2], [0.0, 0.0, 0.0, 0.0, 1.0], [0.25, 0.25, 0.25, 0.25, 0.0]])
+    alpha = np.array(
+        [[0.1, 0.2, 0.3, 0.2, 0.2], [0.0, 0.0, 0.0, 0.0, 1.0], [0.25, 0.25, 0.25, 0.25, 0.0]]
+    )
     best = cuvee.solve(problem, hypothesis, alpha, tol=1e-10)
-    for atlas, given in ((learn(sources, hypothesis), {"targets": targets}), (learn(problem, hypothesis), {})):
+    for atlas, given in (
+        (learn(sources, hypothesis), {"targets": targets}),
+        (learn(problem, hypothesis), {}),
+    ):
         sol = atlas(alpha, trust=trust, tol=1e-5, **given)
         assert set(sol.status) == {Status.CORRECTED} and (sol.passes >= 1).all()
         assert sol.certificate.gradient_norm.max() <= 1e-5 and sol.certificate.certified.all()
-        assert (np.linalg.norm(sol.w - best.w, axis=1) <= sol.certificate.distance + best.certificate.distance).all()
+        assert (
+            np.linalg.norm(sol.w - best.w, axis=1)
+            <= sol.certificate.distance + best.certificate.distance
+        ).all()
         np.testing.assert_array_equal(sol.alpha, alpha)
 
 
@@ -566,13 +629,18 @@ def test_estimated_mixtures_with_own_columns_will_do(sources, targets):
         cuvee.learn(problem, cuvee.Logistic(0.1), mixtures=mix)
     alpha = np.random.default_rng(0).dirichlet(np.ones(5), size=40)
     several = replace(mix, alpha=alpha)
-    atlas = cuvee.learn(problem, cuvee.Logistic(0.1), mixtures=several, n_labels=20, n_calibration=0)
+    atlas = cuvee.learn(
+        problem, cuvee.Logistic(0.1), mixtures=several, n_labels=20, n_calibration=0
+    )
     np.testing.assert_allclose(atlas.labels.alpha.sum(1).numpy(), 1.0)
 
 
 def test_solved_means_within_the_tolerance_on_badly_scaled_columns():
     rng = np.random.default_rng(0)
-    sources = [Domain(f"s{j}", X := 1e5 + 1e4 * rng.normal(size=(60, 3)), X @ rng.normal(size=3)) for j in range(4)]
+    sources = [
+        Domain(f"s{j}", X := 1e5 + 1e4 * rng.normal(size=(60, 3)), X @ rng.normal(size=3))
+        for j in range(4)
+    ]
     atlas = cuvee.learn(sources, cuvee.Ridge(1e-3), n_labels=24, n_calibration=60)
     for trust in (None, "corrected"):
         sol = atlas(cuvee.simplex.sample(100, 4, seed=5), tol=1e-8, trust=trust)
@@ -589,7 +657,7 @@ def test_an_own_sample_of_one_class(atlas):
     assert sol.status == (Status.ABSENT_CLASS,) and np.isfinite(sol.w).all()
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -624,14 +692,20 @@ HEADERS = {
     "no parts": {"format": 1, "parts": {}, "notes": {}},
     "parts in a list": {"format": 1, "parts": [], "notes": {}},
     "a part that is none": {"format": 1, "parts": {"predictor": None}, "notes": {}},
-    "an unknown kind": {"format": 1, "parts": {"predictor": {"kind": "os.system", "numbers": {}}}, "notes": {}},
+    "an unknown kind": {
+        "format": 1,
+        "parts": {"predictor": {"kind": "os.system", "numbers": {}}},
+        "notes": {},
+    },
     "no notes": {"format": 1, "parts": {}, "notes": None},
 }
 
 
 @pytest.mark.parametrize("header", list(HEADERS))
 def test_other_safetensors_files(header, tmp_path, sources):
-    save_file({"a": torch.zeros(2)}, tmp_path / "x", metadata={"cuvee": json.dumps(HEADERS[header])})
+    save_file(
+        {"a": torch.zeros(2)}, tmp_path / "x", metadata={"cuvee": json.dumps(HEADERS[header])}
+    )
     with pytest.raises(InputError, match=r"cannot be read as a cuvee map|format 99"):
         cuvee.load_map(tmp_path / "x", sources, HYPOTHESIS)
     save_file({"a": torch.zeros(2)}, tmp_path / "y")
@@ -677,7 +751,9 @@ def test_other_data_are_refused(other, file, sources):
 
 
 @pytest.mark.parametrize(
-    "other", [Logistic(0.2), Logistic(0.1, intercept=False), Logistic(0.1, radius=1.0), Ridge(0.1)], ids=repr
+    "other",
+    [Logistic(0.2), Logistic(0.1, intercept=False), Logistic(0.1, radius=1.0), Ridge(0.1)],
+    ids=repr,
 )
 def test_another_hypothesis_is_refused(other, file, sources):
     with pytest.raises(InputError, match="another hypothesis"):
@@ -703,7 +779,9 @@ def test_paths_that_are_no_file(atlas, tmp_path, monkeypatch):
     for path in (tmp_path / "folder", "folder", "", "."):
         with pytest.raises(InputError):
             atlas.save(path)
-    assert [p.name for p in tmp_path.iterdir()] == ["folder"] and not (tmp_path / "folder").is_file()
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"] and not (
+        tmp_path / "folder"
+    ).is_file()
 
 
 def test_a_save_that_is_interrupted_leaves_nothing_new(atlas, sources, tmp_path, monkeypatch):
@@ -740,7 +818,13 @@ def test_a_save_that_is_interrupted_leaves_nothing_new(atlas, sources, tmp_path,
         {"tol": np.float32(1e-3)},
         {"level": np.float32(0.9)},
         {"method": "surface", "degree": np.int64(2)},
-        {"method": "network", "steps": np.int64(5), "width": np.int64(4), "eta": np.float32(0.1), "K": np.int64(2)},
+        {
+            "method": "network",
+            "steps": np.int64(5),
+            "width": np.int64(4),
+            "eta": np.float32(0.1),
+            "K": np.int64(2),
+        },
     ],
     ids=lambda options: ",".join(options),
 )
@@ -764,13 +848,17 @@ def test_a_loss_is_known_by_what_it_does(tmp_path):
     losses += [lambda s, y: (s[0] - y) ** 2, lambda s, y: (s[0] - y).abs()]
     for loss, other in (losses[:2], losses[2:]):
         cuvee.learn(sources, Network(mlp(3, 1), loss=loss), **options).save(tmp_path / "map")
-        assert cuvee.load_map(tmp_path / "map", sources, Network(mlp(3, 1), loss=loss)).n_sources == 3
+        assert (
+            cuvee.load_map(tmp_path / "map", sources, Network(mlp(3, 1), loss=loss)).n_sources == 3
+        )
         with pytest.raises(InputError, match="another hypothesis"):
             cuvee.load_map(tmp_path / "map", sources, Network(mlp(3, 1), loss=other))
 
 
 def test_labels_of_text_survive_a_file(tmp_path):
-    sources = [Domain(s.name, s.X, np.array(["no", "yes"], dtype=object)[s.y]) for s in make_sources(2, 3)]
+    sources = [
+        Domain(s.name, s.X, np.array(["no", "yes"], dtype=object)[s.y]) for s in make_sources(2, 3)
+    ]
     atlas = learn(sources)
     atlas.save(tmp_path / "map")
     loaded = cuvee.load_map(tmp_path / "map", sources, HYPOTHESIS)

@@ -1,4 +1,6 @@
-"""Algorithm 2: the update is the gradient, h starts at exactly 0, labels contract, and width leads to the kernel."""
+"""Algorithm 2: the update is the gradient, h starts at exactly 0, labels contract, and width leads
+to the kernel.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,18 @@ def mixtures(n: int, n_sources: int = 4, seed: int = 0) -> torch.Tensor:
 
 def smooth_map(alpha: torch.Tensor, n_outputs: int = 3) -> torch.Tensor:
     rng = np.random.default_rng(7)
-    inner, shift = (torch.as_tensor(rng.normal(size=s)) for s in ((alpha.shape[1], n_outputs), (n_outputs,)))
+    inner, shift = (
+        torch.as_tensor(rng.normal(size=s)) for s in ((alpha.shape[1], n_outputs), (n_outputs,))
+    )
     return torch.sin(2 * alpha @ inner) + shift
 
 
 def slow_outputs(U, a, alpha):
     """h (n, P), an output at a time, as the paper writes it."""
     layers = U if len(U) == len(a) else U.expand(len(a), -1, -1)
-    return torch.stack([(alpha @ U_k.T).relu() @ a_k for U_k, a_k in zip(layers, a, strict=True)], dim=1)
+    return torch.stack(
+        [(alpha @ U_k.T).relu() @ a_k for U_k, a_k in zip(layers, a, strict=True)], dim=1
+    )
 
 
 @pytest.mark.parametrize("trunk", TRUNKS)
@@ -45,12 +51,18 @@ def test_the_update_is_the_gradient_of_the_loss(trunk, block, monkeypatch):
     alpha = mixtures(9)
     w = smooth_map(alpha)
     state = init(4, w, width=10, trunk=trunk)
-    U = (state.U + torch.randn(state.U.shape, generator=torch.Generator().manual_seed(1))).requires_grad_()
+    U = (
+        state.U + torch.randn(state.U.shape, generator=torch.Generator().manual_seed(1))
+    ).requires_grad_()
     h = slow_outputs(U, state.a, alpha)
     expected = torch.autograd.grad((h - w).square().sum() / (2 * len(w)), U)[0]
     assert expected.abs().max() > 0.01
-    torch.testing.assert_close(gradient(U.detach(), state.a, alpha, w), expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(NetworkPredictor(U.detach(), state.a)(alpha), h.detach(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        gradient(U.detach(), state.a, alpha, w), expected, rtol=0, atol=1e-12
+    )
+    torch.testing.assert_close(
+        NetworkPredictor(U.detach(), state.a)(alpha), h.detach(), rtol=0, atol=1e-12
+    )
     moved = step(network.State(U.detach(), state.a, w), alpha, 0.3, lambda labels: labels / 2)
     torch.testing.assert_close(moved.U, U.detach() - 0.3 * expected, rtol=0, atol=1e-12)
     assert torch.equal(moved.w, w / 2)
@@ -72,15 +84,20 @@ def test_it_starts_at_exactly_zero(trunk, dtype, width):
 def test_the_start_is_the_papers():
     for trunk, layers in (("own", 5), ("shared", 1)):
         state = begin(3, 5, 8, width=6, trunk=trunk)
-        assert state.U.shape == (layers, 6, 3) and state.a.shape == (5, 6) and state.w.shape == (8, 5)
-        assert torch.equal(state.U[:, :3], state.U[:, 3:]) and torch.equal(state.a[:, :3], -state.a[:, 3:])
+        assert (
+            state.U.shape == (layers, 6, 3) and state.a.shape == (5, 6) and state.w.shape == (8, 5)
+        )
+        assert torch.equal(state.U[:, :3], state.U[:, 3:]) and torch.equal(
+            state.a[:, :3], -state.a[:, 3:]
+        )
         torch.testing.assert_close(state.a.abs(), torch.full((5, 6), 6**-0.5, dtype=torch.float64))
         assert not state.w.any()
 
 
 @pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize(
-    ("classes", "hypothesis"), [(0, Ridge(0.3, intercept=False)), (2, Logistic(0.1, intercept=False))]
+    ("classes", "hypothesis"),
+    [(0, Ridge(0.3, intercept=False)), (2, Logistic(0.1, intercept=False))],
 )
 def test_labels_contract_at_the_rate_of_the_proposition(classes, hypothesis, K):
     """‖w_i^t − w*_i‖² ≤ (1 − μγ)^{Kt} D, and a fortiori with the paper's exponent t."""
@@ -112,7 +129,9 @@ def test_labels_contract_at_the_rate_of_the_proposition(classes, hypothesis, K):
 def test_training_from_moving_labels_ends_where_solved_ones_lead():
     alpha, solved = mixtures(16), smooth_map(mixtures(16))
     options = {"width": 64, "steps": 1500, "patience": 1500}
-    moving = train(alpha, torch.zeros_like(solved), refine=lambda w: w + 0.5 * (solved - w), **options)
+    moving = train(
+        alpha, torch.zeros_like(solved), refine=lambda w: w + 0.5 * (solved - w), **options
+    )
     fixed = train(alpha, solved, **options)
     torch.testing.assert_close(moving.w, solved, rtol=0, atol=1e-7)
     unseen = mixtures(50, seed=1)
@@ -132,7 +151,10 @@ def test_wide_networks_do_as_the_kernel_does(trunk):
     def distance(m: int, seed: int) -> float:
         run = train(alpha, w, width=m, steps=steps, eta=eta, trunk=trunk, seed=seed, patience=steps)
         assert run.steps == steps
-        return float(torch.linalg.vector_norm(run.predictor(unseen) - limit) / torch.linalg.vector_norm(limit))
+        return float(
+            torch.linalg.vector_norm(run.predictor(unseen) - limit)
+            / torch.linalg.vector_norm(limit)
+        )
 
     widths = [64, 256, 1024, 4096]
     away = [np.mean([distance(m, seed) for seed in range(8)]) for m in widths]
@@ -162,7 +184,16 @@ def test_an_absurd_rate_is_told_and_leaves_finite_models(trunk, eta, with_held_o
     w = smooth_map(alpha)
     held_out = Labels(alpha[:5], w[:5]) if with_held_out else None
     for refine, start in ((None, w), (lambda v: v + 0.5 * (w - v), torch.zeros_like(w))):
-        run = train(alpha, start, eta=eta, steps=300, width=64, trunk=trunk, held_out=held_out, refine=refine)
+        run = train(
+            alpha,
+            start,
+            eta=eta,
+            steps=300,
+            width=64,
+            trunk=trunk,
+            held_out=held_out,
+            refine=refine,
+        )
         assert run.diverged and run.steps < 300
         assert run.predictor(alpha).isfinite().all() and run.w.isfinite().all()
         assert risk(run.predictor, Labels(alpha, w)) <= 5 * w.square().sum(-1).mean()
@@ -203,7 +234,9 @@ def test_the_best_on_held_out_labels_is_kept_and_training_ends_early():
 def test_labels_come_from_the_last_step_even_if_the_predictor_is_an_early_one():
     alpha, solved = mixtures(10), smooth_map(mixtures(10))
     nothing = Labels(alpha, torch.zeros_like(solved))  # so that h = 0 stays the best
-    run = train(alpha, nothing.w, refine=lambda w: w + 0.2 * (solved - w), held_out=nothing, width=16)
+    run = train(
+        alpha, nothing.w, refine=lambda w: w + 0.2 * (solved - w), held_out=nothing, width=16
+    )
     assert risk(run.predictor, nothing) == 0.0 and run.steps == 500
     torch.testing.assert_close(run.w, solved, rtol=0, atol=1e-6)
 

@@ -1,4 +1,6 @@
-"""What every map promises, whatever it was learnt by and for: one suite for all kinds and hypotheses."""
+"""What every map promises, whatever it was learnt by and for: one suite for all kinds and
+hypotheses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from learn_builders import HYPOTHESES, KINDS, make_sources, relative
 from rounding import assert_rounded
 
 CONVEX = [*product(("ridge", "binary", "softmax"), KINDS)]
-NETS = [("net", kind) for kind in ("auto", "network-own", "network-shared", "ntf-shared", "kernel-exact", "meta")]
+NETS = [
+    ("net", kind)
+    for kind in ("auto", "network-own", "network-shared", "ntf-shared", "kernel-exact", "meta")
+]
 EVERY = CONVEX + NETS
 N, TOL = 4, 1e-4
 UNSEEN = np.concatenate([simplex.sample(30, N, 99), np.eye(N)])
@@ -102,7 +107,9 @@ convex = pytest.mark.parametrize(("name", "kind"), CONVEX)
 def test_shapes_types_and_finite_parameters(name, kind):
     atlas = atlas_of(name, kind)
     P = HYPOTHESES[name][1].bind(cuvee.Problem(sources(name)).facts).n_params
-    for trust in (None, "predicted") if name == "net" else (None, "predicted", "certified", "corrected"):
+    for trust in (
+        (None, "predicted") if name == "net" else (None, "predicted", "certified", "corrected")
+    ):
         sol = atlas(UNSEEN, trust=trust)
         M = len(UNSEEN)
         assert isinstance(sol, cuvee.Solution)
@@ -118,7 +125,11 @@ def test_shapes_types_and_finite_parameters(name, kind):
         assert np.isfinite(sol.w).all()
         assert np.isfinite(sol.predict(np.ones((2, 3))).astype(float)).all()
         assert repr(sol) and bound.rests_on
-    assert atlas.n_sources == N and atlas.tol == TOL and atlas.status in (Status.TRAINED, Status.DIVERGED)
+    assert (
+        atlas.n_sources == N
+        and atlas.tol == TOL
+        and atlas.status in (Status.TRAINED, Status.DIVERGED)
+    )
 
 
 @every
@@ -181,7 +192,9 @@ def test_corrections_do_not_depend_on_the_rest_of_the_batch(name, kind):
 @every
 def test_no_mixtures_give_no_models(name, kind):
     atlas = atlas_of(name, kind)
-    for trust in (None, "predicted") if name == "net" else (None, "predicted", "certified", "corrected"):
+    for trust in (
+        (None, "predicted") if name == "net" else (None, "predicted", "certified", "corrected")
+    ):
         sol = atlas(np.zeros((0, N)), trust=trust)
         assert sol.w.shape == (0, atlas.labels.w.shape[1]) and sol.w.dtype == np.float64
         assert sol.status == () and len(sol.certificate) == 0 and sol.passes.shape == (0,)
@@ -198,21 +211,39 @@ def test_saved_and_loaded_it_says_the_same_bits(name, kind, tmp_path, monkeypatc
     def never(*args, **options):
         raise AssertionError("unpickled")
 
-    for module, loader in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load")):
+    for module, loader in (
+        (pickle, "load"),
+        (pickle, "loads"),
+        (pickle, "Unpickler"),
+        (torch, "load"),
+    ):
         monkeypatch.setattr(module, loader, never)
     with safe_open(path, framework="np") as file:
-        assert {key.split(".")[0] for key in file.keys()} <= {"predictor", "subspace", "calibration", "labels"}  # noqa: SIM118
+        assert {key.split(".")[0] for key in file.keys()} <= {
+            "predictor",
+            "subspace",
+            "calibration",
+            "labels",
+        }  # noqa: SIM118
     loaded = cuvee.load_map(path, sources(name), hypothesis)
     for trust in (None, "predicted"):
         a, b = atlas(UNSEEN, trust=trust), loaded(UNSEEN, trust=trust)
         np.testing.assert_array_equal(a.w, b.w)
         for field in ("distance", "excess_risk", "gradient_norm", "calibrated"):
-            np.testing.assert_array_equal(getattr(a.certificate, field), getattr(b.certificate, field))
+            np.testing.assert_array_equal(
+                getattr(a.certificate, field), getattr(b.certificate, field)
+            )
         assert a.status == b.status and (a.passes == b.passes).all()
         assert a.certificate.rests_on == b.certificate.rests_on
     assert loaded.plan == atlas.plan or "nan" in str(atlas.plan)
-    assert str(loaded.plan) == str(atlas.plan) and loaded.status is atlas.status and loaded.tol == atlas.tol
-    assert torch.equal(loaded.labels.alpha, atlas.labels.alpha) and torch.equal(loaded.labels.w, atlas.labels.w)
+    assert (
+        str(loaded.plan) == str(atlas.plan)
+        and loaded.status is atlas.status
+        and loaded.tol == atlas.tol
+    )
+    assert torch.equal(loaded.labels.alpha, atlas.labels.alpha) and torch.equal(
+        loaded.labels.w, atlas.labels.w
+    )
 
 
 @every
@@ -231,11 +262,13 @@ def test_at_a_label_it_says_about_that_label(name, kind):
 @convex
 def test_labels_are_solved(name, kind):
     atlas = atlas_of(name, kind)
-    bound = cuvee.certify(sources(name), HYPOTHESES[name][1], atlas.labels.alpha.numpy(), atlas.labels.w.numpy())
+    bound = cuvee.certify(
+        sources(name), HYPOTHESES[name][1], atlas.labels.alpha.numpy(), atlas.labels.w.numpy()
+    )
     assert bound.gradient_norm.max() <= 1e-3 * TOL
 
 
-# ---- trust ----------------------------------------------------------------------------------------------------------
+# ---- trust ---------------------------------------------------------------------------------------
 
 
 @every
@@ -283,7 +316,9 @@ def test_corrected_rows_agree_with_the_solver(name, kind, tol):
     assert (away <= sol.certificate.distance + best(name).certificate.distance).all()
     assert (sol.passes >= 1 + spent(atlas)).all()
     seen = np.array([s is Status.CERTIFIED for s in sol.status])
-    assert (sol.passes[seen] == 1 + spent(atlas)).all() and (sol.passes[~seen] > 1 + spent(atlas)).all()
+    assert (sol.passes[seen] == 1 + spent(atlas)).all() and (
+        sol.passes[~seen] > 1 + spent(atlas)
+    ).all()
 
 
 @convex
@@ -296,7 +331,9 @@ def test_by_default_what_is_not_predicted_is_corrected(name, kind, tol):
     assert [s is Status.PREDICTED for s in sol.status] == trusted.tolist()
     np.testing.assert_array_equal(sol.certificate.calibrated, trusted)
     assert_rounded(sol.w[trusted], predicted.w[trusted], rounding(atlas))
-    assert (sol.passes[trusted] == spent(atlas)).all() and (sol.passes[~trusted] > spent(atlas)).all()
+    assert (sol.passes[trusted] == spent(atlas)).all() and (
+        sol.passes[~trusted] > spent(atlas)
+    ).all()
     assert (true_gradient(name, sol.w)[~trusted] <= tol * (1 + 1e-6)).all()
 
 
@@ -304,7 +341,9 @@ def test_by_default_what_is_not_predicted_is_corrected(name, kind, tol):
 @pytest.mark.parametrize("name", ["ridge", "binary", "softmax"])
 def test_a_ball_is_kept(name, kind):
     bounded = type(HYPOTHESES[name][1])(0.1, radius=0.5)
-    atlas = cuvee.learn(sources(name), bounded, n_labels=24, n_calibration=60, tol=TOL, **KINDS[kind])
+    atlas = cuvee.learn(
+        sources(name), bounded, n_labels=24, n_calibration=60, tol=TOL, **KINDS[kind]
+    )
     for trust in ("predicted", "certified", "corrected"):
         sol = atlas(UNSEEN, trust=trust)
         assert (np.linalg.norm(sol.w, axis=1) <= 0.5 * (1 + 1e-9)).all()
@@ -316,7 +355,9 @@ def test_a_ball_is_kept(name, kind):
 @pytest.mark.parametrize("name", ["ridge", "binary", "softmax"])
 @pytest.mark.parametrize("radius", [None, 0.5])
 def test_meta_is_five_steps_of_descent_from_one_start(name, radius):
-    """Each mixture with its own γ = 1/Σ_j α_j L_j: with the largest steps that are safe, none runs away."""
+    """Each mixture with its own γ = 1/Σ_j α_j L_j: with the largest steps that are safe, none runs
+    away.
+    """
     hypothesis = type(HYPOTHESES[name][1])(0.1, radius=radius)
     atlas = cuvee.learn(sources(name), hypothesis, method="meta", n_labels=16, n_calibration=0)
     problem = cuvee.Problem(sources(name))
@@ -324,13 +365,18 @@ def test_meta_is_five_steps_of_descent_from_one_start(name, radius):
     plain = partial(erm.descent.gradient, erm.components(problem, space))
     alpha = torch.as_tensor(UNSEEN)
     start = atlas.predictor.w
-    L = erm.descent.smoothness(plain, space, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N))
-    wanted = erm.descent.gd(plain, space, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double()))[0]
+    L = erm.descent.smoothness(
+        plain, space, torch.zeros(N, len(start), dtype=torch.float64), torch.eye(N)
+    )
+    wanted = erm.descent.gd(
+        plain, space, start.expand(len(alpha), -1), alpha, 5, 1.0 / (alpha @ L.double())
+    )[0]
     found = atlas(UNSEEN, trust="predicted").w
     np.testing.assert_allclose(seen(name, found), seen(name, wanted.numpy()), rtol=0, atol=1e-9)
     exact = cuvee.solve(sources(name), hypothesis, UNSEEN, tol=1e-10).w
     before, after = (
-        np.linalg.norm(seen(name, w - exact).reshape(len(exact), -1), axis=1) for w in (start.numpy(), found)
+        np.linalg.norm(seen(name, w - exact).reshape(len(exact), -1), axis=1)
+        for w in (start.numpy(), found)
     )
     assert (after < before).all()
 
@@ -342,10 +388,14 @@ def test_auto_is_exact_for_ridge():
 
 @pytest.mark.parametrize("name", ["binary", "softmax"])
 def test_auto_is_no_worse_than_the_best_surface(name):
-    """Errors by ‖∇‖∞ on unseen mixtures, at the 90th percentile; twice as large passes as no worse."""
+    """Errors by ‖∇‖∞ on unseen mixtures, at the 90th percentile; twice as large passes
+    as no worse.
+    """
     few, hypothesis = UNSEEN[:30], HYPOTHESES[name][1]
     size = {}
     for kind in ("auto", "surface"):
         w = atlas_of(name, kind)(few, trust="predicted").w
-        size[kind] = np.quantile(cuvee.certify(sources(name), hypothesis, few, w).gradient_norm, 0.9)
+        size[kind] = np.quantile(
+            cuvee.certify(sources(name), hypothesis, few, w).gradient_norm, 0.9
+        )
     assert size["auto"] <= max(2 * size["surface"], TOL)

@@ -1,4 +1,6 @@
-"""Maps are found by name in one place: a new one is a file and a line, and everything that lists names knows it."""
+"""Maps are found by name in one place: a new one is a file and a line, and everything that lists
+names knows it.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,17 @@ class Unnamed(Middle):
 def toy(kind: type[Middle] = Middle) -> Map:
     def fit(material, options):
         w = material.inside.w.mean(0)
-        return Chosen(kind(w), material.subspace, "the middle of the labels", (untried("the middle", 0.0),))
+        return Chosen(
+            kind(w), material.subspace, "the middle of the labels", (untried("the middle", 0.0),)
+        )
 
-    return Map("middle", fit, "The mean of all labels, whatever the mixture.", (Middle,), options=("steps",))
+    return Map(
+        "middle",
+        fit,
+        "The mean of all labels, whatever the mixture.",
+        (Middle,),
+        options=("steps",),
+    )
 
 
 @pytest.fixture
@@ -73,10 +83,13 @@ def test_without_it_nobody_knows_the_name(sources):
 def test_a_registered_map_is_learnt_asked_and_calibrated(sources, middle):
     atlas = cuvee.learn(sources, HYPOTHESIS, method="middle", steps=3, **SMALL)
     alpha = cuvee.simplex.sample(5, 3)
-    np.testing.assert_allclose(atlas(alpha, trust="predicted").w, np.tile(atlas.labels.w.mean(0), (5, 1)))
+    np.testing.assert_allclose(
+        atlas(alpha, trust="predicted").w, np.tile(atlas.labels.w.mean(0), (5, 1))
+    )
     assert np.isfinite(atlas.calibration.gradient) and "method='middle'" in atlas.plan.why
     assert all(status.ok for status in atlas(alpha, trust="corrected").status)
-    np.testing.assert_array_equal(atlas.predictor.w, atlas.labels.w.mean(0))  # rows were corrected, not the map
+    # rows were corrected, not the map
+    np.testing.assert_array_equal(atlas.predictor.w, atlas.labels.w.mean(0))
     grown = atlas.drop_source("s2")
     assert grown.settings.method == "middle" and grown.n_sources == 2
 
@@ -88,7 +101,9 @@ def test_a_registered_map_is_saved_and_read_while_it_is_registered(sources, tmp_
         atlas = cuvee.learn(sources, HYPOTHESIS, method="middle", **SMALL)
         atlas.save(path)
         again = cuvee.load_map(path, sources, HYPOTHESIS)
-        np.testing.assert_array_equal(again(alpha, trust="predicted").w, atlas(alpha, trust="predicted").w)
+        np.testing.assert_array_equal(
+            again(alpha, trust="predicted").w, atlas(alpha, trust="predicted").w
+        )
     finally:
         registry.unregister("middle")
     with pytest.raises(InputError, match="it holds a 'Middle', which no registered map ends with"):
@@ -99,7 +114,9 @@ def test_a_predictor_that_the_map_does_not_name_is_not_half_written(sources, tmp
     registry.register(toy(Unnamed))
     try:
         atlas = cuvee.learn(sources, HYPOTHESIS, method="middle", **SMALL)
-        with pytest.raises(OptionError, match=r"'middle' ends with a Unnamed, .* no file can hold it"):
+        with pytest.raises(
+            OptionError, match=r"'middle' ends with a Unnamed, .* no file can hold it"
+        ):
             atlas.save(tmp_path / "map")
     finally:
         registry.unregister("middle")
@@ -123,18 +140,34 @@ def test_a_name_and_a_kind_of_predictor_are_given_once(middle):
 def test_every_option_of_every_map_is_one_that_learn_takes():
     for each in registry.maps():
         assert set(each.options) <= set(vars(Options(1e-3))) and each.summary.endswith(".")
-        assert {options.get("method", "auto") for options in KINDS.values()} == set(registry.names())
+        assert {options.get("method", "auto") for options in KINDS.values()} == set(
+            registry.names()
+        )
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"method": "magic"}, {"level": 2.0}, {"n_labels": 3}, {"n_calibration": -1}, {"concentration": 0.0}],
+    [
+        {"method": "magic"},
+        {"level": 2.0},
+        {"n_labels": 3},
+        {"n_calibration": -1},
+        {"concentration": 0.0},
+    ],
     ids=repr,
 )
 def test_settings_check_themselves(wrong):
-    good = {"method": "auto", "n_labels": 4, "n_calibration": 0, "concentration": None, "level": 0.95}
+    good = {
+        "method": "auto",
+        "n_labels": 4,
+        "n_calibration": 0,
+        "concentration": None,
+        "level": 0.95,
+    }
     rest = {"options": Options(1e-3), "device": "cpu", "memory": 2**30}
-    assert Settings.restored(Settings(**good, **rest).noted(), "cpu", 2**30) == Settings(**good, **rest)
+    assert Settings.restored(Settings(**good, **rest).noted(), "cpu", 2**30) == Settings(
+        **good, **rest
+    )
     with pytest.raises(OptionError, match=next(iter(wrong))):
         Settings(**{**good, **wrong}, **rest)
 
@@ -144,9 +177,18 @@ def test_the_page_and_the_command_line_list_them(monkeypatch):
     page = (ROOT / "docs" / "maps.md").read_text(encoding="utf-8")
     assert importlib.import_module("make_maps").filled(page) == page, "python docs/make_maps.py"
     assert all(f'| `"{name}"` |' in page for name in registry.names())
-    assert f"What the map is: {', '.join(registry.names())};" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert f"What the map is: {', '.join(registry.names())};" in (
+        ROOT / "docs" / "cli.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_whole_numbers_of_numpy_are_plain_in_a_file():
-    options = Options(np.float32(0.5), degree=np.int64(2), seed=np.int64(3), K=torch.tensor(4).numpy()[()])
-    assert [type(x) for x in (options.tol, options.degree, options.seed, options.K)] == [float, int, int, int]
+    options = Options(
+        np.float32(0.5), degree=np.int64(2), seed=np.int64(3), K=torch.tensor(4).numpy()[()]
+    )
+    assert [type(x) for x in (options.tol, options.degree, options.seed, options.K)] == [
+        float,
+        int,
+        int,
+        int,
+    ]

@@ -1,4 +1,6 @@
-"""A source comes or goes: the map that grows out of another is as good as a new one, and says what it saved."""
+"""A source comes or goes: the map that grows out of another is as good as a new one, and says what
+it saved.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ import pytest
 
 import cuvee
 from builders import mlp
-from cuvee import Domain, DomainError, Logistic, ModelMap, Network, OptionError, Problem, Ridge, Status, simplex
+from cuvee import (
+    Domain,
+    DomainError,
+    Logistic,
+    ModelMap,
+    Network,
+    OptionError,
+    Problem,
+    Ridge,
+    Status,
+    simplex,
+)
 from learn_builders import HYPOTHESES, KINDS, make_sources
 
 OPTIONS = {"n_labels": 40, "n_calibration": 100, "tol": 1e-3}
@@ -48,7 +61,12 @@ def test_one_source_more(name, kind):
     sources = make_sources(classes, 4)
     old, fresh = learnt(name, kind, 0, 1, 2), learnt(name, kind, 0, 1, 2, 3)
     new = old.add_source(sources[3])
-    assert new.n_sources == 4 and [s.name for s in new.bound.problem.sources] == ["s0", "s1", "s2", "s3"]
+    assert new.n_sources == 4 and [s.name for s in new.bound.problem.sources] == [
+        "s0",
+        "s1",
+        "s2",
+        "s3",
+    ]
     assert old.n_sources == 3 and not old.plan.saved and not fresh.plan.saved
     alpha = simplex.sample(100, 4, 7)
     grown, afresh = (np.median(gradients(m, sources, hypothesis, alpha)) for m in (new, fresh))
@@ -70,26 +88,44 @@ def test_one_source_less(name, kind):
     rest = [sources[0], sources[2], sources[3]]
     old, fresh = learnt(name, kind, 0, 1, 2, 3), learnt(name, kind, 0, 2, 3)
     new = old.drop_source("s1")
-    assert [s.name for s in new.bound.problem.sources] == ["s0", "s2", "s3"] and new.plan.n_labels == 40
+    assert [s.name for s in new.bound.problem.sources] == [
+        "s0",
+        "s2",
+        "s3",
+    ] and new.plan.n_labels == 40
     alpha = simplex.sample(100, 3, 7)
     shrunk, afresh = (np.median(gradients(m, rest, hypothesis, alpha)) for m in (new, fresh))
     assert shrunk <= max(6 * afresh, OPTIONS["tol"])
-    sol, best = new(alpha, trust="corrected", tol=1e-5), cuvee.solve(rest, hypothesis, alpha, tol=1e-10)
+    sol, best = (
+        new(alpha, trust="corrected", tol=1e-5),
+        cuvee.solve(rest, hypothesis, alpha, tol=1e-10),
+    )
     away = np.linalg.norm(sol.w - best.w, axis=1)
     assert (away <= sol.certificate.distance + best.certificate.distance).all()
 
 
 @pytest.mark.parametrize("name", ["binary", "softmax"])
 def test_what_was_saved_is_stated_and_true(name):
-    """The passes that labels took, counted again from the plan of a map with the same calibration."""
+    """The passes that labels took, counted again from the plan of a map with the same
+    calibration.
+    """
     classes, hypothesis = HYPOTHESES[name]
     sources = make_sources(classes, 4)
-    old = cuvee.learn(sources[:3], hypothesis, method="surface", n_labels=40, n_calibration=0, tol=1e-3)
-    fresh = cuvee.learn(sources, hypothesis, method="surface", n_labels=40, n_calibration=0, tol=1e-3)
-    for new, whole in ((old.add_source(sources[3]), fresh.plan.passes), (fresh.drop_source("s3"), old.plan.passes)):
+    old = cuvee.learn(
+        sources[:3], hypothesis, method="surface", n_labels=40, n_calibration=0, tol=1e-3
+    )
+    fresh = cuvee.learn(
+        sources, hypothesis, method="surface", n_labels=40, n_calibration=0, tol=1e-3
+    )
+    for new, whole in (
+        (old.add_source(sources[3]), fresh.plan.passes),
+        (fresh.drop_source("s3"), old.plan.passes),
+    ):
         share = share_saved(new)
         assert 0 < share < 1
-        assert new.plan.passes < whole, "a map that grows out of another takes fewer passes than a new one"
+        assert new.plan.passes < whole, (
+            "a map that grows out of another takes fewer passes than a new one"
+        )
         assert 1 - new.plan.passes / whole == pytest.approx(share, abs=0.15)
         assert new.plan.saved in str(new.plan)
 
@@ -108,10 +144,17 @@ def test_labels_of_the_new_map_are_solved(name):
 
 @pytest.mark.parametrize("concentration", [0.5, 1.0, 20.0])
 def test_the_law_stays_a_dirichlet(concentration):
-    """Mixtures that the new map is calibrated on: mean and spread per column, as if drawn afresh."""
+    """Mixtures that the new map is calibrated on: mean and spread per column, as if
+    drawn afresh.
+    """
     sources = make_sources(0, 4, rows=10)
     atlas = cuvee.learn(
-        sources[:3], Ridge(0.1), n_labels=20, n_calibration=2_000, concentration=concentration, tol=1e-3
+        sources[:3],
+        Ridge(0.1),
+        n_labels=20,
+        n_calibration=2_000,
+        concentration=concentration,
+        tol=1e-3,
     )
     for new, n in ((atlas.add_source(sources[3]), 4), (atlas.drop_source("s0"), 2)):
         alpha = new.calibration.alpha.numpy()
@@ -139,9 +182,18 @@ def test_bounds_of_a_grown_map_hold():
     for seed in range(5):
         sources = make_sources(2, 4, rows=40, seed=seed)
         old = cuvee.learn(
-            sources[:3], hypothesis, n_labels=30, n_calibration=200, tol=1e-3, method="surface", seed=seed
+            sources[:3],
+            hypothesis,
+            n_labels=30,
+            n_calibration=200,
+            tol=1e-3,
+            method="surface",
+            seed=seed,
         )
-        for new, data in ((old.add_source(sources[3]), sources), (old.drop_source("s2"), sources[:2])):
+        for new, data in (
+            (old.add_source(sources[3]), sources),
+            (old.drop_source("s2"), sources[:2]),
+        ):
             alpha = simplex.sample(500, len(data), [seed, 99])
             bound = new(alpha, trust="predicted").certificate.gradient_norm
             covered.append((gradients(new, data, hypothesis, alpha) <= bound).mean())
@@ -162,7 +214,9 @@ def test_a_map_may_change_many_times_and_be_saved(tmp_path):
     assert loaded.plan.saved == atlas.plan.saved
     again, direct = loaded.add_source(sources[0]), atlas.add_source(sources[0])
     four = simplex.sample(20, 4, 7)
-    np.testing.assert_array_equal(again(four, trust="predicted").w, direct(four, trust="predicted").w)
+    np.testing.assert_array_equal(
+        again(four, trust="predicted").w, direct(four, trust="predicted").w
+    )
 
 
 def test_networks_are_trained_again():
@@ -181,7 +235,7 @@ def test_targets_stay():
     assert atlas.drop_source("s0")(np.full((1, 3), 1 / 3)).status == (Status.CORRECTED,)
 
 
-# ---- bad input ------------------------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +261,9 @@ def test_sources_that_do_not_fit_are_named(atlas):
 
 
 def test_a_source_of_one_class_may_come(atlas):
-    new = atlas.add_source(Domain("one", np.random.default_rng(0).normal(size=(20, 3)), np.ones(20, int)))
+    new = atlas.add_source(
+        Domain("one", np.random.default_rng(0).normal(size=(20, 3)), np.ones(20, int))
+    )
     sol = new(np.eye(4), trust="corrected")
     assert sol.status[3] is Status.ABSENT_CLASS and all(s.ok for s in sol.status[:3])
 
@@ -234,6 +290,8 @@ def test_dropping_the_only_source_with_a_class():
 
 def test_too_few_labels_for_the_degree_once_a_source_has_come():
     sources = make_sources(2, 4)
-    atlas = cuvee.learn(sources[:3], Logistic(0.1), method="surface", degree=8, n_labels=15, n_calibration=0)
+    atlas = cuvee.learn(
+        sources[:3], Logistic(0.1), method="surface", degree=8, n_labels=15, n_calibration=0
+    )
     with pytest.raises(OptionError, match="degree=8"):
         atlas.add_source(sources[3])

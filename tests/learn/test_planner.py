@@ -38,7 +38,8 @@ def test_the_lines_cross_where_they_do(solve, learn, wanted):
 
 def test_labels_are_counted_along_the_line_of_errors():
     assert labels_needed([(64, 1e-2), (256, 1e-3)], 2e-3) == 256
-    assert labels_needed([(64, 1e-2), (256, 1e-3)], 1e-4) == pytest.approx(1024)  # tenfold for four times the labels
+    # tenfold for four times the labels
+    assert labels_needed([(64, 1e-2), (256, 1e-3)], 1e-4) == pytest.approx(1024)
     assert isinf(labels_needed([(64, 1e-3), (256, 1e-3)], 1e-4))  # more labels do not help
     assert isinf(labels_needed([(64, 1e-3)], 1e-4))
     assert isinf(labels_needed([(64, inf), (256, inf)], 1e-4))
@@ -69,7 +70,9 @@ def test_ten_models_are_solved_and_many_are_learnt():
     assert plan.atlas(np.full((1, 3), 1 / 3)).status[0].ok
 
 
-@pytest.mark.parametrize("hypothesis", [cuvee.Ridge(0.1), cuvee.Logistic(0.0), cuvee.Logistic(0.1, radius=0.5)])
+@pytest.mark.parametrize(
+    "hypothesis", [cuvee.Ridge(0.1), cuvee.Logistic(0.0), cuvee.Logistic(0.1, radius=0.5)]
+)
 def test_every_convex_hypothesis_can_be_planned(hypothesis):
     sources = shifted_sources(3, 40, 3, quantity=isinstance(hypothesis, cuvee.Ridge))
     plan = cuvee.plan(sources, hypothesis, n_targets=1_000, tol=1e-4)
@@ -90,7 +93,9 @@ def test_given_mixtures_are_planned_with():
 
 
 def test_a_small_sample_of_mixtures_is_planned_with():
-    plan = cuvee.plan(SOURCES, LOGISTIC, n_targets=100, tol=1e-3, mixtures=cuvee.simplex.sample(40, 3, seed=3))
+    plan = cuvee.plan(
+        SOURCES, LOGISTIC, n_targets=100, tol=1e-3, mixtures=cuvee.simplex.sample(40, 3, seed=3)
+    )
     assert plan.choice in ("solve", "learn")
 
 

@@ -1,4 +1,6 @@
-"""Polynomials, Taylor pieces, reduced components and the subspace: each against what it stands for."""
+"""Polynomials, Taylor pieces, reduced components and the subspace: each against what it
+stands for.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,13 @@ def solved(sources, hypothesis, alpha) -> torch.Tensor:
 
 
 def labels_of(sources, hypothesis, oracle, n: int, seed: int = 0, slopes: bool = False) -> Labels:
-    alpha = 0.9 * mixtures(n, len(sources), seed) + 0.1 / len(sources)  # where there is room on every side
+    # where there is room on every side
+    alpha = 0.9 * mixtures(n, len(sources), seed) + 0.1 / len(sources)
     w = solved(sources, hypothesis, alpha)
     return Labels(alpha, w, oracle.sensitivity(alpha, w) if slopes else None)
 
 
-# ---- polynomials ----------------------------------------------------------------------------------------------------
+# ---- polynomials ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_sources", [1, 2, 3, 5])
@@ -65,7 +68,9 @@ def test_monomials_are_all_products(n_sources, degree):
         for f in combinations_with_replacement(range(n_sources), degree)
     ]
     assert len(found) == polynomial.n_features(n_sources, degree)
-    torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(
+        found, torch.tensor(wanted, dtype=torch.float64), rtol=1e-12, atol=1e-14
+    )
     assert polynomial.monomials(alpha[:0], degree).shape == (len(wanted), 0)
 
 
@@ -100,10 +105,14 @@ def test_derivatives_of_monomials_are_slopes_along_the_simplex(degree):
 )
 @settings(deadline=None, max_examples=40)
 def test_a_polynomial_is_found_again(n_sources, degree, sloped, seed, power):
-    """Of any degree up to the one fitted, from twice as many equations as it has monomials, in whatever unit."""
+    """Of any degree up to the one fitted, from twice as many equations as it has monomials, in
+    whatever unit.
+    """
     rng = np.random.default_rng(seed)
     true_degree = int(rng.integers(0, degree + 1))
-    C = torch.as_tensor(rng.normal(size=(polynomial.n_features(n_sources, true_degree), 3)) * 10.0**power)
+    C = torch.as_tensor(
+        rng.normal(size=(polynomial.n_features(n_sources, true_degree), 3)) * 10.0**power
+    )
 
     def value(alpha):
         return polynomial.monomials(alpha, true_degree).T @ C
@@ -157,11 +166,14 @@ def test_chunks_cover_every_row_once(monkeypatch):
         assert rows == list(range(M))
     found = polynomial.fit(mixtures(20), torch.sin(mixtures(20)), None, 2)
     torch.testing.assert_close(
-        found(mixtures(50)), torch.cat([found(a[None]) for a in mixtures(50)]), rtol=1e-12, atol=1e-14
+        found(mixtures(50)),
+        torch.cat([found(a[None]) for a in mixtures(50)]),
+        rtol=1e-12,
+        atol=1e-14,
     )
 
 
-# ---- Taylor pieces --------------------------------------------------------------------------------------------------
+# ---- Taylor pieces -------------------------------------------------------------------------------
 
 
 def centred(name, u):
@@ -180,7 +192,9 @@ def test_second_derivatives_against_differences_of_solved_models(name):
     bends = taylor.second_derivatives(oracle, known)
     n, N, P = known.slopes.shape
     assert bends.shape == (n, N, N, P)
-    torch.testing.assert_close(bends, bends.transpose(1, 2), rtol=0, atol=1e-12 * float(bends.abs().max()))
+    torch.testing.assert_close(
+        bends, bends.transpose(1, 2), rtol=0, atol=1e-12 * float(bends.abs().max())
+    )
     rng, h = np.random.default_rng(0), 2e-3
     for _ in range(3):
         u = rng.normal(size=N)
@@ -203,7 +217,13 @@ def test_pieces_are_wrong_by_the_next_power_of_the_step(name, order):
     away = []
     for h in steps:
         alpha = known.alpha + h * u * float(known.alpha.min())
-        away.append(float(torch.linalg.vector_norm(centred(name, pieces(alpha) - solved(sources, hypothesis, alpha)))))
+        away.append(
+            float(
+                torch.linalg.vector_norm(
+                    centred(name, pieces(alpha) - solved(sources, hypothesis, alpha))
+                )
+            )
+        )
     rate = np.polyfit(np.log(steps), np.log(away), 1)[0]
     assert rate == pytest.approx(order + 1, abs=0.15), away
 
@@ -211,7 +231,11 @@ def test_pieces_are_wrong_by_the_next_power_of_the_step(name, order):
 def test_pieces_pass_through_their_anchors_and_the_nearest_speaks():
     sources, hypothesis, oracle = bound_to("binary")
     known = labels_of(sources, hypothesis, oracle, 40, slopes=True)
-    for bends in (None, taylor.second_derivatives(oracle, known), taylor.second_derivatives(oracle, known[:7])):
+    for bends in (
+        None,
+        taylor.second_derivatives(oracle, known),
+        taylor.second_derivatives(oracle, known[:7]),
+    ):
         pieces = taylor.fit(known, bends)
         anchors = known if bends is None else known[: len(bends)]
         assert len(pieces.alpha) == len(anchors)
@@ -236,7 +260,7 @@ def test_a_second_order_is_better_than_a_first():
     assert np.median(second) < 0.3 * np.median(first)
 
 
-# ---- reduced components ---------------------------------------------------------------------------------------------
+# ---- reduced components --------------------------------------------------------------------------
 
 
 def fit_reduced(name: str, n: int = 40, degree: int = 3, n_sources: int = 3, **options):
@@ -246,7 +270,9 @@ def fit_reduced(name: str, n: int = 40, degree: int = 3, n_sources: int = 3, **o
     space = hypothesis.bind(Problem(sources).facts)
     more = mixtures(300, n_sources, 50)
     penalty = space.l2 * space.penalised
-    found = reduced.fit(oracle, known, more, penalty, oracle.flat, degree=degree, quadratic=space.quadratic)
+    found = reduced.fit(
+        oracle, known, more, penalty, oracle.flat, degree=degree, quadratic=space.quadratic
+    )
     return sources, hypothesis, found
 
 
@@ -254,10 +280,14 @@ def fit_reduced(name: str, n: int = 40, degree: int = 3, n_sources: int = 3, **o
 def test_reduced_components_are_exact_for_ridge(name):
     sources, hypothesis, found = fit_reduced(name, n=6)
     unseen = torch.cat([mixtures(50, seed=1), torch.eye(3, dtype=torch.float64)])
-    torch.testing.assert_close(found(unseen), solved(sources, hypothesis, unseen), rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        found(unseen), solved(sources, hypothesis, unseen), rtol=0, atol=1e-10
+    )
 
 
-@pytest.mark.parametrize(("name", "limit"), [("binary", 2e-3), ("softmax", 1e-2), ("softmax-no-intercept", 1e-2)])
+@pytest.mark.parametrize(
+    ("name", "limit"), [("binary", 2e-3), ("softmax", 1e-2), ("softmax-no-intercept", 1e-2)]
+)
 def test_reduced_components_are_accurate(name, limit):
     sources, hypothesis, found = fit_reduced(name)
     unseen = mixtures(100, seed=1)
@@ -266,7 +296,9 @@ def test_reduced_components_are_accurate(name, limit):
     assert np.median(away) < limit and np.quantile(away, 0.8) < 10 * limit
     rough = fit_reduced(name, degree=1)[2]
     plain = relative(centred(name, rough(unseen)), centred(name, wanted).numpy())
-    assert np.median(away) < np.median(plain) or np.median(plain) < 1e-6, "the step on the components' gradients helps"
+    assert np.median(away) < np.median(plain) or np.median(plain) < 1e-6, (
+        "the step on the components' gradients helps"
+    )
 
 
 @pytest.mark.parametrize("name", ["ridge", "binary", "softmax-no-intercept", "softmax"])
@@ -283,19 +315,23 @@ def test_newton_steps_are_close_to_newtons(name):
     away = torch.linalg.vector_norm(centred(name, step - true_step), dim=1)
     off = away / torch.linalg.vector_norm(true_step, dim=1)
     assert off.median() < 0.05 and off.max() < 0.5
-    before, after = (torch.linalg.vector_norm(centred(name, x - best), dim=1) for x in (w, w + step))
+    before, after = (
+        torch.linalg.vector_norm(centred(name, x - best), dim=1) for x in (w, w + step)
+    )
     assert (after / before).median() < 0.1 and (after < 0.5 * before).all()
 
 
 def test_a_map_of_reduced_components_needs_few_passes():
-    """The issue's promise: at most 2 data passes per target on average at tol 1e-6, for what "auto" chooses."""
+    """The issue's promise: at most 2 data passes per target on average at tol 1e-6, for what "auto"
+    chooses.
+    """
     sources = make_sources(2, 4, d=5, rows=100)
     atlas = cuvee.learn(sources, Logistic(0.1), n_labels=64, n_calibration=0, tol=1e-6)
     sol = atlas(simplex.sample(100, 4, 5), trust="corrected")
     assert all(s.ok for s in sol.status) and sol.passes.mean() <= 2.5
 
 
-# ---- subspace -------------------------------------------------------------------------------------------------------
+# ---- subspace ------------------------------------------------------------------------------------
 
 
 def test_a_subspace_holds_what_spans_it():
@@ -303,12 +339,16 @@ def test_a_subspace_holds_what_spans_it():
     w = torch.as_tensor(rng.normal(size=(6, 3)) @ rng.normal(size=(3, 40)) + rng.normal(size=40))
     inside = Subspace.of(w)
     assert inside.basis.shape == (3, 40) and not inside.whole
-    torch.testing.assert_close(inside.basis @ inside.basis.T, torch.eye(3, dtype=torch.float64), rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        inside.basis @ inside.basis.T, torch.eye(3, dtype=torch.float64), rtol=0, atol=1e-13
+    )
     slopes = torch.as_tensor(rng.normal(size=(6, 4, 40)))
     known = inside.encode(Labels(mixtures(6), w, slopes))
     assert known.w.shape == (6, 3) and known.slopes.shape == (6, 4, 3)
     torch.testing.assert_close(inside.decode(known.w), w, rtol=0, atol=1e-12)
-    torch.testing.assert_close(known.slopes @ inside.basis, slopes @ inside.basis.T @ inside.basis, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        known.slopes @ inside.basis, slopes @ inside.basis.T @ inside.basis, rtol=0, atol=1e-12
+    )
     assert inside.decode(known.w[:0]).shape == (0, 40)
 
 
@@ -331,7 +371,9 @@ def test_models_that_are_all_alike_are_given_back():
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_directions_of_unlike_size_survive(scale):
     rng = np.random.default_rng(0)
-    w = scale * torch.as_tensor(rng.normal(size=(5, 4)) * [1, 1e-3, 1e-5, 1e-7] @ rng.normal(size=(4, 30)))
+    w = scale * torch.as_tensor(
+        rng.normal(size=(5, 4)) * [1, 1e-3, 1e-5, 1e-7] @ rng.normal(size=(4, 30))
+    )
     inside = Subspace.of(w)
     known = inside.encode(Labels(mixtures(5), w))
     torch.testing.assert_close(inside.decode(known.w), w, rtol=0, atol=1e-8 * scale)
@@ -339,11 +381,17 @@ def test_directions_of_unlike_size_survive(scale):
 
 @pytest.mark.parametrize("method", ["auto", "kernel", "surface", "ntf", "network"])
 def test_more_parameters_than_labels(method):
-    """Softmax over 40 columns: 123 parameters from 12 labels; predictions stay in what the labels span."""
+    """Softmax over 40 columns: 123 parameters from 12 labels; predictions stay in what the labels
+    span.
+    """
     sources = make_sources(3, 3, d=40, rows=60)
-    options = {"network": {"trunk": "shared", "steps": 300}, "ntf": {"trunk": "shared"}}.get(method, {})
+    options = {"network": {"trunk": "shared", "steps": 300}, "ntf": {"trunk": "shared"}}.get(
+        method, {}
+    )
     hypothesis = Logistic(0.5)
-    atlas = cuvee.learn(sources, hypothesis, method=method, n_labels=12, n_calibration=60, tol=1e-3, **options)
+    atlas = cuvee.learn(
+        sources, hypothesis, method=method, n_labels=12, n_calibration=60, tol=1e-3, **options
+    )
     alpha = simplex.sample(40, 3, 9)
     sol, best = atlas(alpha, trust="predicted"), cuvee.solve(sources, hypothesis, alpha, tol=1e-9)
     w = atlas.labels.w.numpy()
@@ -355,14 +403,18 @@ def test_more_parameters_than_labels(method):
     assert np.median(relative(sol.w, best.w)) < (0.5 if method == "network" else 0.2)
     corrected = atlas(alpha, trust="corrected", tol=1e-6)
     assert all(s.ok for s in corrected.status)
-    assert (np.linalg.norm(corrected.w - best.w, axis=1) <= corrected.certificate.distance + 1e-6).all()
+    assert (
+        np.linalg.norm(corrected.w - best.w, axis=1) <= corrected.certificate.distance + 1e-6
+    ).all()
 
 
 def test_second_order_pieces_of_a_subspace_are_refused_by_name():
     sources = make_sources(3, 3, d=40, rows=60)
     with pytest.raises(cuvee.OptionError, match="order"):
         cuvee.learn(sources, Logistic(0.5), method="surface", order=2, n_labels=12, n_calibration=0)
-    atlas = cuvee.learn(sources, Logistic(0.5), method="surface", order=1, n_labels=12, n_calibration=0)
+    atlas = cuvee.learn(
+        sources, Logistic(0.5), method="surface", order=1, n_labels=12, n_calibration=0
+    )
     assert "order 1" in atlas.method
 
 

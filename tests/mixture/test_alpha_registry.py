@@ -30,7 +30,11 @@ def largest_source(request):
 
 @pytest.fixture
 def toy():
-    registry.register(AlphaMethod("largest_source", largest_source, "All weight on the source with the most rows."))
+    registry.register(
+        AlphaMethod(
+            "largest_source", largest_source, "All weight on the source with the most rows."
+        )
+    )
     yield
     registry.unregister("largest_source")
 
@@ -51,7 +55,10 @@ def test_the_error_for_a_wrong_name_lists_a_registered_method():
         lambda: cuvee.estimate(grouped_classes(0), cuvee.Logistic(), method="newton"),
         lambda: Options(label="y", method="newton"),
     ):
-        with pytest.raises(cuvee.OptionError, match=r"method must be one of 'path', .*'largest_source'; got 'newton'"):
+        with pytest.raises(
+            cuvee.OptionError,
+            match=r"method must be one of 'path', .*'largest_source'; got 'newton'",
+        ):
             call()
     assert Options(label="y", method="largest_source").method == "largest_source"
 

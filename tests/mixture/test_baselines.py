@@ -54,14 +54,18 @@ def test_konstantinov_lampert_weights_minimise_their_quadratic(n, seed, C):
     alpha = konstantinov_lampert.weigh(disc, inverse, C)[0]
     assert alpha.min() >= 0 and alpha.sum() == pytest.approx(1)
     constraint = {"type": "eq", "fun": lambda a: a.sum() - 1}
-    found = minimize(value, np.full(n, 1 / n), bounds=[(0, 1)] * n, constraints=[constraint], tol=1e-12)
+    found = minimize(
+        value, np.full(n, 1 / n), bounds=[(0, 1)] * n, constraints=[constraint], tol=1e-12
+    )
     assert value(alpha) <= found.fun + 1e-7
 
 
 def test_konstantinov_lampert_discrepancies_are_the_oracles():
     """max_w |f_T − f_j| over a ball, source by source, by the trust-region oracle."""
     problem = squared_loss_instance(2)
-    components = QuadraticComponents(problem, cuvee.Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem.facts))
+    components = QuadraticComponents(
+        problem, cuvee.Ridge(l2=0.0, intercept=False, radius=3.0).bind(problem.facts)
+    )
     got = konstantinov_lampert.discrepancies(components, Settings(steps=400))[0].numpy()
     oracle = Quadratics.of(components, 0.0, "mixture")
     wanted = [oracle.worst(np.eye(problem.n_sources)[j])[0] for j in range(problem.n_sources)]

@@ -32,7 +32,9 @@ def test_permuting_sources_permutes_alpha(method, kind, seed, order):
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(method):
     problem = grouped_classes(1, n_targets=2)
-    runs = [cuvee.estimate(problem, cuvee.Logistic(), method=method, seed=s, **QUICK) for s in (5, 5, 6)]
+    runs = [
+        cuvee.estimate(problem, cuvee.Logistic(), method=method, seed=s, **QUICK) for s in (5, 5, 6)
+    ]
     assert (runs[0].alpha == runs[1].alpha).all() and (runs[0].gap == runs[1].gap).all()
     assert (runs[0].trace.alpha == runs[1].trace.alpha).all()
     assert not np.array_equal(runs[0].alpha, runs[2].alpha)
@@ -43,10 +45,16 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(method):
 def test_a_batch_of_targets_equals_single_runs(method, kind):
     problem = grouped_classes(2, n_targets=4)
     rows = [13, 20, 7, 16]  # padding must not show
-    targets = [cuvee.Domain(t.name, t.X[:k], t.y[:k]) for t, k in zip(problem.targets, rows, strict=True)]
-    together = cuvee.estimate(cuvee.Problem(problem.sources, targets), HYPOTHESES[kind], method=method, **QUICK)
+    targets = [
+        cuvee.Domain(t.name, t.X[:k], t.y[:k]) for t, k in zip(problem.targets, rows, strict=True)
+    ]
+    together = cuvee.estimate(
+        cuvee.Problem(problem.sources, targets), HYPOTHESES[kind], method=method, **QUICK
+    )
     for i, target in enumerate(targets):
-        alone = cuvee.estimate(cuvee.Problem(problem.sources, [target]), HYPOTHESES[kind], method=method, **QUICK)
+        alone = cuvee.estimate(
+            cuvee.Problem(problem.sources, [target]), HYPOTHESES[kind], method=method, **QUICK
+        )
         np.testing.assert_allclose(together.alpha[i], alone.alpha[0], atol=1e-7)
         assert together.status[i] == alone.status[0]
         assert together.gap[i] == pytest.approx(alone.gap[0], rel=1e-4, abs=1e-7)
@@ -66,7 +74,9 @@ def test_batches_of_targets_are_joined_without_a_trace_of_it(monkeypatch):
 
 @pytest.mark.parametrize(("method", "form"), [("agp", "sum"), ("agp", "mixture"), ("scgda", "sum")])
 def test_a_source_identical_to_the_target_gets_most_weight_as_it_grows(method, form):
-    """The target's law with m rows among two other sources: its weight grows with m to more than half."""
+    """The target's law with m rows among two other sources: its weight grows with m to more than
+    half.
+    """
     rng = np.random.default_rng(0)
 
     def law(n, slope):
@@ -79,7 +89,9 @@ def test_a_source_identical_to_the_target_gets_most_weight_as_it_grows(method, f
     weights = []
     for m in (5, 50, 500):
         problem = cuvee.Problem([cuvee.Domain("same", *law(m, own)), *rest], [target])
-        mix = cuvee.estimate(problem, cuvee.Ridge(), method=method, discrepancy=form, C=300.0, steps=400)
+        mix = cuvee.estimate(
+            problem, cuvee.Ridge(), method=method, discrepancy=form, C=300.0, steps=400
+        )
         weights.append(mix.alpha[0, 0])
     assert weights[0] < weights[1] < weights[2]
     assert weights[2] > 0.5
@@ -88,7 +100,9 @@ def test_a_source_identical_to_the_target_gets_most_weight_as_it_grows(method, f
 @pytest.mark.parametrize(("method", "seeds"), [("agp", (0, 1, 2, 3, 5)), ("scgda", (1, 5))])
 @pytest.mark.parametrize("form", ["sum", "mixture"])
 def test_worst_case_is_near_the_global_minimum(method, seeds, form):
-    """A quick look at instances that end within 1 % here; `cuvee bench oracle` and the slow test take 100."""
+    """A quick look at instances that end within 1 % here; `cuvee bench oracle` and the slow test
+    take 100.
+    """
     assert near_minimum(method, form, seeds) == len(seeds)
 
 
@@ -105,13 +119,18 @@ def near_minimum(method, form, seeds):
     for seed in seeds:
         problem = squared_loss_instance(seed)
         mix = cuvee.estimate(problem, hypothesis, method=method, discrepancy=form, C=5.0, c=1e-4)
-        oracle = Quadratics.of(QuadraticComponents(problem, hypothesis.bind(problem.facts)), 5.0, form)
+        oracle = Quadratics.of(
+            QuadraticComponents(problem, hypothesis.bind(problem.facts)), 5.0, form
+        )
         good += oracle.worst(mix.alpha[0])[0] <= 1.05 * oracle.minimum()[0]
     return good
 
 
 def test_full_batch_method_converges_and_says_so():
-    runs = [cuvee.estimate(squared_loss_instance(s), cuvee.Ridge(radius=3.0), method="agp", C=5.0) for s in range(8)]
+    runs = [
+        cuvee.estimate(squared_loss_instance(s), cuvee.Ridge(radius=3.0), method="agp", C=5.0)
+        for s in range(8)
+    ]
     converged = [mix for mix in runs if mix.status[0] is cuvee.Status.CONVERGED]
     assert len(converged) >= 6
     for mix in converged:
@@ -125,8 +144,11 @@ def test_step_limit_and_divergence_are_values_with_a_sentence():
     assert {s.value for s in short.status} == {"step limit"}
     with pytest.raises(cuvee.StatusError, match="target 0: step limit"):
         short.raise_for_status()
-    # Cross-entropy over a loose ball: Assumption 1.3 of the paper fails and the inner maximum runs away.
-    wild = cuvee.estimate(problem, cuvee.Logistic(radius=1e7), method="agp", loss="trained", steps=50)
+    # Cross-entropy over a loose ball: Assumption 1.3 of the paper fails and the inner maximum runs
+    # away.
+    wild = cuvee.estimate(
+        problem, cuvee.Logistic(radius=1e7), method="agp", loss="trained", steps=50
+    )
     assert {s.value for s in wild.status} == {"diverged"}
     assert np.isfinite(wild.alpha).all()
     np.testing.assert_allclose(wild.alpha.sum(1), 1)
@@ -140,7 +162,9 @@ def test_rescaling_features_changes_nothing_by_default():
     def rescaled(d):
         return cuvee.Domain(d.name, d.X * factor + 5.0, d.y)
 
-    other = cuvee.Problem([rescaled(s) for s in problem.sources], [rescaled(t) for t in problem.targets])
+    other = cuvee.Problem(
+        [rescaled(s) for s in problem.sources], [rescaled(t) for t in problem.targets]
+    )
     for method in ("agp", "scgda"):
         one = cuvee.estimate(problem, cuvee.Logistic(), method=method, steps=60).alpha
         two = cuvee.estimate(other, cuvee.Logistic(), method=method, steps=60).alpha

@@ -35,7 +35,9 @@ def test_value_is_the_papers_sum_by_hand(case, form):
 
     for i in range(M):
         for k in range(K):
-            penalty = sum(F.C * F.inverse_counts[i, j] * alpha[i, j] ** 2 for j in range(alpha.shape[1]))
+            penalty = sum(
+                F.C * F.inverse_counts[i, j] * alpha[i, j] ** 2 for j in range(alpha.shape[1])
+            )
             if form == "sum":
                 own = alpha[i, N] * g(0.0) if alpha.shape[1] > N else 0.0
                 distance = sum(alpha[i, j] * g(z[i, k, j]) for j in range(N)) + own

@@ -31,7 +31,9 @@ def regression(seed, shifts, target_rows=20, rows=60, n_targets=1):
         return cuvee.Domain(name, X, X @ (slope + shift) + 0.5 * rng.normal(size=n))
 
     sources = [domain(f"source {j}", s, rows) for j, s in enumerate(shifts)]
-    return cuvee.Problem(sources, [domain(f"target {i}", 0.0, target_rows) for i in range(n_targets)])
+    return cuvee.Problem(
+        sources, [domain(f"target {i}", 0.0, target_rows) for i in range(n_targets)]
+    )
 
 
 def test_the_path_runs_from_pooled_to_the_own_sample():
@@ -46,7 +48,9 @@ def test_the_path_runs_from_pooled_to_the_own_sample():
 
 
 def test_an_average_does_not_read_as_unfinished():
-    """The searches along the path may run out of steps; the status says so, words that people read do not alarm."""
+    """The searches along the path may run out of steps; the status says so, words that people read
+    do not alarm.
+    """
     mix = cuvee.estimate(regression(0, [0.0, 2.0], n_targets=2), cuvee.Ridge(), steps=2)
     assert set(mix.status) == {cuvee.Status.STEP_LIMIT} and (mix.gap > 0).all()
     with pytest.raises(cuvee.StatusError, match="step limit"):
@@ -55,15 +59,23 @@ def test_an_average_does_not_read_as_unfinished():
         assert "step limit" not in words and "gap" not in words
         assert words.count(f"average of {len(mix.candidates)} mixtures tried") == 2
     other = cuvee.estimate(regression(0, [0.0, 2.0]), cuvee.Ridge(), method="agp", steps=2)
-    assert "gap" in repr(other) and "step limit" in repr(other)  # here more steps are for the user to give
+    # here more steps are for the user to give
+    assert "gap" in repr(other) and "step limit" in repr(other)
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)
-@given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4), folds=st.integers(2, 6), seed=st.integers(0, 99))
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    folds=st.integers(2, 6),
+    seed=st.integers(0, 99),
+)
 def test_folds_partition_the_rows_evenly_and_stratified(sizes, folds, seed):
     rng = np.random.default_rng(seed)
     source = cuvee.Domain("s", rng.normal(size=(9, 2)), rng.normal(size=9))
-    targets = [cuvee.Domain(f"t{i}", rng.normal(size=(k, 2)), rng.normal(size=k)) for i, k in enumerate(sizes)]
+    targets = [
+        cuvee.Domain(f"t{i}", rng.normal(size=(k, 2)), rng.normal(size=k))
+        for i, k in enumerate(sizes)
+    ]
     problem = cuvee.Problem([source], targets)
     components = LocalComponents(problem, cuvee.Ridge().bind(problem.facts))
     fold = deal_folds(components._all(torch.float64), folds).numpy()
@@ -90,7 +102,9 @@ def test_the_held_out_loss_is_that_of_models_that_never_saw_the_row():
             for row in range(7):
                 keep = fold[i] != fold[i, row]
                 parts = [*problem.sources, cuvee.Domain("kept", target.X[keep], target.y[keep])]
-                weight = np.concatenate([np.full(p.n_rows, alpha[i, g, j] / p.n_rows) for j, p in enumerate(parts)])
+                weight = np.concatenate(
+                    [np.full(p.n_rows, alpha[i, g, j] / p.n_rows) for j, p in enumerate(parts)]
+                )
                 X, y = np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts])
                 model = SklearnRidge(alpha=0.1).fit(X, y, sample_weight=weight)
                 by_row.append(0.5 * (model.predict(target.X[[row]])[0] - target.y[row]) ** 2)
@@ -108,7 +122,11 @@ def test_shares_prefer_lower_loss_and_know_no_unit(squared):
 
 
 def test_candidates_that_failed_get_nothing_and_never_spoil_the_rest():
-    share = path.shares(np.array([[0.5, np.nan, 0.6], [np.nan, np.nan, np.nan]]), np.array([20, 20]), likelihood=True)
+    share = path.shares(
+        np.array([[0.5, np.nan, 0.6], [np.nan, np.nan, np.nan]]),
+        np.array([20, 20]),
+        likelihood=True,
+    )
     assert share[0, 1] == 0 and share[0].sum() == pytest.approx(1)
     np.testing.assert_array_equal(share[1], [1, 0, 0])
 
@@ -149,7 +167,9 @@ def test_labels_in_other_units_give_the_same_alpha():
     def rescaled(d):
         return cuvee.Domain(d.name, d.X * [1e3, 1e-2, 1.0, 7.0], d.y * 1e4 + 50)
 
-    other = cuvee.Problem([rescaled(s) for s in problem.sources], [rescaled(t) for t in problem.targets])
+    other = cuvee.Problem(
+        [rescaled(s) for s in problem.sources], [rescaled(t) for t in problem.targets]
+    )
     one = cuvee.estimate(problem, cuvee.Ridge(l2=0.0), steps=60)
     two = cuvee.estimate(other, cuvee.Ridge(l2=0.0), steps=60)
     np.testing.assert_allclose(one.alpha, two.alpha, atol=1e-4)
@@ -166,9 +186,11 @@ def excess(problem, alpha, truth):
 
 @pytest.mark.slow
 def test_default_is_about_as_good_as_the_best_simple_mixture_everywhere():
-    """Test risk, noise (0.25) included, against the best of three simple mixtures, on the mean over seeds.
+    """Test risk, noise (0.25) included, against the best of three simple mixtures, on the mean over
+    seeds.
 
-    Where every source is the target's own law, pooling is right and averaging over candidates costs 3 %.
+    Where every source is the target's own law, pooling is right and averaging over candidates costs
+    3 %.
     """
     for shifts, most in (([0.0] * 5, 1.05), ([2.0] * 5, 1.02), ([0.0, 0.0, 2.0, 2.0, 2.0], 0.95)):
         scores = []
@@ -194,7 +216,9 @@ def test_groups_of_classes_are_found():
 
 
 def test_targets_side_by_side_get_what_they_get_alone(monkeypatch):
-    """Large problems go through in parts, on threads of their own; a batch is its rows all the same."""
+    """Large problems go through in parts, on threads of their own; a batch is its rows all the
+    same.
+    """
     problem = grouped_classes(0, n_targets=9)
     whole = cuvee.estimate(problem, cuvee.Logistic(1e-2), steps=40)
     monkeypatch.setattr(mixtures, "LARGE", 1)

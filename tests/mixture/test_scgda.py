@@ -46,7 +46,9 @@ def the_box(problem, radius, form, steps, seed=0):
         for j, source in enumerate(sources):
             f_j, grad_j = f(source, w, xi[j])
             f_j_previous, _ = f(source, w_previous, xi[j])
-            z_new[j] = (1 - BETA) * (z[j] + f_T - f_j - (f_T_previous - f_j_previous)) + BETA * (f_T - f_j)
+            z_new[j] = (1 - BETA) * (z[j] + f_T - f_j - (f_T_previous - f_j_previous)) + BETA * (
+                f_T - f_j
+            )
             grads.append(grad_T - grad_j)
         if form == "sum":
             g_w = sum(alpha[j] * z_new[j] / g(z_new[j]) * grads[j] for j in range(len(sources)))
@@ -104,7 +106,9 @@ class Counting:
 
 
 def components_for(problem, hypothesis, loss="bounded", seed=0):
-    return LocalComponents(problem, hypothesis.bind(problem.facts, standardised=True), loss, seed=seed)
+    return LocalComponents(
+        problem, hypothesis.bind(problem.facts, standardised=True), loss, seed=seed
+    )
 
 
 @pytest.mark.parametrize("per_group", [1, 12])
@@ -141,16 +145,22 @@ def test_the_correction_tracks_better_than_the_uncorrected_estimate():
 
 def test_a_target_that_runs_away_is_stopped_and_spoils_no_other():
     problem = grouped_classes(5, n_targets=3)
-    wild = type(problem)(problem.sources, [problem.targets[0], _scaled(problem.targets[1], 1e6), problem.targets[2]])
+    wild = type(problem)(
+        problem.sources, [problem.targets[0], _scaled(problem.targets[1], 1e6), problem.targets[2]]
+    )
     hypothesis = Ridge(l2=0.0, radius=None)
 
     def run(p):
-        components = LocalComponents(p, hypothesis.bind(p.facts), "trained")  # W is everything, the loss unbounded
+        # W is everything, the loss unbounded
+        components = LocalComponents(p, hypothesis.bind(p.facts), "trained")
         objective = Objective("sum", 1e-4, 10.0, inverse_counts(components)[:, :-1])
         settings = Settings(eta=0.01, gamma=0.02, adversaries=1, steps=40, average=False)
         return driver.run(scgda, components, objective, settings)
 
-    both, calm = run(wild), run(type(problem)(problem.sources, [problem.targets[0], problem.targets[2]]))
+    both, calm = (
+        run(wild),
+        run(type(problem)(problem.sources, [problem.targets[0], problem.targets[2]])),
+    )
     assert both.status[1].value == "diverged"
     assert np.isfinite(both.alpha).all() and bool(both.play.w.isfinite().all())
     np.testing.assert_allclose(both.alpha[1].sum(), 1.0)

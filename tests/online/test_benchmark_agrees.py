@@ -48,11 +48,15 @@ def test_a_row_of_the_table_is_an_online_map(row, options, order, monkeypatch):
     stream = bench.solved(sources, alpha)
     oracle = Recorded(stream.oracle)
     table = bench.played(replace(stream, oracle=oracle), *bench.RUNS[row])
-    # Labels are solved to 1e-9 there and to a thousandth of the tolerance here: no gradient may be so near it that
-    # this decides.
+    # Labels are solved to 1e-9 there and to a thousandth of the tolerance here: no gradient may be
+    # so near it that this decides.
     assert all(abs(gradient / bench.TOL - 1) > 0.02 for gradient in oracle.gradients)
     online = cuvee.OnlineMap(sources, cuvee.Logistic(1e-2), evaluate=True, **options)
     ledger = cuvee.run_online(alpha, online, progress=False)
-    assert (ledger.labels, ledger.centres, ledger.looks) == (table["labels"], table["centres"], table["looks"])
+    assert (ledger.labels, ledger.centres, ledger.looks) == (
+        table["labels"],
+        table["centres"],
+        table["looks"],
+    )
     np.testing.assert_allclose(ledger.average_loss, table["average_loss"], rtol=1e-3)
     np.testing.assert_allclose(ledger.losses[75:].mean(), table["second_half"], rtol=1e-2)

@@ -1,7 +1,8 @@
 """`Centres` says, to the bit, what the plain formula over all centres says.
 
-Equal bits on every processor: whatever was screened before, an answer is that formula over a few rows, and NumPy sums a
-row in the same order whatever stands beside it. A resumed run rests on it, as its centres are laid out anew.
+Equal bits on every processor: whatever was screened before, an answer is that formula over a few
+rows, and NumPy sums a row in the same order whatever stands beside it. A resumed run rests on it,
+as its centres are laid out anew.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def drawn(kind: str, points: Floats, last: Floats, rng: np.random.Generator) -> 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
 @properties
-@given(st.sampled_from((1, 2, 3, 7, 8, 15, 33)), st.integers(0, 40), moves, st.integers(0, 2**32 - 1))
+@given(
+    st.sampled_from((1, 2, 3, 7, 8, 15, 33)), st.integers(0, 40), moves, st.integers(0, 2**32 - 1)
+)
 def test_every_answer_is_that_of_the_plain_formula(
     sizes: dict[str, int], n_sources: int, n_first: int, moves: list[tuple[bool, str]], seed: int
 ) -> None:

@@ -1,4 +1,6 @@
-"""What a careless user does to an `OnlineMap`: told what to do instead, and nothing is half changed."""
+"""What a careless user does to an `OnlineMap`: told what to do instead, and nothing is half
+changed.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,12 @@ def test_any_sequence_of_weights_will_do(name):
     same, _, _ = run(other, [ALPHA])
     w, flips, statuses = run(online, [GOOD[name]])
     np.testing.assert_allclose(w, same, atol=1e-5)
-    assert flips == [True] and statuses[0].ok and online.ledger.rounds == 1 and online.ledger.labels == 2
+    assert (
+        flips == [True]
+        and statuses[0].ok
+        and online.ledger.rounds == 1
+        and online.ledger.labels == 2
+    )
     np.testing.assert_allclose(online.predict_one(ALPHA), other.predict_one(ALPHA), atol=1e-5)
 
 
@@ -113,8 +120,22 @@ def test_errors_say_what_is_wrong():
     [
         *[("label_budget", p) for p in (-0.1, 1.1, np.nan, np.inf, True, None, "0.1", [0.1], 1j)],
         *[("tol", tol) for tol in (0.0, -1.0, np.nan, True, None, "small")],
-        *[("radius", r) for r in (-1.0, np.nan, np.inf, True, None, "circle", [0.1], 1j, 10**400, np.zeros(2))],
-        *[("prior", p) for p in ("uniform", None, np.zeros(3), np.zeros((1, 4)), [1, 2, 3, np.nan], 5.0, ["a"] * 4)],
+        *[
+            ("radius", r)
+            for r in (-1.0, np.nan, np.inf, True, None, "circle", [0.1], 1j, 10**400, np.zeros(2))
+        ],
+        *[
+            ("prior", p)
+            for p in (
+                "uniform",
+                None,
+                np.zeros(3),
+                np.zeros((1, 4)),
+                [1, 2, 3, np.nan],
+                5.0,
+                ["a"] * 4,
+            )
+        ],
         *[("prior", p) for p in ([1j] * 4, [[1], [2, 3]], torch.ones(5))],
         *[("K", K) for K in (0, -1, 1.5, True, "3", np.nan)],
         *[("seed", seed) for seed in (-1, 1.5, None, True, "x", 2**70)],
@@ -152,7 +173,10 @@ def test_numbers_of_other_kinds_will_do(options, tmp_path):
     online = make("ridge", **options)
     run(online, ALPHAS[:5])
     online.save(tmp_path / "x")
-    assert OnlineMap.load(tmp_path / "x", sources("ridge"), online._bound.hypothesis).settings == online.settings
+    assert (
+        OnlineMap.load(tmp_path / "x", sources("ridge"), online._bound.hypothesis).settings
+        == online.settings
+    )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -184,13 +208,22 @@ def test_data_and_hypotheses_that_are_none():
     assert OnlineMap(problem, Logistic(0.1)).predict_one(ALPHA).shape == (4,)
 
 
-JUNK = {"text": "far", "None": None, "NaN": np.nan, "negative": -1.0, "an array": np.zeros(2), "True": True}
+JUNK = {
+    "text": "far",
+    "None": None,
+    "NaN": np.nan,
+    "negative": -1.0,
+    "an array": np.zeros(2),
+    "True": True,
+}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("junk", list(JUNK))
 def test_a_radius_that_is_junk_later_on(junk, variant, tmp_path):
-    online = make("ridge", variant=variant, radius=lambda t: 0.1 if t < 4 else JUNK[junk], label_budget=0.5)
+    online = make(
+        "ridge", variant=variant, radius=lambda t: 0.1 if t < 4 else JUNK[junk], label_budget=0.5
+    )
     run(online, ALPHAS[:3])
     before = state(online, tmp_path)
     for ask in (online.predict_one, online.wants_label, online.learn_one):

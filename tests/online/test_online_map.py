@@ -1,4 +1,6 @@
-"""What an `OnlineMap` promises: a packing, an answer in every round, a budget that holds, books that add up, files."""
+"""What an `OnlineMap` promises: a packing, an answer in every round, a budget that holds, books
+that add up, files.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ import torch
 from safetensors.torch import save_file
 
 import cuvee
-from cuvee import InputError, Logistic, MixtureError, Network, OnlineMap, OptionError, Ridge, Status, simplex
+from cuvee import (
+    InputError,
+    Logistic,
+    MixtureError,
+    Network,
+    OnlineMap,
+    OptionError,
+    Ridge,
+    Status,
+    simplex,
+)
 from cuvee.data.synthetic import shifted_sources
 from cuvee.online.regressor import Round
 from hypothesis import given, settings
@@ -26,9 +38,13 @@ ALPHAS = simplex.sample(60, N, 1)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
-# ---- centres --------------------------------------------------------------------------------------------------------
+# ---- centres -------------------------------------------------------------------------------------
 
-mixtures = st.lists(st.integers(0, 6), min_size=N, max_size=N).filter(any).map(lambda v: np.array(v) / sum(v))
+mixtures = (
+    st.lists(st.integers(0, 6), min_size=N, max_size=N)
+    .filter(any)
+    .map(lambda v: np.array(v) / sum(v))
+)
 
 
 def packed(online) -> None:
@@ -40,14 +56,18 @@ def packed(online) -> None:
 
 @given(
     stream=st.lists(mixtures, min_size=1, max_size=40),
-    radius=st.one_of(st.just("paper"), st.floats(0, 1.5), st.lists(st.floats(0, 1.5), min_size=40, max_size=40)),
+    radius=st.one_of(
+        st.just("paper"), st.floats(0, 1.5), st.lists(st.floats(0, 1.5), min_size=40, max_size=40)
+    ),
     variant=st.sampled_from(VARIANTS),
     prior=st.sampled_from(["zero", "centre"]),
 )
 @settings(max_examples=25, deadline=None)
 def test_centres_are_a_packing(stream, radius, variant, prior):
     schedule = (lambda t: radius[t - 1]) if isinstance(radius, list) else radius
-    online = make("ridge", variant=variant, radius=schedule, prior=prior, label_budget=0.3, policy="coin")
+    online = make(
+        "ridge", variant=variant, radius=schedule, prior=prior, label_budget=0.3, policy="coin"
+    )
     for t, alpha in enumerate(stream, 1):
         before = len(online._regressor.S)
         online.predict_one(alpha)
@@ -69,12 +89,16 @@ def test_a_long_stream_is_a_packing(variant):
     assert online.ledger.centres > 5
 
 
-# ---- answers --------------------------------------------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------------------
 
 
 @every_variant
 def test_there_is_an_answer_before_any_label(variant):
-    for prior, said in (("paper", np.full(4, 0.25)), ("zero", np.zeros(4)), (np.arange(4.0), np.arange(4.0))):
+    for prior, said in (
+        ("paper", np.full(4, 0.25)),
+        ("zero", np.zeros(4)),
+        (np.arange(4.0), np.arange(4.0)),
+    ):
         online = make(variant=variant, prior=prior, label_budget=0.5, policy="budget")
         first = online.predict_one(ALPHAS[0])
         np.testing.assert_array_equal(first, said)
@@ -156,17 +180,23 @@ def test_predictions_are_the_users_own(tmp_path):
 def test_what_curvature_adds_is_kept_within_half_a_step():
     online = make("ridge", label_budget=1.0, policy="coin", prior="zero")
     run(online, 0.9 * UNIFORM + 0.1 * ALPHAS[:20])  # all in one corner of Δ
-    first = make("ridge", variant="first_order", label_budget=1.0, policy="coin", prior="zero", radius=0.0)
+    first = make(
+        "ridge", variant="first_order", label_budget=1.0, policy="coin", prior="zero", radius=0.0
+    )
     run(first, 0.9 * UNIFORM + 0.1 * ALPHAS[:20])
     far = np.eye(N)
     w, flat = online(far, trust="predicted").w, first(far, trust="predicted").w
     s = [np.linalg.norm(online._regressor.S.points - a, axis=1).argmin() for a in far]
     at = first(online._regressor.S.points[s], trust="predicted").w
-    assert (np.linalg.norm(w - flat, axis=1) <= 0.5 * np.linalg.norm(flat - at, axis=1) * (1 + 1e-9)).all()
+    assert (
+        np.linalg.norm(w - flat, axis=1) <= 0.5 * np.linalg.norm(flat - at, axis=1) * (1 + 1e-9)
+    ).all()
 
 
 def test_curvature_is_fitted_anew_however_many_sources_there_are():
-    """A degree that labels could tell but that is too large must not stand in the way of a smaller one."""
+    """A degree that labels could tell but that is too large must not stand in the way of a smaller
+    one.
+    """
     data = make_sources(0, 20, d=1, rows=5)
     online = OnlineMap(data, Ridge(0.1), label_budget=1.0, policy="coin")
     run(online, simplex.sample(200, 20))
@@ -176,20 +206,24 @@ def test_curvature_is_fitted_anew_however_many_sources_there_are():
 def test_curvature_pays():
     losses = {}
     for variant in ("first_order", "curved"):
-        online = make(variant=variant, label_budget=0.1, evaluate=True, policy="budget", radius=0.05)
+        online = make(
+            variant=variant, label_budget=0.1, evaluate=True, policy="budget", radius=0.05
+        )
         run(online, simplex.sample(256, N, 3))
         losses[variant] = online.ledger.average_loss
     assert losses["curved"] < losses["first_order"]
 
 
-# ---- labels ---------------------------------------------------------------------------------------------------------
+# ---- labels --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("p", ["0.07", "0.55", "0.14", "0.001"])
 @pytest.mark.parametrize("policy", ["budget", "certificate"])
 @pytest.mark.parametrize("variant", ["paper_repaired", "first_order", "curved"])
 def test_the_budget_holds_in_every_round(variant, policy, p):
-    online = make("ridge", variant=variant, policy=policy, label_budget=float(p), radius=0.0, tol=1e-14)
+    online = make(
+        "ridge", variant=variant, policy=policy, label_budget=float(p), radius=0.0, tol=1e-14
+    )
     run(online, simplex.sample(100, N, 4))
     allowed = [ceil(Fraction(p) * t) for t in range(1, 101)]
     ledger = online.ledger
@@ -199,7 +233,11 @@ def test_the_budget_holds_in_every_round(variant, policy, p):
 
 def test_the_coin_is_of_the_round_and_the_seed_alone():
     flips = []
-    for variant, alphas in (("paper", ALPHAS), ("first_order", ALPHAS[::-1]), ("curved", np.tile(UNIFORM, (60, 1)))):
+    for variant, alphas in (
+        ("paper", ALPHAS),
+        ("first_order", ALPHAS[::-1]),
+        ("curved", np.tile(UNIFORM, (60, 1))),
+    ):
         online = make("ridge", variant=variant, policy="coin", label_budget=0.4, seed=5)
         flips.append(run(online, alphas)[1])
     assert flips[0] == flips[1] == flips[2] and 10 < sum(flips[0]) < 40
@@ -232,7 +270,8 @@ def test_a_round_may_begin_without_predict_one():
         other.learn_one(alpha)
     assert online.ledger.rounds == 5 and online.ledger.labels == 6
     assert_rounded(online(ALPHAS).w, other(ALPHAS).w, SOLVED)
-    assert online.learn_one(ALPHAS[0]).status.ok and online.ledger.rounds == 6  # unasked for, a round of its own
+    # unasked for, a round of its own
+    assert online.learn_one(ALPHAS[0]).status.ok and online.ledger.rounds == 6
 
 
 def test_a_label_of_another_mixture_is_another_round():
@@ -249,30 +288,43 @@ def test_one_mixture_again_and_again(variant):
     best = cuvee.solve(sources("ridge"), HYPOTHESES["ridge"][1], ALPHAS[:1], tol=1e-11).w[0]
     w, _, statuses = run(online, np.tile(ALPHAS[0], (300, 1)))
     np.testing.assert_allclose(w[1:], np.tile(best, (299, 1)), atol=1e-8)
-    assert online.ledger.centres == 1 and online.ledger.labels == 300 and all(s.ok for s in statuses)
+    assert (
+        online.ledger.centres == 1 and online.ledger.labels == 300 and all(s.ok for s in statuses)
+    )
 
 
-# ---- what fails -----------------------------------------------------------------------------------------------------
+# ---- what fails ----------------------------------------------------------------------------------
 
 
 @every_variant
 def test_a_label_that_cannot_be_solved_is_noted(variant, tmp_path):
     """At a vertex whose source has one class alone there is no w*."""
     data = make_sources(2, N, only={0: 1})
-    online = OnlineMap(data, Logistic(0.1), variant=variant, label_budget=1.0, policy="coin", evaluate=True)
+    online = OnlineMap(
+        data, Logistic(0.1), variant=variant, label_budget=1.0, policy="coin", evaluate=True
+    )
     w = online.predict_one(np.eye(N)[0])
     assert np.isfinite(w).all() and online.wants_label(np.eye(N)[0])
     labels, learnt = online.ledger.labels, online._regressor.state()
     balls = {name: value.copy() for name, value in learnt.items()}
     assert online.learn_one(np.eye(N)[0]).status is Status.ABSENT_CLASS
     ledger = online.ledger
-    assert ledger.labels == labels + 1 and ledger.failed == 1 and ledger.evaluated == 0 and np.isnan(ledger.loss)
+    assert (
+        ledger.labels == labels + 1
+        and ledger.failed == 1
+        and ledger.evaluated == 0
+        and np.isnan(ledger.loss)
+    )
     assert "round 1" in ledger.notes[0] and "absent class" in ledger.notes[0]
     for name, value in online._regressor.state().items():
         np.testing.assert_array_equal(value, balls[name])
     _, _, statuses = run(online, [ALPHAS[0], np.eye(N)[0], ALPHAS[1]])
     assert statuses == [Status.SOLVED, Status.ABSENT_CLASS, Status.SOLVED]
-    assert np.isfinite(online.ledger.loss) and online.ledger.evaluated == 2 and online.ledger.failed == 2
+    assert (
+        np.isfinite(online.ledger.loss)
+        and online.ledger.evaluated == 2
+        and online.ledger.failed == 2
+    )
     assert len(online.ledger.losses) == 4 and np.isnan(online.ledger.losses[[0, 2]]).all()
     np.testing.assert_allclose(online.ledger.average_at[-1], online.ledger.average_loss)
     online.ledger.draw(tmp_path / "x.png")
@@ -281,7 +333,13 @@ def test_a_label_that_cannot_be_solved_is_noted(variant, tmp_path):
 @pytest.mark.parametrize("policy", ["budget", "certificate"])
 @pytest.mark.parametrize("variant", ["paper_repaired", "first_order", "curved"])
 def test_no_budget_is_spent_where_there_is_no_minimiser(variant, policy):
-    online = OnlineMap(make_sources(2, N, only={0: 1}), Logistic(0.1), variant=variant, label_budget=1.0, policy=policy)
+    online = OnlineMap(
+        make_sources(2, N, only={0: 1}),
+        Logistic(0.1),
+        variant=variant,
+        label_budget=1.0,
+        policy=policy,
+    )
     _, flips, _ = run(online, np.tile(np.eye(N)[0], (10, 1)))
     assert not any(flips) and online.ledger.failed == 0
     _, flips, _ = run(online, [ALPHAS[0], np.eye(N)[1]])
@@ -311,7 +369,11 @@ def test_an_oracle_that_raises(error):
     before = online.ledger
     assert online.learn_one(ALPHAS[5]).status is Status.DIVERGED
     ledger = online.ledger
-    assert ledger.labels == before.labels + 1 and ledger.failed == before.failed + 1 and ledger.rounds == 6
+    assert (
+        ledger.labels == before.labels + 1
+        and ledger.failed == before.failed + 1
+        and ledger.rounds == 6
+    )
     assert any("round 6" in note and "failed" in note for note in ledger.notes)
     oracle.error = None
     assert online.learn_one(ALPHAS[6]).status.ok and online.ledger.failed == ledger.failed
@@ -338,20 +400,37 @@ def test_rounds_that_cannot_be_evaluated_still_answer(tmp_path):
     oracle.error = None
     for alpha in alphas:
         online.predict_one(alpha)
-    assert online.ledger.evaluated >= 300 and len(online.ledger.losses) == 600 and len(online._waiting) < 256
+    assert (
+        online.ledger.evaluated >= 300
+        and len(online.ledger.losses) == 600
+        and len(online._waiting) < 256
+    )
 
 
-# ---- accounts -------------------------------------------------------------------------------------------------------
+# ---- accounts ------------------------------------------------------------------------------------
 
 
 def test_the_books_add_up():
-    online = make(variant="first_order", label_budget=0.3, policy="coin", evaluate=True, prior="zero", tol=1e-6)
+    online = make(
+        variant="first_order",
+        label_budget=0.3,
+        policy="coin",
+        evaluate=True,
+        prior="zero",
+        tol=1e-6,
+    )
     w, flips, _ = run(online, ALPHAS)
     ledger = online.ledger
-    assert ledger.rounds == 60 and ledger.labels == sum(flips) and ledger.failed == 0 and ledger.notes == ()
+    assert (
+        ledger.rounds == 60
+        and ledger.labels == sum(flips)
+        and ledger.failed == 0
+        and ledger.notes == ()
+    )
     np.testing.assert_array_equal(ledger.labels_at, np.cumsum(flips))
     assert (
-        ledger.centres == ledger.centres_at[-1] == len(online._regressor.S) and (np.diff(ledger.centres_at) >= 0).all()
+        ledger.centres == ledger.centres_at[-1] == len(online._regressor.S)
+        and (np.diff(ledger.centres_at) >= 0).all()
     )
     best = cuvee.solve(sources(), HYPOTHESES["binary"][1], ALPHAS, tol=1e-11).w
     losses = ((w - best) ** 2).sum(1)
@@ -360,7 +439,11 @@ def test_the_books_add_up():
     np.testing.assert_allclose(ledger.loss, ledger.losses.sum())
     np.testing.assert_allclose(ledger.average_loss, ledger.loss / 60)
     np.testing.assert_allclose(ledger.average_at, np.cumsum(ledger.losses) / np.arange(1, 61))
-    assert "60 rounds" in str(ledger) and f"{ledger.labels} labels" in str(ledger) and "average loss" in str(ledger)
+    assert (
+        "60 rounds" in str(ledger)
+        and f"{ledger.labels} labels" in str(ledger)
+        and "average loss" in str(ledger)
+    )
     assert "60 rounds" in repr(online) and "first_order" in repr(online)
 
 
@@ -375,13 +458,19 @@ def test_nothing_is_evaluated_unless_it_is_asked_for(monkeypatch):
     assert np.isnan([ledger.loss, ledger.average_loss, ledger.regret]).all() and ledger.notes == ()
     assert "nan" not in str(ledger)
     empty = make(variant="paper").ledger
-    assert empty.rounds == empty.labels == empty.centres == 0 and np.isnan(empty.average_loss) and str(empty)
+    assert (
+        empty.rounds == empty.labels == empty.centres == 0
+        and np.isnan(empty.average_loss)
+        and str(empty)
+    )
 
 
 @every_variant
 def test_books_do_not_depend_on_when_they_are_read(variant, tmp_path):
     alphas = simplex.sample(300, N, 8)
-    read, unread = (make("ridge", variant=variant, label_budget=0.1, evaluate=True) for _ in range(2))
+    read, unread = (
+        make("ridge", variant=variant, label_budget=0.1, evaluate=True) for _ in range(2)
+    )
     for t, alpha in enumerate(alphas):
         for online in (read, unread):
             run(online, [alpha])
@@ -411,7 +500,7 @@ def test_a_ledger_is_of_its_moment():
     assert before.rounds == 10 and len(before.centres_at) == 10
 
 
-# ---- as a model map -------------------------------------------------------------------------------------------------
+# ---- as a model map ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["ridge", "binary", "softmax"])
@@ -420,12 +509,23 @@ def test_it_is_a_model_map(name):
     run(online, ALPHAS)
     before = online.ledger
     asked = np.concatenate([simplex.sample(30, N, 6), np.eye(N)])
-    predicted, certified, corrected = (online(asked, trust=t) for t in ("predicted", "certified", "corrected"))
+    predicted, certified, corrected = (
+        online(asked, trust=t) for t in ("predicted", "certified", "corrected")
+    )
     assert_rounded(predicted.w, certified.w)
-    assert set(predicted.status) == {Status.OFF_TOLERANCE} and not np.isfinite(predicted.certificate.distance).any()
-    assert (predicted.passes == 0).all() and (certified.passes == 1).all() and (corrected.passes >= 1).all()
+    assert (
+        set(predicted.status) == {Status.OFF_TOLERANCE}
+        and not np.isfinite(predicted.certificate.distance).any()
+    )
+    assert (
+        (predicted.passes == 0).all()
+        and (certified.passes == 1).all()
+        and (corrected.passes >= 1).all()
+    )
     proof = cuvee.certify(sources(name), HYPOTHESES[name][1], asked, certified.w)
-    np.testing.assert_allclose(certified.certificate.gradient_norm, proof.gradient_norm, rtol=1e-6, atol=1e-13)
+    np.testing.assert_allclose(
+        certified.certificate.gradient_norm, proof.gradient_norm, rtol=1e-6, atol=1e-13
+    )
     np.testing.assert_allclose(certified.certificate.distance, proof.distance, rtol=1e-6)
     assert (np.abs(proof.gradient_norm - 1e-3) > 1e-9).all()  # or rounding would choose a status
     within = proof.gradient_norm <= 1e-3
@@ -438,7 +538,8 @@ def test_it_is_a_model_map(name):
         tight.predict(np.ones((2, 3))).astype(float), best.predict(np.ones((2, 3))).astype(float)
     )
     assert online(asked).status == certified.status
-    assert online.ledger.rounds == before.rounds and online.ledger.labels == before.labels  # no rounds
+    # no rounds
+    assert online.ledger.rounds == before.rounds and online.ledger.labels == before.labels
 
 
 def test_no_mixtures_and_many_mixtures():
@@ -451,7 +552,9 @@ def test_no_mixtures_and_many_mixtures():
     sol = online(many)
     assert sol.w.shape == (10_000, 4) and np.isfinite(sol.w).all()
     assert_rounded(sol.w[::997], online(many[::997]).w)
-    estimated = cuvee.estimate(cuvee.Problem(sources(), make_sources(2, 2, seed=9)), Logistic(0.1), method="uniform")
+    estimated = cuvee.estimate(
+        cuvee.Problem(sources(), make_sources(2, 2, seed=9)), Logistic(0.1), method="uniform"
+    )
     assert online(estimated).w.shape == (2, 4)
     for bad in (ALPHAS[0], ALPHAS[:, :2], "x", None, 2 * ALPHAS):
         with pytest.raises(MixtureError):
@@ -468,18 +571,26 @@ def test_a_map_that_knows_nothing_is_one_too():
     assert all(s.ok for s in online(ALPHAS, trust="corrected").status)
 
 
-# ---- hypotheses -----------------------------------------------------------------------------------------------------
+# ---- hypotheses ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("kind", "variant"),
-    [*(("ridge", variant) for variant in VARIANTS), ("logistic", "first_order"), ("logistic", "curved")],
+    [
+        *(("ridge", variant) for variant in VARIANTS),
+        ("logistic", "first_order"),
+        ("logistic", "curved"),
+    ],
 )
 def test_models_stay_in_a_ball(kind, variant, tmp_path):
-    classes, hypothesis = (2, Logistic(0.1, radius=0.3)) if kind == "logistic" else (0, Ridge(0.1, radius=0.3))
+    classes, hypothesis = (
+        (2, Logistic(0.1, radius=0.3)) if kind == "logistic" else (0, Ridge(0.1, radius=0.3))
+    )
     alphas = ALPHAS if classes == 0 else ALPHAS[:6]
     data = make_sources(classes, N)
-    online = OnlineMap(data, hypothesis, variant=variant, label_budget=0.5, policy="coin", evaluate=True)
+    online = OnlineMap(
+        data, hypothesis, variant=variant, label_budget=0.5, policy="coin", evaluate=True
+    )
     w, _, statuses = run(online, alphas)
     assert {s for s in statuses if s} == {Status.SOLVED}
     assert np.linalg.norm(w, axis=1).max() <= 0.3 * (1 + 1e-12)
@@ -492,16 +603,24 @@ def test_models_stay_in_a_ball(kind, variant, tmp_path):
 
 
 @pytest.mark.parametrize("variant", ["paper_repaired", "first_order", "curved"])
-@pytest.mark.parametrize(("classes", "hypothesis"), [(0, Ridge(0.0)), (2, Logistic(0.0)), (3, Logistic(0.0))], ids=repr)
+@pytest.mark.parametrize(
+    ("classes", "hypothesis"), [(0, Ridge(0.0)), (2, Logistic(0.0)), (3, Logistic(0.0))], ids=repr
+)
 def test_without_a_penalty(classes, hypothesis, variant):
-    online = OnlineMap(make_sources(classes, N), hypothesis, variant=variant, label_budget=0.5, evaluate=True)
+    online = OnlineMap(
+        make_sources(classes, N), hypothesis, variant=variant, label_budget=0.5, evaluate=True
+    )
     w, _, statuses = run(online, ALPHAS[:20])
-    assert np.isfinite(w).all() and all(s is None or s in (Status.SOLVED, Status.ILL_CONDITIONED) for s in statuses)
+    assert np.isfinite(w).all() and all(
+        s is None or s in (Status.SOLVED, Status.ILL_CONDITIONED) for s in statuses
+    )
     assert np.isfinite(online.ledger.loss) and online(ALPHAS).w.shape[0] == 60
 
 
 def test_a_singular_problem_still_answers():
-    data = [cuvee.Domain(s.name, np.column_stack([s.X, s.X[:, 0]]), s.y) for s in make_sources(0, N)]
+    data = [
+        cuvee.Domain(s.name, np.column_stack([s.X, s.X[:, 0]]), s.y) for s in make_sources(0, N)
+    ]
     online = OnlineMap(data, Ridge(0.0), label_budget=0.5)
     w, _, _ = run(online, ALPHAS)
     assert np.isfinite(w).all()
@@ -513,14 +632,22 @@ def test_networks(policy, K, tmp_path):
     assert online.settings.variant == "paper_repaired"
     assert online.settings.policy == ("coin" if policy == "auto" else "budget")
     w, flips, _ = run(online, ALPHAS[:4])
-    assert np.isfinite(w).all() and online.ledger.labels == sum(flips) > 0 and online.ledger.failed == 0
+    assert (
+        np.isfinite(w).all()
+        and online.ledger.labels == sum(flips) > 0
+        and online.ledger.failed == 0
+    )
     sol = online(ALPHAS[:3], trust="predicted")
     assert sol.predict(np.ones((2, 3))).shape == (3, 2)
     with pytest.raises(OptionError, match="trust='predicted'"):
         online(ALPHAS[:3])
     online.save(tmp_path / "x")
-    np.testing.assert_array_equal(load(tmp_path / "x", "net")(ALPHAS[:3], trust="predicted").w, sol.w)
-    np.testing.assert_array_equal(OnlineMap.load(tmp_path / "x").predict_one(ALPHAS[0]), online.predict_one(ALPHAS[0]))
+    np.testing.assert_array_equal(
+        load(tmp_path / "x", "net")(ALPHAS[:3], trust="predicted").w, sol.w
+    )
+    np.testing.assert_array_equal(
+        OnlineMap.load(tmp_path / "x").predict_one(ALPHAS[0]), online.predict_one(ALPHAS[0])
+    )
 
 
 @pytest.mark.parametrize(
@@ -547,12 +674,18 @@ def test_many_sources_and_parameters():
     assert online(np.eye(60), trust="predicted").w.shape == (60, 93)
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 KEPT = [
     {"variant": "paper", "label_budget": 0.4, "seed": 3},
     {"variant": "paper_repaired", "label_budget": 0.4, "prior": "zero"},
-    {"variant": "paper_repaired", "label_budget": 0.4, "policy": "budget", "radius": 0.2, "evaluate": True},
+    {
+        "variant": "paper_repaired",
+        "label_budget": 0.4,
+        "policy": "budget",
+        "radius": 0.2,
+        "evaluate": True,
+    },
     {"variant": "first_order", "label_budget": 0.4, "evaluate": True},
     {"variant": "first_order", "label_budget": 0.4, "policy": "certificate"},
     {"variant": "curved", "label_budget": 0.4, "evaluate": True},
@@ -581,7 +714,9 @@ def test_saved_and_loaded_it_goes_on_to_the_bit(options, cut, tmp_path):
         assert state(other, tmp_path) == wanted
         np.testing.assert_array_equal(other.ledger.losses, online.ledger.losses)
         assert str(other.ledger) == str(online.ledger) and repr(other) == repr(online)
-        np.testing.assert_array_equal(other(ALPHAS, trust="predicted").w, online(ALPHAS, trust="predicted").w)
+        np.testing.assert_array_equal(
+            other(ALPHAS, trust="predicted").w, online(ALPHAS, trust="predicted").w
+        )
 
 
 def test_a_file_is_what_it_was_whatever_happens_next(tmp_path):
@@ -607,7 +742,9 @@ def test_without_data_it_predicts(tmp_path):
     assert str(loaded.ledger) == str(online.ledger)
     before = state(loaded, tmp_path)
     for ask in (loaded.wants_label, loaded.learn_one, lambda alpha: loaded(alpha[None])):
-        with pytest.raises(OptionError, match=r"needs the data: OnlineMap.load\(path, data, hypothesis\)"):
+        with pytest.raises(
+            OptionError, match=r"needs the data: OnlineMap.load\(path, data, hypothesis\)"
+        ):
             ask(ALPHAS[0])
     assert state(loaded, tmp_path) == before
     loaded.save(tmp_path / "y")
@@ -616,7 +753,8 @@ def test_without_data_it_predicts(tmp_path):
     with pytest.raises(OptionError, match="both"):
         OnlineMap.load(tmp_path / "x", sources())
     make(evaluate=True).save(tmp_path / "z")
-    assert np.isfinite(OnlineMap.load(tmp_path / "z").predict(ALPHAS)).all()  # evaluation ends, predictions go on
+    # evaluation ends, predictions go on
+    assert np.isfinite(OnlineMap.load(tmp_path / "z").predict(ALPHAS)).all()
 
 
 def test_radii_that_are_functions_are_given_again(tmp_path):
@@ -674,10 +812,20 @@ def test_a_state_of_other_settings_is_refused(other, tmp_path):
 def test_other_data_and_hypotheses_are_refused(tmp_path):
     make().save(tmp_path / "x")
     data = sources()
-    for other in (data[::-1], data[:2], [cuvee.Domain(d.name, d.X + 1e-12, d.y) for d in data], make_sources(3, N)):
+    for other in (
+        data[::-1],
+        data[:2],
+        [cuvee.Domain(d.name, d.X + 1e-12, d.y) for d in data],
+        make_sources(3, N),
+    ):
         with pytest.raises(InputError, match="other data"):
             OnlineMap.load(tmp_path / "x", other, HYPOTHESES["binary"][1])
-    for hypothesis in (Logistic(0.2), Logistic(0.1, intercept=False), Logistic(0.1, radius=1.0), Network(mlp(3, 2))):
+    for hypothesis in (
+        Logistic(0.2),
+        Logistic(0.1, intercept=False),
+        Logistic(0.1, radius=1.0),
+        Network(mlp(3, 2)),
+    ):
         with pytest.raises(InputError, match="another hypothesis"):
             OnlineMap.load(tmp_path / "x", data, hypothesis)
     problem = cuvee.Problem(data, make_sources(2, 2, seed=9))
@@ -703,7 +851,9 @@ def test_files_that_are_none(tmp_path):
     for metadata in ({}, [], 3, {"format": 1}, {"format": 1, "what": "a cuvee online map"}):
         with pytest.raises(InputError):
             load(tmp_path / "foreign")
-        save_file({"a": torch.zeros(2)}, tmp_path / "foreign", metadata={"cuvee": json.dumps(metadata)})
+        save_file(
+            {"a": torch.zeros(2)}, tmp_path / "foreign", metadata={"cuvee": json.dumps(metadata)}
+        )
     with pytest.raises(InputError):
         load(tmp_path / "foreign")
     assert online.ledger.rounds == 10
@@ -730,11 +880,15 @@ CHANGES = {
     "no prior": lambda h, t: t.pop("prior"),
     "no centres": lambda h, t: t.pop("balls.centres"),
     "a centre less": lambda h, t: t.update({"balls.centres": t["balls.centres"][1:]}),
-    "centres of more sources": lambda h, t: t.update({"balls.centres": torch.rand(len(t["balls.radii"]), 5)}),
+    "centres of more sources": lambda h, t: t.update(
+        {"balls.centres": torch.rand(len(t["balls.radii"]), 5)}
+    ),
     "a ball less": lambda h, t: t.update({"balls.total": t["balls.total"][1:]}),
     "rounds that are not counted": lambda h, t: t.update({"labels_at": t["labels_at"][1:]}),
     "a prior of other size": lambda h, t: t.update(prior=torch.zeros(3, dtype=torch.float64)),
-    "other coefficients": lambda h, t: t.update({"balls.coefficients": torch.zeros(2, 4, dtype=torch.float64)}),
+    "other coefficients": lambda h, t: t.update(
+        {"balls.coefficients": torch.zeros(2, 4, dtype=torch.float64)}
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""`OnlineMixtures`: α predicted for targets that come one by one, and the oracle asked within a budget."""
+"""`OnlineMixtures`: α predicted for targets that come one by one, and the oracle asked within a
+budget.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from builders import mlp
 from cuvee.api import online_mixtures
 from cuvee.api.online_mixtures import OnlineMixtures
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
-from cuvee.online.mixtures import N_ATOMS, MixtureLearner, Sources, Statistics, atoms, distance, summarise
+from cuvee.online.mixtures import (
+    N_ATOMS,
+    MixtureLearner,
+    Sources,
+    Statistics,
+    atoms,
+    distance,
+    summarise,
+)
 from cuvee.outputs import files
 from rounding import ESTIMATED, assert_rounded
 
@@ -43,7 +53,7 @@ def follow(mixer, problem, answers):
     return [np.array(part) for part in zip(*said, strict=True)]
 
 
-# ---- the learner on arrays ------------------------------------------------------------------------------------------
+# ---- the learner on arrays -----------------------------------------------------------------------
 
 
 def exact_sources(losses, rows=1000.0):
@@ -79,7 +89,12 @@ def test_atoms_are_minimisers():
 
 
 def test_statistics_survive_one_row():
-    mean, variance, squares, rows = np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([0.5]), np.array([2.0])
+    mean, variance, squares, rows = (
+        np.array([[2.0, 0.0]]),
+        np.array([[1.0, 0.0]]),
+        np.array([0.5]),
+        np.array([2.0]),
+    )
     seen = summarise(mean, variance, squares, rows, 2.0)
     assert seen.loss.tolist() == [[2.0, 0.0]] and seen.rows.tolist() == [2.0]
     assert seen.noise[0] == pytest.approx((2 * 0.5 + 2 * 2.0) / 4 / 2)
@@ -103,7 +118,7 @@ def test_answers_are_learnt():
     assert_rounded(learner.of("error"), errors)
 
 
-# ---- rounds ---------------------------------------------------------------------------------------------------------
+# ---- rounds --------------------------------------------------------------------------------------
 
 
 def test_predicts_before_any_label_and_better_than_uniform(stream, mixer):
@@ -153,7 +168,9 @@ def test_the_bound_covers_as_often_as_it_says():
     for seed in range(10, 15):
         problem = grouped_classes(seed, n_targets=30)
         answers = cuvee.estimate(problem, LOGISTIC, **CHEAP).alpha
-        alpha, bound, _ = follow(OnlineMixtures(problem.sources, LOGISTIC, label_budget=0.4), problem, answers)
+        alpha, bound, _ = follow(
+            OnlineMixtures(problem.sources, LOGISTIC, label_budget=0.4), problem, answers
+        )
         covered.append((distance(alpha, answers) <= bound)[bound < 1.0])
     share = np.mean(np.concatenate(covered))
     assert len(np.concatenate(covered)) >= 100
@@ -176,7 +193,9 @@ def test_the_oracle_is_estimate(stream, mixer):
 
 
 def test_other_oracles_answer_with_the_own_sample(stream):
-    mixer = OnlineMixtures(stream[0].sources, LOGISTIC, method="konstantinov_lampert", C=1.0, steps=20)
+    mixer = OnlineMixtures(
+        stream[0].sources, LOGISTIC, method="konstantinov_lampert", C=1.0, steps=20
+    )
     wanted = cuvee.estimate(
         cuvee.Problem(stream[0].sources, stream[0].targets[:1]),
         LOGISTIC,
@@ -196,7 +215,13 @@ def test_a_failing_oracle_is_noted_and_the_round_answers(stream, mixer, monkeypa
         if how == "raises":
             raise RuntimeError("out of memory\nand more")
         return cuvee.Mixtures(
-            np.full((1, 10), np.nan), (), ("t",), np.zeros(1), (cuvee.Status.DIVERGED,), "path", np.zeros(1)
+            np.full((1, 10), np.nan),
+            (),
+            ("t",),
+            np.zeros(1),
+            (cuvee.Status.DIVERGED,),
+            "path",
+            np.zeros(1),
         )
 
     monkeypatch.setattr(online_mixtures, "estimate", broken)
@@ -230,7 +255,7 @@ def test_a_round_is_one_however_often_it_is_asked_about(stream, mixer):
     assert mixer.ledger.rounds == 2
 
 
-# ---- many targets, other hypotheses ---------------------------------------------------------------------------------
+# ---- many targets, other hypotheses --------------------------------------------------------------
 
 
 def test_a_batch_says_what_its_rows_say(stream, mixer, monkeypatch):
@@ -274,7 +299,7 @@ def test_one_source_is_weighed_against_the_own_sample(stream):
     assert near.shape == (2,) and near[0] > far[0]
 
 
-# ---- bad input ------------------------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------
 
 
 def test_targets_that_cannot_be_weighed_are_named(stream, mixer):
@@ -284,7 +309,12 @@ def test_targets_that_cannot_be_weighed_are_named(stream, mixer):
         (cuvee.Domain("narrow", X[:, :4], y), "'narrow' has 4 features per row"),
         (cuvee.Domain("odd", X, np.full(20, 7)), "'odd': label 7 at row 0 appears in no source"),
     ):
-        for ask in (mixer.predict_one, mixer.wants_label, mixer.learn_one, lambda t: mixer.predict([t])):
+        for ask in (
+            mixer.predict_one,
+            mixer.wants_label,
+            mixer.learn_one,
+            lambda t: mixer.predict([t]),
+        ):
             with pytest.raises(cuvee.DomainError, match=message):
                 ask(target)
     with pytest.raises(cuvee.DomainError, match="list of domains"):
@@ -332,13 +362,14 @@ def test_a_source_may_not_take_the_own_samples_name(stream):
         OnlineMixtures([cuvee.Domain(cuvee.OWN, source.X, source.y)], LOGISTIC)
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def test_a_loaded_mixer_goes_on_as_if_nothing_had_happened(stream, mixer, tmp_path):
     problem, answers = stream
     halves = [
-        (cuvee.Problem(problem.sources, problem.targets[part]), answers[part]) for part in (slice(15), slice(15, 25))
+        (cuvee.Problem(problem.sources, problem.targets[part]), answers[part])
+        for part in (slice(15), slice(15, 25))
     ]
     follow(mixer, *halves[0])
     mixer.save(tmp_path / "mixer.safetensors")
@@ -351,7 +382,10 @@ def test_a_loaded_mixer_goes_on_as_if_nothing_had_happened(stream, mixer, tmp_pa
 
 def test_a_file_is_for_its_own_sources_and_hypothesis(stream, mixer, tmp_path):
     mixer.save(tmp_path / "mixer")
-    for sources, hypothesis in ((stream[0].sources[1:], LOGISTIC), (stream[0].sources, cuvee.Logistic(1e-3))):
+    for sources, hypothesis in (
+        (stream[0].sources[1:], LOGISTIC),
+        (stream[0].sources, cuvee.Logistic(1e-3)),
+    ):
         with pytest.raises(cuvee.InputError, match="other sources or another hypothesis"):
             OnlineMixtures.load(tmp_path / "mixer", sources, hypothesis)
 
@@ -383,7 +417,7 @@ def test_files_that_are_none_or_broken_are_told(stream, mixer, tmp_path):
         OnlineMixtures.load(spoilt(), sources, LOGISTIC)
 
 
-# ---- streams --------------------------------------------------------------------------------------------------------
+# ---- streams -------------------------------------------------------------------------------------
 
 
 def test_a_stream_of_targets_that_is_cut_ends_as_if_it_had_not_been(stream, tmp_path):
@@ -396,7 +430,9 @@ def test_a_stream_of_targets_that_is_cut_ends_as_if_it_had_not_been(stream, tmp_
         return OnlineMixtures(problem.sources, LOGISTIC, **options)
 
     undisturbed = mixer()
-    whole = cuvee.run_online([*targets, other], undisturbed, progress=False, picture=tmp_path / "picture")
+    whole = cuvee.run_online(
+        [*targets, other], undisturbed, progress=False, picture=tmp_path / "picture"
+    )
     assert (tmp_path / "picture").read_bytes().startswith(b"\x89PNG")
     assert whole.rounds == 8 and 1 <= whole.labels <= 4 and "other columns" in whole.notes[-1]
 
@@ -406,13 +442,19 @@ def test_a_stream_of_targets_that_is_cut_ends_as_if_it_had_not_been(stream, tmp_
 
     cut_off = mixer()
     with pytest.raises(KeyboardInterrupt):
-        cuvee.run_online([*targets, other], cut_off, checkpoint=tmp_path / "c", every=2, each=cut, progress=False)
+        cuvee.run_online(
+            [*targets, other], cut_off, checkpoint=tmp_path / "c", every=2, each=cut, progress=False
+        )
     again = mixer()
-    ledger = cuvee.run_online([*targets, other], again, checkpoint=tmp_path / "c", every=2, progress=False)
+    ledger = cuvee.run_online(
+        [*targets, other], again, checkpoint=tmp_path / "c", every=2, progress=False
+    )
     assert (ledger.rounds, ledger.labels, ledger.notes) == (whole.rounds, whole.labels, whole.notes)
     for one in (undisturbed, again):
         one.save(tmp_path / f"{id(one)}")
-    assert (tmp_path / f"{id(undisturbed)}").read_bytes() == (tmp_path / f"{id(again)}").read_bytes()
+    assert (tmp_path / f"{id(undisturbed)}").read_bytes() == (
+        tmp_path / f"{id(again)}"
+    ).read_bytes()
     with pytest.raises(cuvee.InputError, match="another stream"):
         cuvee.run_online(targets[::-1], mixer(), checkpoint=tmp_path / "c", progress=False)
     with pytest.raises(cuvee.InputError, match="was made with"):

@@ -1,4 +1,6 @@
-"""Algorithm 4 once more, plain and slow, as the paper's box reads; every variant of `OnlineMap` must do the same."""
+"""Algorithm 4 once more, plain and slow, as the paper's box reads; every variant of `OnlineMap`
+must do the same.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ UNIFORM = np.full(N, 1 / N)
 
 
 def algorithm_4(variant, alphas, label, ask, epsilon, prior, centre=False):
-    """Centres S, predictions ŵ_t and flips Z_t; label(α) -> w, dw*/dα; ask(t, paid, α, ŵ, near) -> Z_t.
+    """Centres S, predictions ŵ_t and flips Z_t; label(α) -> w, dw*/dα; ask(t, paid, α, ŵ, near) ->
+    Z_t.
 
-    A centre is a dict with its α, the radius it was opened at, and its rounds T. `centre` is what precedes the paper's
-    box for prior="centre": a round 0, labelled, of the uniform mixture; the nearest ball that knows something speaks.
+    A centre is a dict with its α, the radius it was opened at, and its rounds T. `centre` is what
+    precedes the paper's box for prior="centre": a round 0, labelled, of the uniform mixture; the
+    nearest ball that knows something speaks.
     """
     S, labels, paid = [], {}, 0  # centres; round -> (α, w, dw*/dα)
     predictions, flips, curvature = [], [], None
@@ -58,9 +62,13 @@ def algorithm_4(variant, alphas, label, ask, epsilon, prior, centre=False):
         if S:
             s = min(S, key=lambda s: distance(alpha, s))
             far = distance(alpha, s)
-            clear(far, epsilon(max(t, 1)), *(distance(alpha, other) for other in S if other is not s))
+            clear(
+                far, epsilon(max(t, 1)), *(distance(alpha, other) for other in S if other is not s)
+            )
         near = s is not None and far <= epsilon(max(t, 1)) and knows(s)
-        speakers = [s] if s is not None and knows(s) else [s for s in S if knows(s)] if centre else []
+        speakers = (
+            [s] if s is not None and knows(s) else [s for s in S if knows(s)] if centre else []
+        )
         w = says(min(speakers, key=lambda s: distance(alpha, s)), alpha) if speakers else prior
 
         if variant == "curved":  # a ball around every label
@@ -68,7 +76,9 @@ def algorithm_4(variant, alphas, label, ask, epsilon, prior, centre=False):
         elif far <= epsilon(max(t, 1)):
             s["T"].append(t)
         else:
-            S.append({"alpha": alpha, "epsilon": epsilon(t), "T": [] if variant == "paper" else [t]})
+            S.append(
+                {"alpha": alpha, "epsilon": epsilon(t), "T": [] if variant == "paper" else [t]}
+            )
 
         Z = t == 0 or ask(t, paid, alpha, w, near)
         if Z:
@@ -85,12 +95,16 @@ def algorithm_4(variant, alphas, label, ask, epsilon, prior, centre=False):
 
 
 def clear(at: float, *others: float) -> None:
-    """Raise if rounding alone would decide which of two numbers is smaller; those that are equal are so exactly."""
+    """Raise if rounding alone would decide which of two numbers is smaller; those that are equal
+    are so exactly.
+    """
     assert all(at == other or abs(at - other) > 1e-9 for other in others)
 
 
 def shared_curvature(S, labels, before):
-    """What "curved" knows beyond first order: g fitted to every label and its slopes, less its tangent plane."""
+    """What "curved" knows beyond first order: g fitted to every label and its slopes, less its
+    tangent plane.
+    """
     n, at = len(S), np.array([s["alpha"] for s in S])
     fitted = 0 if before is None else before.labels
     degree = next((d for d in (4, 3, 2) if 2 * comb(N + d - 1, d) <= n * N), None)
@@ -104,13 +118,19 @@ def shared_curvature(S, labels, before):
     def derivative(alpha, direction):  # by the product rule
         return np.array(
             [
-                sum(direction[f[i]] * np.prod([alpha[j] for j in (*f[:i], *f[i + 1 :])]) for i in range(degree))
+                sum(
+                    direction[f[i]] * np.prod([alpha[j] for j in (*f[:i], *f[i + 1 :])])
+                    for i in range(degree)
+                )
                 for f in monomials
             ]
         )
 
     mean = [[labels[t] for t in s["T"]] for s in S]
-    w = [sum(w + (a - b) @ slopes for b, w, slopes in some) / len(some) for a, some in zip(at, mean, strict=True)]
+    w = [
+        sum(w + (a - b) @ slopes for b, w, slopes in some) / len(some)
+        for a, some in zip(at, mean, strict=True)
+    ]
     slopes = [sum(slopes for *_, slopes in some) / len(some) for some in mean]
     tangents = np.eye(N) - 1 / N
     typical = sqrt(((at - at.mean(0)) ** 2).mean())
@@ -125,7 +145,7 @@ def shared_curvature(S, labels, before):
     return bend
 
 
-# ---- the two side by side -------------------------------------------------------------------------------------------
+# ---- the two side by side ------------------------------------------------------------------------
 
 PROBLEMS = {"ridge": (0, Ridge(0.1)), "binary": (2, Logistic(0.1)), "softmax": (3, Logistic(0.1))}
 
@@ -205,16 +225,35 @@ def paper_radius(t):
     return t ** (-1 / (1 + N))
 
 
-PRECISION = {"curved": 1e-7}  # g has a trace of ridge; the other variants differ from the box by rounding alone
+# g has a trace of ridge; the other variants differ from the box by rounding alone
+PRECISION = {"curved": 1e-7}
 LABEL_TOL = 1e-9  # of tol=1e-6
 
 
-def compare(name, alphas, ask, radius=None, prior="auto", exact_labels=True, label=None, atol=None, **options):
+def compare(
+    name,
+    alphas,
+    ask,
+    radius=None,
+    prior="auto",
+    exact_labels=True,
+    label=None,
+    atol=None,
+    **options,
+):
     variant = options["variant"]
     family = erm.family
-    with patch.object(erm, "family", lambda *a, **k: Unstarted(family(*a, **k)) if exact_labels else family(*a, **k)):
+    with patch.object(
+        erm,
+        "family",
+        lambda *a, **k: Unstarted(family(*a, **k)) if exact_labels else family(*a, **k),
+    ):
         online = OnlineMap(
-            sources(name), PROBLEMS[name][1], radius="paper" if radius is None else radius, prior=prior, **options
+            sources(name),
+            PROBLEMS[name][1],
+            radius="paper" if radius is None else radius,
+            prior=prior,
+            **options,
         )
     P = len(online._regressor.prior)
     S, w, flips, paid = algorithm_4(
@@ -230,7 +269,9 @@ def compare(name, alphas, ask, radius=None, prior="auto", exact_labels=True, lab
     )
     predicted, asked = run(online, alphas)
     assert asked == flips
-    np.testing.assert_array_equal(online._regressor.S.points, np.array([s["alpha"] for s in S]).reshape(-1, N))
+    np.testing.assert_array_equal(
+        online._regressor.S.points, np.array([s["alpha"] for s in S]).reshape(-1, N)
+    )
     assert_rounded(online._regressor.radii.values, [s["epsilon"] for s in S])
     assert_rounded(predicted, w, PRECISION.get(variant, ROUNDING) if atol is None else atol)
     ledger = online.ledger
@@ -239,7 +280,9 @@ def compare(name, alphas, ask, radius=None, prior="auto", exact_labels=True, lab
     return online
 
 
-@pytest.mark.parametrize(("seed", "p"), [(0, 0.0), (0, 0.2), (1, 0.2), (2, 0.7), (3, 0.7), (2, 1.0)])
+@pytest.mark.parametrize(
+    ("seed", "p"), [(0, 0.0), (0, 0.2), (1, 0.2), (2, 0.7), (3, 0.7), (2, 1.0)]
+)
 @pytest.mark.parametrize("variant", ["paper", "paper_repaired", "first_order"])
 @pytest.mark.filterwarnings("ignore:label_budget=0")
 def test_a_coin(variant, p, seed):
@@ -276,7 +319,16 @@ def test_other_hypotheses(name, variant):
 @pytest.mark.parametrize("variant", ["paper", "paper_repaired", "first_order", "curved"])
 def test_priors(variant, prior):
     given = np.arange(4.0) if prior == "given" else prior
-    compare("ridge", stream(50, 3), coin(0.3, 1), variant=variant, policy="coin", label_budget=0.3, seed=1, prior=given)
+    compare(
+        "ridge",
+        stream(50, 3),
+        coin(0.3, 1),
+        variant=variant,
+        policy="coin",
+        label_budget=0.3,
+        seed=1,
+        prior=given,
+    )
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 1.0])
@@ -290,7 +342,14 @@ def test_a_budget(variant, p):
 def test_a_certificate(variant, p):
     ask = certificate(p, "binary", 1e-2)
     online = compare(
-        "binary", stream(28, 12), ask, variant=variant, policy="certificate", label_budget=p, tol=1e-2, radius=0.3
+        "binary",
+        stream(28, 12),
+        ask,
+        variant=variant,
+        policy="certificate",
+        label_budget=p,
+        tol=1e-2,
+        radius=0.3,
     )
     assert 2 < online.ledger.labels < 28 or variant.startswith("paper")
 
@@ -303,7 +362,16 @@ def test_a_certificate(variant, p):
 @pytest.mark.parametrize("variant", ["paper", "paper_repaired", "first_order"])
 def test_radii_of_ones_own(variant, radius):
     """√½ is how far a vertex is from the middle of an edge: on the sphere is inside."""
-    compare("ridge", stream(60, 4), coin(0.5, 2), radius, variant=variant, policy="coin", label_budget=0.5, seed=2)
+    compare(
+        "ridge",
+        stream(60, 4),
+        coin(0.5, 2),
+        radius,
+        variant=variant,
+        policy="coin",
+        label_budget=0.5,
+        seed=2,
+    )
 
 
 @pytest.mark.parametrize("variant", ["paper", "paper_repaired", "first_order", "curved"])
@@ -327,7 +395,9 @@ def test_labels_as_the_solver_gives_them(variant):
 @pytest.mark.parametrize("K", [8])
 @pytest.mark.parametrize("variant", ["paper", "paper_repaired", "first_order", "curved"])
 def test_labels_by_gradient_descent(variant, K):
-    """GD(0, α, K) by hand, in the steps that the map takes: the gradient of a mixture of logistic losses."""
+    """GD(0, α, K) by hand, in the steps that the map takes: the gradient of a mixture of logistic
+    losses.
+    """
     name, hypothesis = "binary", PROBLEMS["binary"][1]
     L = [1 / _first_step(name, np.eye(N)[j]) for j in range(N)]
 
@@ -372,7 +442,9 @@ def _penalised_intercept(name):
 
 def _first_step(name, alpha):
     """γ of one step from 0 at α, seen from outside: it ought to be the inverse of a curvature."""
-    online = OnlineMap(sources(name), PROBLEMS[name][1], variant="paper_repaired", label_budget=1.0, K=1)
+    online = OnlineMap(
+        sources(name), PROBLEMS[name][1], variant="paper_repaired", label_budget=1.0, K=1
+    )
     online.predict_one(alpha)
     online.learn_one(alpha)
     w, g = online.predict_one(alpha), _gradient(name, alpha, np.zeros(4))

@@ -1,4 +1,6 @@
-"""`run_online`: the loop a user would write, cut and resumed at any moment, and what is said of it."""
+"""`run_online`: the loop a user would write, cut and resumed at any moment, and what is
+said of it.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def end_of(variant: str) -> bytes:
         return path.read_bytes()
 
 
-# ---- a run ----------------------------------------------------------------------------------------------------------
+# ---- a run ---------------------------------------------------------------------------------------
 
 
 @each_kind
@@ -111,7 +113,9 @@ def test_streams_of_every_kind(name, tmp_path):
     assert state(resumed, tmp_path) == state(online, tmp_path)
 
 
-@pytest.mark.parametrize("empty", [[], np.zeros((0, N)), iter(())], ids=["list", "array", "iterator"])
+@pytest.mark.parametrize(
+    "empty", [[], np.zeros((0, N)), iter(())], ids=["list", "array", "iterator"]
+)
 def test_an_empty_stream(empty, tmp_path):
     online = make("ridge", variant="paper")
     ledger = go(empty, online, checkpoint=tmp_path / "c", picture=tmp_path / "p.png")
@@ -162,7 +166,7 @@ def test_progress_is_told(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-# ---- items that are no mixtures -------------------------------------------------------------------------------------
+# ---- items that are no mixtures ------------------------------------------------------------------
 
 BAD = {
     "None": None,
@@ -186,9 +190,20 @@ def test_bad_items_are_passed_over_and_noted(name, tmp_path):
     run(good, alphas)
     stream = [*alphas[:10], BAD[name], *alphas[10:], BAD[name]]
     seen = []
-    ledger = go(stream, online, checkpoint=tmp_path / "c", every=11, each=lambda position, w: seen.append(position))
+    ledger = go(
+        stream,
+        online,
+        checkpoint=tmp_path / "c",
+        every=11,
+        each=lambda position, w: seen.append(position),
+    )
     assert state(online, tmp_path) == state(good, tmp_path)
-    assert ledger.rounds == 24 and len(ledger.notes) == 2 and "item 11" in ledger.notes[0] and "26" in ledger.notes[1]
+    assert (
+        ledger.rounds == 24
+        and len(ledger.notes) == 2
+        and "item 11" in ledger.notes[0]
+        and "26" in ledger.notes[1]
+    )
     assert seen == [p for p in range(1, 27) if p not in (11, 26)]
     cut = make("ridge", **options)
     with pytest.raises(Cut):
@@ -208,7 +223,11 @@ def test_a_stream_without_one_good_item_is_said_to_be_so():
 def test_notes_do_not_grow_for_ever(tmp_path):
     stream = [*ALPHAS[:5], *[None] * 1_500]
     ledger = go(stream, make("ridge"), checkpoint=tmp_path / "c", every=10_000)
-    assert ledger.rounds == 5 and len(ledger.notes) <= 1_001 and (tmp_path / "c").stat().st_size < 300_000
+    assert (
+        ledger.rounds == 5
+        and len(ledger.notes) <= 1_001
+        and (tmp_path / "c").stat().st_size < 300_000
+    )
 
 
 @pytest.mark.parametrize("junk", [None, "far", np.nan])
@@ -223,11 +242,15 @@ def test_labels_that_fail_do_not_stop_a_stream(tmp_path):
     online = make("ridge", variant="paper_repaired", label_budget=0.5, evaluate=True)
     faulty(online).error = RuntimeError("LAPACK")
     ledger = go(ALPHAS, online, checkpoint=tmp_path / "c", picture=tmp_path / "p.png")
-    assert ledger.rounds == 60 and ledger.failed == ledger.labels > 10 and (tmp_path / "p.png").is_file()
+    assert (
+        ledger.rounds == 60
+        and ledger.failed == ledger.labels > 10
+        and (tmp_path / "p.png").is_file()
+    )
     np.testing.assert_array_equal(online.predict_one(ALPHAS[0]), 0.25)
 
 
-# ---- cut and resumed ------------------------------------------------------------------------------------------------
+# ---- cut and resumed -----------------------------------------------------------------------------
 
 
 @each_kind
@@ -241,7 +264,13 @@ def test_a_stream_that_raises_loses_nothing(options, n, tmp_path):
         assert load(checkpoint, options["name"], radius=radius).ledger.rounds == n
     seen = []
     online = make(**options)
-    ledger = go(ALPHAS, online, checkpoint=checkpoint, every=7, each=lambda position, w: seen.append(position))
+    ledger = go(
+        ALPHAS,
+        online,
+        checkpoint=checkpoint,
+        every=7,
+        each=lambda position, w: seen.append(position),
+    )
     assert seen == list(range(n + 1 if n < 60 else 1, 61))
     assert checkpoint.read_bytes() == end_of(options["variant"]) and ledger.rounds == 60
 
@@ -267,7 +296,8 @@ def test_what_raises_in_a_round_leaves_the_last_checkpoint(where, tmp_path, monk
         monkeypatch.setattr(OnlineMap, f"{where}_one", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_online(ALPHAS, online, checkpoint=checkpoint, every=7, progress=progress, **told)
-    assert load(checkpoint).ledger.rounds in ((21, 28, 35) if where == "learn" else (21,))  # not every round learns
+    # not every round learns
+    assert load(checkpoint).ledger.rounds in ((21, 28, 35) if where == "learn" else (21,))
     monkeypatch.undo()
     go(ALPHAS, make(**options), checkpoint=checkpoint, every=7)
     assert checkpoint.read_bytes() == end_of(options["variant"])
@@ -286,7 +316,9 @@ def _with_bad(bad):
 @each_kind
 @pytest.mark.parametrize("every", [1, pytest.param(7, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_it_ends_the_same(options, every, tmp_path):
-    """SIGKILL, again and again, also while a checkpoint is written; `every` is no part of the state."""
+    """SIGKILL, again and again, also while a checkpoint is written; `every` is no part of the
+    state.
+    """
     rng = np.random.default_rng(VARIANTS.index(options["variant"]) + every)
     whole, checkpoint = tmp_path / "whole", tmp_path / "c"
     began = time.perf_counter()
@@ -313,7 +345,13 @@ def test_killed_at_any_moment_it_ends_the_same(options, every, tmp_path):
 
 @pytest.mark.parametrize(
     "other",
-    [ALPHAS[::-1], ALPHAS[:10], np.vstack([ALPHAS[:5], ALPHAS[4:]]), [], np.vstack([ALPHAS[:29], ALPHAS[31:]])],
+    [
+        ALPHAS[::-1],
+        ALPHAS[:10],
+        np.vstack([ALPHAS[:5], ALPHAS[4:]]),
+        [],
+        np.vstack([ALPHAS[:29], ALPHAS[31:]]),
+    ],
     ids=["reversed", "shorter", "one twice", "empty", "others later"],
 )
 def test_another_stream_is_refused(other, tmp_path):
@@ -338,7 +376,12 @@ def test_other_settings_and_data_are_refused(tmp_path):
     checkpoint = tmp_path / "c"
     go(ALPHAS[:5], make("ridge"), checkpoint=checkpoint)
     before = checkpoint.read_bytes()
-    for online in (make("ridge", seed=1), make("ridge", variant="paper"), make("ridge", prior="zero"), make("binary")):
+    for online in (
+        make("ridge", seed=1),
+        make("ridge", variant="paper"),
+        make("ridge", prior="zero"),
+        make("binary"),
+    ):
         with pytest.raises(InputError):
             go(ALPHAS, online, checkpoint=checkpoint)
         assert online.ledger.rounds == 0 and checkpoint.read_bytes() == before
@@ -419,7 +462,7 @@ def test_a_disk_that_is_really_full(tmp_path):
     assert checkpoint.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
-# ---- pictures -------------------------------------------------------------------------------------------------------
+# ---- pictures ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("evaluate", [True, False])
@@ -431,8 +474,11 @@ def test_a_picture_is_drawn(rounds, evaluate, tmp_path):
 
 
 def test_pictures_of_long_and_perfect_streams(tmp_path):
-    online = make("ridge", variant="paper_repaired", label_budget=0.1, evaluate=True, prior="zero", radius=2.0)
-    go(np.tile(ALPHAS[0], (1_010, 1)), online, picture=tmp_path / "p.png")  # a logarithmic axis, losses of about 0
+    online = make(
+        "ridge", variant="paper_repaired", label_budget=0.1, evaluate=True, prior="zero", radius=2.0
+    )
+    # a logarithmic axis, losses of about 0
+    go(np.tile(ALPHAS[0], (1_010, 1)), online, picture=tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 1_000
 
 
@@ -454,7 +500,9 @@ def test_streams_larger_than_memory_are_never_held():
 
 
 def test_a_run_cut_before_its_first_checkpoint_starts_where_it_did(tmp_path):
-    """With the same object, as in a notebook: what it had learnt until it was cut is not learnt twice."""
+    """With the same object, as in a notebook: what it had learnt until it was cut is not learnt
+    twice.
+    """
     online, undisturbed = make(label_budget=0.3), make(label_budget=0.3)
     run_online(ALPHAS, undisturbed, progress=False)
 

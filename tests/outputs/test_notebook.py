@@ -27,10 +27,20 @@ def test_mixtures_and_solutions():
     problem = cuvee.Problem([domain(NAME), domain("b")], [domain(f"{NAME} {i}") for i in range(25)])
     mix = cuvee.estimate(problem, cuvee.Logistic(0.1), method="uniform")
     html = mix._repr_html_()
-    assert NAME not in html and "&lt;script&gt;" in html and html.count("<tr>") == 21 and "and 5 more" in html
+    assert (
+        NAME not in html
+        and "&lt;script&gt;" in html
+        and html.count("<tr>") == 21
+        and "and 5 more" in html
+    )
     sol = cuvee.solve(problem, cuvee.Logistic(0.1), mix.alpha)
     html = sol._repr_html_()
-    assert "25 models" in html and "solved" in html and html.count("<tr>") == 21 and "and 5 more" in html
+    assert (
+        "25 models" in html
+        and "solved" in html
+        and html.count("<tr>") == 21
+        and "and 5 more" in html
+    )
 
 
 def test_plans():

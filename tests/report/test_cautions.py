@@ -1,4 +1,6 @@
-"""Every rule by itself: it speaks where it should, names who, and is silent where there is nothing to say."""
+"""Every rule by itself: it speaks where it should, names who, and is silent where there is nothing
+to say.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,24 @@ def test_models_that_were_not_solved():
     assert list(rules.unsolved(f)) == []
     (said,) = rules.unsolved(replace(f, model_status=("solved", "ill-conditioned", "solved")))
     assert said.startswith("Target target 2 got a model that is not solved (ill-conditioned)")
-    (said,) = rules.unsolved(replace(f, model_status=("absent class", "from the future", "iteration limit")))
+    (said,) = rules.unsolved(
+        replace(f, model_status=("absent class", "from the future", "iteration limit"))
+    )
     assert "3 targets (target 1, target 2 and target 3)" in said and "from the future" in said
 
 
 def test_mixtures_that_did_not_settle():
     f = calm(3)
     averaged = replace(f, alpha_status=("converged", "step limit", "converged"))
-    assert list(rules.unmixed(averaged)) == []  # an average by cross-validated loss, and no option to act on it
+    # an average by cross-validated loss, and no option to act on it
+    assert list(rules.unmixed(averaged)) == []
     (said,) = rules.unmixed(replace(averaged, tried=(None,) * 3))
     assert said.startswith("The weights of target 2 had not settled") and "step limit" in said
     (said,) = rules.unmixed(replace(f, alpha_status=("converged", "diverged", "converged")))
     assert said.startswith("The weights of target 2 had not settled") and "diverged" in said
-    missing = replace(f, alpha=with_row(f.alpha, 1, np.nan), alpha_status=("converged", "diverged", "closed form"))
+    missing = replace(
+        f, alpha=with_row(f.alpha, 1, np.nan), alpha_status=("converged", "diverged", "closed form")
+    )
     (said,) = rules.unmixed(missing)
     assert said.startswith("Target target 2 got no mixture at all")
 
@@ -58,27 +65,39 @@ def test_models_that_predict_no_better_than_one_answer():
     assert list(rules.unlearnt(calm())) == [] and list(rules.flattered(calm())) == []
     assert worries(with_constant(calm())) == []
     (said,) = rules.unlearnt(with_constant(calm(), accuracy=0.98))
-    assert "no better than that of always answering a target's most frequent class, 0.980: most labels are of" in said
+    assert (
+        "no better than that of always answering a target's most frequent class, 0.980: most "
+        "labels are of" in said
+    )
     assert "look at balanced accuracy (0.500) and AUC (0." in said
     (said,) = rules.unlearnt(with_constant(calm(), accuracy=0.98, balanced=0.7))
     assert "balanced accuracy (0.700)" in said
     numbers = findings(8, 4, regression=True)
     assert list(rules.unlearnt(with_constant(numbers, accuracy=9.0))) == []
     (said,) = rules.unlearnt(with_constant(numbers, accuracy=0.1))
-    assert "always answering the mean of a target's own labels, 0.1: the columns say little about “readmitted”" in said
+    assert (
+        "always answering the mean of a target's own labels, 0.1: the columns say little about "
+        "“readmitted”" in said
+    )
 
 
 def test_an_accuracy_that_owes_much_to_one_class():
     (said,) = rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.6))
-    assert "flatters, as always answering the most frequent class has 0.800" in said and "has 0.600, so look" in said
+    assert (
+        "flatters, as always answering the most frequent class has 0.800" in said
+        and "has 0.600, so look" in said
+    )
     assert list(rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.85))) == []
     assert list(rules.flattered(with_constant(calm(), accuracy=0.6, balanced=0.6))) == []
-    assert list(rules.flattered(with_constant(calm(), accuracy=0.98, balanced=0.6))) == []  # said by the other rule
+    # said by the other rule
+    assert list(rules.flattered(with_constant(calm(), accuracy=0.98, balanced=0.6))) == []
 
 
 def test_one_answer_for_all_is_no_rival_among_mixtures():
     f = with_constant(calm(), accuracy=0.98)
-    (best,) = [m for m in f.methods if f"better than {m}" in " ".join(rules.chance(f))] or ["nobody"]
+    (best,) = [m for m in f.methods if f"better than {m}" in " ".join(rules.chance(f))] or [
+        "nobody"
+    ]
     assert best != "majority class"
     assert "the best baseline, majority class" in summary(f)[1]
 
@@ -139,7 +158,8 @@ def test_models_about_which_nothing_is_proven():
     f = calm(3)
     (said,) = rules.unproven(replace(f, distance=np.array([np.inf, 1e-3, 1e-3])))
     assert said.startswith("Nothing is proven about the model of target 1")
-    assert list(rules.unproven(replace(f, distance=np.full(3, np.inf)))) == []  # a network: the page says so above
+    # a network: the page says so above
+    assert list(rules.unproven(replace(f, distance=np.full(3, np.inf)))) == []
 
 
 def test_a_source_that_carries_everyone():
@@ -167,4 +187,6 @@ def test_sources_that_nobody_uses():
 
 def test_nothing_known_is_worrying_and_each_worry_is_a_sentence():
     said = worries(nothing_known())
-    assert len(said) >= 3 and all(s.endswith(".") and (s[0].isupper() or s[0].isdigit()) for s in said)
+    assert len(said) >= 3 and all(
+        s.endswith(".") and (s[0].isupper() or s[0].isdigit()) for s in said
+    )

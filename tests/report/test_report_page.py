@@ -66,11 +66,17 @@ def test_it_is_well_formed_and_nothing_leads_out(shape):
     html = page(shape)
     found = outline(html)
     assert "script" not in found.tags and "iframe" not in found.tags and "img" not in found.tags
-    assert not re.search(r"(https?:)?//[a-z0-9]", html.replace("&#34;", '"'), re.IGNORECASE), "an address in the page"
-    policy = [v for t, n, v in found.attributes if t == "meta" and n == "content" and "default-src" in v]
+    assert not re.search(r"(https?:)?//[a-z0-9]", html.replace("&#34;", '"'), re.IGNORECASE), (
+        "an address in the page"
+    )
+    policy = [
+        v for t, n, v in found.attributes if t == "meta" and n == "content" and "default-src" in v
+    ]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
     assert not [n for _, n, _ in found.attributes if n.startswith("on")]
-    assert all(v.startswith(("#", "data:,")) for _, n, v in found.attributes if n in ("href", "src"))
+    assert all(
+        v.startswith(("#", "data:,")) for _, n, v in found.attributes if n in ("href", "src")
+    )
     html.encode("utf-8")  # no half of a character is left
 
 
@@ -80,7 +86,11 @@ def test_every_figure_has_a_title_and_a_label(shape):
     drawn = re.findall(r"<svg[^>]*>", html)
     assert drawn
     for opening, inside in zip(drawn, re.findall(r"<svg[^>]*>(<[a-z]+>)", html), strict=True):
-        assert 'role="img"' in opening and re.search(r'aria-label="[^"]+"', opening) and inside == "<title>"
+        assert (
+            'role="img"' in opening
+            and re.search(r'aria-label="[^"]+"', opening)
+            and inside == "<title>"
+        )
     assert "nan" not in re.findall(r"[a-z]+", " ".join(re.findall(r'="([^"]*)"', html)))
     assert not re.search(r"\b(nan|inf|None)\b", words(html))
 
@@ -105,7 +115,12 @@ def test_hostile_names_are_words_and_nothing_else():
         assert name not in html or not set(name) & set("<>'\"&")
     found = outline(html)
     assert "<script>alert(1)</script>" in words(html)  # as text
-    assert found.tags.count("style") == 1 and "b" in found.tags and "\x00" not in html and "\u202e" not in html
+    assert (
+        found.tags.count("style") == 1
+        and "b" in found.tags
+        and "\x00" not in html
+        and "\u202e" not in html
+    )
     assert "{{ 7 * 7 }}" in unescape(html)  # data are not templates
     assert max(len(w) for w in words(html).split()) < 700  # names of thousands of letters are cut
     assert "(no name)" in html
@@ -133,7 +148,10 @@ def test_numbers_are_those_that_were_found():
         bounds = re.search(rf"{target} solved (\S+) (\S+) (\S+)", text).groups()
         wanted = (f.distance[i], f.excess_risk[i], f.gradient[i])
         assert [_parsed(b) for b in bounds] == pytest.approx(wanted, rel=0.06)
-        assert f"{f.learn_rows[i]:.0f} rows to learn from, {f.test_rows[i]:.0f} rows for scores" in text
+        assert (
+            f"{f.learn_rows[i]:.0f} rows to learn from, {f.test_rows[i]:.0f} rows for scores"
+            in text
+        )
 
 
 def test_how_weights_were_found_is_said_in_words():
@@ -148,7 +166,10 @@ def test_how_weights_were_found_is_said_in_words():
 def test_scores_beside_accuracy():
     f = SHAPES["one answer"]()
     text = words(page("one answer"))
-    assert "mean balanced accuracy mean AUC mean log loss" in text and "Where test rows are of one class alone" in text
+    assert (
+        "mean balanced accuracy mean AUC mean log loss" in text
+        and "Where test rows are of one class alone" in text
+    )
     for k, method in enumerate(f.methods):
         auc = np.nanmean(f.also["AUC"][:, k])
         assert re.search(rf"{re.escape(method)} 0\.\d+ .* 0.500 {auc:.3f} 0.4", text)
@@ -156,12 +177,18 @@ def test_scores_beside_accuracy():
     assert "mean balanced accuracy" not in words(page("ten"))
     f.also["AUC"][:] = np.nan  # more than two classes
     text = words(render(f))
-    assert "AUC" not in text and "Where test rows are of one class alone" not in text and "Balanced accuracy" in text
+    assert (
+        "AUC" not in text
+        and "Where test rows are of one class alone" not in text
+        and "Balanced accuracy" in text
+    )
 
 
 def _parsed(said):
     mantissa, exponent = said.split("×10")
-    return float(mantissa) * 10.0 ** int(exponent.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))
+    return float(mantissa) * 10.0 ** int(
+        exponent.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+    )
 
 
 def test_500_targets_stay_below_two_megabytes_and_it_says_what_is_left_out():
@@ -177,16 +204,25 @@ def test_500_targets_stay_below_two_megabytes_and_it_says_what_is_left_out():
 
 def test_what_was_not_computed_is_said_and_not_drawn():
     text = words(page("bare"))
-    assert "was not computed" in text and "No course was recorded" in text and "Along the path" not in text
+    assert (
+        "was not computed" in text
+        and "No course was recorded" in text
+        and "Along the path" not in text
+    )
     text = words(page("nothing known"))
-    assert "there is nothing to compare" in text and "Nothing is proven" in text and "failed" in text
+    assert (
+        "there is nothing to compare" in text and "Nothing is proven" in text and "failed" in text
+    )
     f = replace(findings(3, 2), sensitivity=np.full((3, 3), np.nan))
     assert "was not computed" in words(render(f))
 
 
 @pytest.mark.parametrize(
     ("shift", "wanted"),
-    [(0.5, r"which is 0\.\d+ better \(95 % interval"), (-0.5, r"which is 0\.\d+ worse \(95 % interval")],
+    [
+        (0.5, r"which is 0\.\d+ better \(95 % interval"),
+        (-0.5, r"which is 0\.\d+ worse \(95 % interval"),
+    ],
 )
 def test_the_summary_says_who_is_ahead(shift, wanted):
     f = findings(12, 4)
@@ -212,9 +248,16 @@ def test_the_summary_says_chance_one_target_and_no_baseline():
 
 def test_one_target_has_no_means():
     text = words(page("one"))
-    assert not re.search(r"\bmean (over|score|rank|accuracy)|on average|on each target|1 targets", text, re.IGNORECASE)
+    assert not re.search(
+        r"\bmean (over|score|rank|accuracy)|on average|on each target|1 targets",
+        text,
+        re.IGNORECASE,
+    )
     test_rows = int(SHAPES["one"]().test_rows[0])
-    assert f"Accuracy on {test_rows} labelled rows of target 1 that no scored model has learnt from" in text
+    assert (
+        f"Accuracy on {test_rows} labelled rows of target 1 that no scored model has learnt from"
+        in text
+    )
     assert "labelled rows of 10 targets that no scored model has learnt from" in words(page("ten"))
 
 
@@ -222,7 +265,9 @@ def test_it_says_what_lies_beyond_a_scale():
     f = findings(4, 3, regression=True)
     scores = f.scores.copy()
     scores[:, 1] *= 30
-    assert "A triangle" in words(render(rescored(f, scores))) and "A triangle" not in words(render(f))
+    assert "A triangle" in words(render(rescored(f, scores))) and "A triangle" not in words(
+        render(f)
+    )
 
 
 def test_notes_are_on_the_page():
@@ -232,4 +277,8 @@ def test_notes_are_on_the_page():
 
 def test_lower_is_better_for_errors():
     said = summary(SHAPES["regression"]())[1]
-    assert "root mean squared error" in said and "best baseline, pooled + own" in said and "better" in said
+    assert (
+        "root mean squared error" in said
+        and "best baseline, pooled + own" in said
+        and "better" in said
+    )

@@ -1,4 +1,6 @@
-"""What a run finds is what the library gives by hand, and what it predicts is what its models say."""
+"""What a run finds is what the library gives by hand, and what it predicts is what its
+models say.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ TARGETS = ("site 0", "site 3")
 
 
 def problem_by_hand(frame, label, targets, seed=0, test=0.25, labelled=None):
-    """Sources and targets as a reader of the docs would make them: pandas, numpy and an encoder on training rows."""
+    """Sources and targets as a reader of the docs would make them: pandas, numpy and an encoder on
+    training rows.
+    """
     order, learn, held = {}, {}, {}
     for i, t in enumerate(targets):
         rows = np.flatnonzero(frame.site == t)
@@ -42,14 +46,18 @@ def problem_by_hand(frame, label, targets, seed=0, test=0.25, labelled=None):
     sources = {s: np.flatnonzero(frame.site == s) for s in frame.site.unique() if s not in targets}
     train = frame.iloc[np.concatenate([*sources.values(), *learn.values()])]
     mean, scale = train.age.mean(), train.age.std(ddof=0)
-    X = np.column_stack([(frame.age - mean) / scale, frame.sex == "f", frame.sex == "m"]).astype(float)
+    X = np.column_stack([(frame.age - mean) / scale, frame.sex == "f", frame.sex == "m"]).astype(
+        float
+    )
     y = frame[label].to_numpy()
 
     def domain(name, rows):
         return cuvee.Domain(name, X[rows], y[rows])
 
     def problem(own):
-        return cuvee.Problem([domain(s, r) for s, r in sources.items()], [domain(t, own[t]) for t in targets])
+        return cuvee.Problem(
+            [domain(s, r) for s, r in sources.items()], [domain(t, own[t]) for t in targets]
+        )
 
     whole = {t: np.flatnonzero(frame.site == t) for t in targets}
     return problem(learn), problem(whole), [(X[held[t]], y[held[t]]) for t in targets], X
@@ -65,7 +73,11 @@ def scores_by_hand(space, models, test, classify):
 
 @pytest.fixture(scope="module")
 def ridge(tmp_path_factory):
-    return adapt(BASE, tmp_path_factory.mktemp("ridge") / "run", options=options(targets=TARGETS, method="path"))
+    return adapt(
+        BASE,
+        tmp_path_factory.mktemp("ridge") / "run",
+        options=options(targets=TARGETS, method="path"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -89,18 +101,29 @@ def test_numbers_are_those_of_the_library(label, request):
     assert found["status"] == [str(s) for s in final.status] and found["metric"].startswith(
         "acc" if classify else "root"
     )
-    np.testing.assert_allclose(found["certificate"]["distance"], final.certificate.distance, rtol=1e-2, atol=1e-9)
-    simple = simple_mixtures(
-        np.array([d.n_rows for d in learn.sources], float), np.array([d.n_rows for d in learn.targets], float)
+    np.testing.assert_allclose(
+        found["certificate"]["distance"], final.certificate.distance, rtol=1e-2, atol=1e-9
     )
-    models = [cuvee.solve(learn, hypothesis, a, tol=1e-6).w for a in (run.alpha, *simple.transpose(1, 0, 2))]
+    simple = simple_mixtures(
+        np.array([d.n_rows for d in learn.sources], float),
+        np.array([d.n_rows for d in learn.targets], float),
+    )
+    models = [
+        cuvee.solve(learn, hypothesis, a, tol=1e-6).w
+        for a in (run.alpha, *simple.transpose(1, 0, 2))
+    ]
     for i, held in enumerate(test):
         score, _ = scores_by_hand(final.space, [w[i] for w in models], held, classify)
         own = learn.targets[i].y
         said = max(np.unique(own), key=own.tolist().count) if classify else own.mean()
         constant = np.mean(held[1] == said) if classify else np.sqrt(np.mean((held[1] - said) ** 2))
-        np.testing.assert_allclose([s[0] for s in found["scores"][i]], [*score, constant], rtol=1e-6)
-    assert found["methods"] == [*METHODS, "majority class" if classify else "own mean"] and found["scored"] == 2
+        np.testing.assert_allclose(
+            [s[0] for s in found["scores"][i]], [*score, constant], rtol=1e-6
+        )
+    assert (
+        found["methods"] == [*METHODS, "majority class" if classify else "own mean"]
+        and found["scored"] == 2
+    )
     assert set(found["also"]) == ({"balanced accuracy", "AUC", "log loss"} if classify else set())
 
 
@@ -119,7 +142,9 @@ def test_intervals_ranks_and_gains(ridge, logistic):
             else:
                 learn, _, test, _ = problem_by_hand(BASE, "cost", TARGETS)
                 w = cuvee.solve(learn, cuvee.Ridge(1e-2), run.alpha).w[i]
-                losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn.facts), [w], test[i], False)[1][0]
+                losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn.facts), [w], test[i], False)[
+                    1
+                ][0]
                 half = 1.96 * stats.sem(losses)
                 wanted = np.sqrt([max(losses.mean() - half, 0), losses.mean() + half])
                 np.testing.assert_allclose(scores[i, 0, 1:], wanted, rtol=1e-6), target
@@ -131,7 +156,9 @@ def test_intervals_ranks_and_gains(ridge, logistic):
         for k in range(1, len(METHODS) + 1):
             half = (found["gain"][k][2] - found["gain"][k][1]) / 2
             between = stats.t.ppf(0.975, 1) * stats.sem(gains[:, k])
-            assert half >= between * (1 - 1e-9), "the wider of two: over targets, and over the rows within them"
+            assert half >= between * (1 - 1e-9), (
+                "the wider of two: over targets, and over the rows within them"
+            )
             assert half > 0, "four rows prove nothing alike"
 
 
@@ -139,7 +166,9 @@ def test_the_interval_of_a_gain_is_the_wider_of_two():
     rng = np.random.default_rng(0)
     wrong = rng.random((3, 2, 40)) < np.array([0.2, 0.3])[:, None]  # (targets, methods, rows)
     loss = wrong.mean(-1)
-    paired = np.stack([(w - w[:1].astype(float)).std(-1, ddof=1) / np.sqrt(40) for w in wrong.astype(float)])
+    paired = np.stack(
+        [(w - w[:1].astype(float)).std(-1, ddof=1) / np.sqrt(40) for w in wrong.astype(float)]
+    )
     judged = Judged(loss, np.zeros_like(loss), paired)
     error = paired_error(judged, 1 - loss, np.full(3, 40), True)
     for i in range(3):
@@ -152,7 +181,9 @@ def test_the_interval_of_a_gain_is_the_wider_of_two():
 
 
 def test_baselines_are_what_they_are_called(tmp_path):
-    """Pooled is one fit on all source rows, uniform gives each source the same weight, target only knows itself."""
+    """Pooled is one fit on all source rows, uniform gives each source the same weight, target only
+    knows itself.
+    """
     run = adapt(BASE, tmp_path / "run", options=options(targets="site 2"))
     learn, _, ((X, y),), _ = problem_by_hand(BASE, "cost", ("site 2",))
     l2, own = 1e-2, learn.targets[0]
@@ -165,7 +196,11 @@ def test_baselines_are_what_they_are_called(tmp_path):
     sources = [(d.X, d.y, np.ones(d.n_rows)) for d in learn.sources]
     even = [(d.X, d.y, np.full(d.n_rows, 1 / d.n_rows)) for d in learn.sources]
     mine = (own.X, own.y, np.ones(own.n_rows))
-    wanted = {"uniform": error(even), "pooled": error(sources), "pooled + own": error([*sources, mine])}
+    wanted = {
+        "uniform": error(even),
+        "pooled": error(sources),
+        "pooled + own": error([*sources, mine]),
+    }
     wanted["target only"] = error([mine])
     found = dict(zip(run.metrics["methods"], run.metrics["scores"][0], strict=True))
     for name, value in wanted.items():
@@ -176,7 +211,10 @@ def test_one_target_has_the_interval_of_its_rows(tmp_path):
     run = adapt(BASE, tmp_path / "run", options=options(targets="site 2"))
     learn, _, (test,), _ = problem_by_hand(BASE, "cost", ("site 2",))
     simple = simple_mixtures(np.full(4, 16.0), np.array([12.0]))
-    models = [cuvee.solve(learn, cuvee.Ridge(1e-2), a).w[0] for a in (run.alpha, *simple.transpose(1, 0, 2))]
+    models = [
+        cuvee.solve(learn, cuvee.Ridge(1e-2), a).w[0]
+        for a in (run.alpha, *simple.transpose(1, 0, 2))
+    ]
     score, losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn.facts), models, test, False)
     for k in range(1, 5):
         gain, low, high = run.metrics["gain"][k]
@@ -194,18 +232,25 @@ def test_predictions_are_those_of_the_models(ridge, logistic):
         space = (cuvee.Logistic(1e-2) if classify else cuvee.Ridge(1e-2)).bind(whole.facts)
         rows = BASE.site.isin(TARGETS).to_numpy()
         said = run.predict(BASE[rows].drop(columns=["cost", "sick"]))
-        assert list(said.columns) == ["site", "prediction", *(["p(no)", "p(yes)"] if classify else [])]
+        assert list(said.columns) == [
+            "site",
+            "prediction",
+            *(["p(no)", "p(yes)"] if classify else []),
+        ]
         assert said.site.tolist() == BASE.site[rows].tolist()
         for i, target in enumerate(TARGETS):
             at = BASE.site == target
             wanted, here = space.predict(run.w[i], X[at]), said[said.site == target]
             if classify:
-                assert (np.abs(here["p(yes)"] - 0.5) > 1e-6).all()  # or rounding would choose a class
+                # or rounding would choose a class
+                assert (np.abs(here["p(yes)"] - 0.5) > 1e-6).all()
                 assert (here.prediction == wanted).all()
             else:
                 assert_rounded(here.prediction, wanted)
             if classify:
-                np.testing.assert_allclose(here[["p(no)", "p(yes)"]], space.predict_proba(run.w[i], X[at]), atol=1e-12)
+                np.testing.assert_allclose(
+                    here[["p(no)", "p(yes)"]], space.predict_proba(run.w[i], X[at]), atol=1e-12
+                )
                 assert (here.prediction == np.where(here["p(yes)"] > 0.5, "yes", "no")).all()
         shuffled = BASE[rows].sample(frac=1, random_state=0)
         again = run.predict(shuffled[["sex", "site", "age"]]).set_index(shuffled.index).sort_index()
@@ -214,15 +259,22 @@ def test_predictions_are_those_of_the_models(ridge, logistic):
 
 def test_predict_as_asked(ridge, tmp_path):
     everyone = ridge.predict(BASE, target="site 3", keep=["age", "site", "sick"])
-    assert list(everyone.columns) == ["age", "site", "sick", "prediction"] and len(everyone) == len(BASE)
-    assert everyone.site.tolist() == BASE.site.tolist() and everyone.sick.tolist() == BASE.sick.tolist()
+    assert list(everyone.columns) == ["age", "site", "sick", "prediction"] and len(everyone) == len(
+        BASE
+    )
+    assert (
+        everyone.site.tolist() == BASE.site.tolist()
+        and everyone.sick.tolist() == BASE.sick.tolist()
+    )
     own = ridge.predict(BASE[BASE.site == "site 3"], keep=("cost", "site"))
     assert list(own.columns) == ["site", "cost", "prediction"]
     assert_rounded(own.prediction, everyone.prediction[BASE.site == "site 3"])
     for suffix in ("csv", "parquet"):
         path = tmp_path / f"rows.{suffix}"
         BASE.to_csv(path, index=False) if suffix == "csv" else BASE.to_parquet(path)
-        pd.testing.assert_frame_equal(ridge.predict(path, target="site 3"), ridge.predict(BASE, target="site 3"))
+        pd.testing.assert_frame_equal(
+            ridge.predict(path, target="site 3"), ridge.predict(BASE, target="site 3")
+        )
     folder = tmp_path / "sites"
     folder.mkdir()
     for name in TARGETS:
@@ -235,7 +287,11 @@ def test_predictions_keep_the_index_of_the_rows(ridge, logistic):
     """So that they can be put beside the rows, whatever their order."""
     table = BASE[BASE.site.isin(TARGETS)].sample(frac=1, random_state=3)
     wanted = logistic.predict(table.reset_index(drop=True))["p(yes)"].to_numpy()
-    for index in (table.index, [f"patient {i}" for i in range(len(table))], pd.Index([7] * len(table), name="ward")):
+    for index in (
+        table.index,
+        [f"patient {i}" for i in range(len(table))],
+        pd.Index([7] * len(table), name="ward"),
+    ):
         rows = table.set_axis(index, axis=0)
         said = logistic.predict(rows)
         pd.testing.assert_index_equal(said.index, rows.index, exact=True)
@@ -254,7 +310,9 @@ def test_predictions_keep_the_index_of_the_rows(ridge, logistic):
     np.testing.assert_array_equal(ridge.predict(numbered).prediction, said.prediction)
     pairs = {name: (rows.drop(columns="cost"), rows.cost) for name, rows in parts.items()}
     pd.testing.assert_frame_equal(ridge.predict(pairs), said)
-    whole = ridge.predict((table.drop(columns=["cost", "site"]), table.cost, table.site), target="site 0")
+    whole = ridge.predict(
+        (table.drop(columns=["cost", "site"]), table.cost, table.site), target="site 0"
+    )
     pd.testing.assert_index_equal(whole.index, table.index, exact=True)
     assert ridge.predict(pa.Table.from_pandas(table)).index.tolist() == list(range(len(table)))
 
@@ -268,10 +326,14 @@ def test_a_single_target_needs_no_domain_column(tmp_path):
 
 
 def test_codes_stay_codes(tmp_path):
-    """'007' and '7' are two categories, in the table and in rows to predict, whatever the rows hold."""
+    """'007' and '7' are two categories, in the table and in rows to predict, whatever the rows
+    hold.
+    """
     frame = BASE.assign(ward=np.where(BASE.index % 2, "007", "7"))
     frame.to_csv(tmp_path / "t.csv", index=False)
-    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=options(targets="site 2", text=("ward",)))
+    run = adapt(
+        tmp_path / "t.csv", tmp_path / "run", options=options(targets="site 2", text=("ward",))
+    )
     for ward in ("7", "007"):
         rows = frame[(frame.site == "site 2") & (frame.ward == ward)]
         rows.to_csv(tmp_path / "rows.csv", index=False)
@@ -282,9 +344,13 @@ def test_codes_stay_codes(tmp_path):
 
 
 def test_levels_are_taken_out_and_added_again(tmp_path):
-    """Labels of which each domain has its own level: by hand, from the rows to learn from, and never from test rows."""
+    """Labels of which each domain has its own level: by hand, from the rows to learn from, and
+    never from test rows.
+    """
     frame = BASE.assign(cost=BASE.cost + 40 * np.arange(len(BASE)) // 16)
-    run = adapt(frame, tmp_path / "run", options=options(targets=TARGETS, levels=True, method="target_only"))
+    run = adapt(
+        frame, tmp_path / "run", options=options(targets=TARGETS, levels=True, method="target_only")
+    )
     learn, whole, test, X = problem_by_hand(frame, "cost", TARGETS)
     seen, final = take_out(learn, 1e-2), take_out(whole, 1e-2)
     wanted = cuvee.solve(final.problem, cuvee.Ridge(1e-2), run.alpha)
@@ -295,21 +361,29 @@ def test_levels_are_taken_out_and_added_again(tmp_path):
         assert run.metrics["scores"][i][0][0] == pytest.approx(error, rel=1e-5)
         at = frame.site == TARGETS[i]
         said = run.predict(frame[at]).prediction
-        np.testing.assert_allclose(said, wanted.space.predict(run.w[i], X[at]) + final.offset[i], rtol=1e-6)
-    # Who learns from its own rows alone predicts as if nothing had been taken out: the intercept is free.
+        np.testing.assert_allclose(
+            said, wanted.space.predict(run.w[i], X[at]) + final.offset[i], rtol=1e-6
+        )
+    # Who learns from its own rows alone predicts as if nothing had been taken out: the intercept is
+    # free.
     plain = adapt(frame, tmp_path / "plain", options=options(targets=TARGETS, method="target_only"))
     rows = frame[frame.site.isin(TARGETS)]
-    np.testing.assert_allclose(run.predict(rows).prediction, plain.predict(rows).prediction, rtol=1e-5)
+    np.testing.assert_allclose(
+        run.predict(rows).prediction, plain.predict(rows).prediction, rtol=1e-5
+    )
     others, as_given = (np.array(r.metrics["scores"], float)[:, 1:] for r in (run, plain))
     assert_rounded(others, as_given, SOLVED)  # baselines learn from labels as they are
-    even = adapt(frame, tmp_path / "even", options=options(targets=TARGETS, levels=True, method="uniform"))
+    even = adapt(
+        frame, tmp_path / "even", options=options(targets=TARGETS, levels=True, method="uniform")
+    )
     assert all(cuvee[0] < 0.5 * uniform[0] for cuvee, uniform, *_ in even.metrics["scores"])
     assert any("differ in level" in note for note in run.notes)
 
 
 def test_classes_have_no_levels(tmp_path):
     runs = [
-        adapt(BASE, tmp_path / str(on), options=options("sick", targets=TARGETS, levels=on)) for on in (True, False)
+        adapt(BASE, tmp_path / str(on), options=options("sick", targets=TARGETS, levels=on))
+        for on in (True, False)
     ]
     assert_rounded(runs[0].w, runs[1].w, SOLVED)
 
@@ -347,7 +421,11 @@ def test_labelled_and_test(tmp_path):
         assert run.metrics["scored"] == 0 and run.metrics["scores"][0][0] == [None] * 3
         assert run.metrics["mean"][0] == [None] * 3 and run.metrics["gain"][1] == [None] * 3
         assert np.isfinite(run.predict(BASE, target="site 0").prediction).all()
-        assert run.summary() and (run.path / "report.html").stat().st_size > 1000 and "NaN" not in repr(run)
+        assert (
+            run.summary()
+            and (run.path / "report.html").stat().st_size > 1000
+            and "NaN" not in repr(run)
+        )
 
 
 def test_five_rows(tmp_path):
@@ -375,7 +453,9 @@ def test_unlabelled_rows_are_left_out(tmp_path):
     assert_rounded(run.w, kept.w)
     alone = frame.assign(cost=frame.cost.where(frame.site != "site 1"))
     run = adapt(alone, tmp_path / "alone", options=options(targets="site 2"))
-    assert "site 1" not in run.columns and any("'site 1' has no labelled row" in note for note in run.notes)
+    assert "site 1" not in run.columns and any(
+        "'site 1' has no labelled row" in note for note in run.notes
+    )
 
 
 def test_categories_of_test_rows_alone(tmp_path):
@@ -385,7 +465,9 @@ def test_categories_of_test_rows_alone(tmp_path):
     frame = BASE.assign(sex=BASE.sex.where(BASE.index != held[1], "other"))
     run = adapt(frame, tmp_path / "run", options=options(targets="site 2"))
     assert run.findings.test_rows.tolist() == [3]
-    assert any("'site 2'" in note and "1 test row" in note and "left out" in note for note in run.notes)
+    assert any(
+        "'site 2'" in note and "1 test row" in note and "left out" in note for note in run.notes
+    )
     with pytest.raises(InputError, match="'sex' is 'other'"):
         run.predict(frame[frame.site == "site 2"])
     assert learn.n_sources == 4
@@ -413,20 +495,32 @@ def test_given_weights(tmp_path):
         path.write_bytes(to_csv(TARGETS, columns, alpha))
         turned = pd.read_csv(path)[["target", *columns[::-1]]][::-1]  # by name, in any order
         turned.to_csv(tmp_path / "turned.csv", index=False, float_format="%.17g")
-        turned.drop(columns="target")[::-1].to_csv(tmp_path / "nameless.csv", index=False, float_format="%.17g")
+        turned.drop(columns="target")[::-1].to_csv(
+            tmp_path / "nameless.csv", index=False, float_format="%.17g"
+        )
         for file in ("alpha", "turned", "nameless"):
             again = adapt(
-                BASE, tmp_path / f"{file} {own}", options=options(targets=TARGETS), alpha=tmp_path / f"{file}.csv"
+                BASE,
+                tmp_path / f"{file} {own}",
+                options=options(targets=TARGETS),
+                alpha=tmp_path / f"{file}.csv",
             )
             assert contents(again.path) == contents(run.path)
-        back = adapt(BASE, tmp_path / f"back {own}", options=options(targets=TARGETS), alpha=run.path / "alpha.csv")
+        back = adapt(
+            BASE,
+            tmp_path / f"back {own}",
+            options=options(targets=TARGETS),
+            alpha=run.path / "alpha.csv",
+        )
         assert contents(back.path) == contents(run.path)
 
 
 def test_given_weights_with_names_go_by_them(tmp_path):
     """Estimated ones, and frames with the targets in a column or in the index, in any order."""
     learn = problem_by_hand(BASE, "cost", TARGETS)[0]
-    mix = cuvee.estimate(cuvee.Problem(learn.sources[::-1], learn.targets[::-1]), cuvee.Ridge(1e-2), method="path")
+    mix = cuvee.estimate(
+        cuvee.Problem(learn.sources[::-1], learn.targets[::-1]), cuvee.Ridge(1e-2), method="path"
+    )
     frame = pd.DataFrame(mix.alpha, mix.targets, mix.columns)
     wanted = frame.loc[list(TARGETS), ["site 1", "site 2", "site 4", "(own sample)"]]
     run = adapt(BASE, tmp_path / "run", options=options(targets=TARGETS), alpha=wanted.to_numpy())
@@ -438,7 +532,10 @@ def test_given_weights_with_names_go_by_them(tmp_path):
         (frame.assign(note="x"), "a column 'note' that is not a source"),
         (frame.assign(**{"site 2": "much"}), "alpha must be a table of numbers"),
         (frame.rename(columns={"site 2": "site 9"}), "a column 'site 9' that is not a source"),
-        (frame.rename({"site 3": "site 9"}), r"no row for target 'site 3'.*rows are 'site 9', 'site 0'"),
+        (
+            frame.rename({"site 3": "site 9"}),
+            r"no row for target 'site 3'.*rows are 'site 9', 'site 0'",
+        ),
         (dataclasses.replace(mix, targets=("site 3", "site 9")), "no row for target 'site 0'"),
     ):
         with pytest.raises(InputError, match=sentence):
@@ -450,7 +547,9 @@ def test_given_weights_in_turn(tmp_path):
     """The α of a run with every domain in turn, empty where a source would be the target itself."""
     run = adapt(BASE, tmp_path / "run", options=options(targets="each"))
     frame = pd.DataFrame(run.alpha, run.targets, run.columns)
-    for i, alpha in enumerate((run.path / "alpha.csv", frame, frame.sample(frac=1, random_state=0))):
+    for i, alpha in enumerate(
+        (run.path / "alpha.csv", frame, frame.sample(frac=1, random_state=0))
+    ):
         again = adapt(BASE, tmp_path / str(i), options=options(targets="each"), alpha=alpha)
         np.testing.assert_array_equal(again.alpha, run.alpha)
         assert_rounded(again.w, run.w)
@@ -459,7 +558,9 @@ def test_given_weights_in_turn(tmp_path):
 @pytest.mark.parametrize("method", ["uniform", "proportional", "target_only"])
 def test_simple_methods(tmp_path, method):
     run = adapt(BASE, tmp_path / "run", options=options(targets=TARGETS, method=method))
-    wanted = cuvee.estimate(problem_by_hand(BASE, "cost", TARGETS)[0], cuvee.Ridge(1e-2), method=method, own=True)
+    wanted = cuvee.estimate(
+        problem_by_hand(BASE, "cost", TARGETS)[0], cuvee.Ridge(1e-2), method=method, own=True
+    )
     np.testing.assert_allclose(run.alpha, wanted.alpha)
     assert run.metrics["scored"] == 2
 
@@ -472,7 +573,9 @@ def test_the_same_run_every_time(tmp_path, targets):
     assert contents(again.path) == contents(wanted.path) and resume(again.path).finished
     check_tidy(again.path)
     assert json.dumps(open_run(again.path).as_dict(), allow_nan=False)
-    other = adapt(tmp_path / "t.csv", tmp_path / "c", options=options("sick", targets=TARGETS, seed=1))
+    other = adapt(
+        tmp_path / "t.csv", tmp_path / "c", options=options("sick", targets=TARGETS, seed=1)
+    )
     assert contents(other.path) != contents(wanted.path)
 
 
@@ -480,9 +583,13 @@ def test_the_same_run_every_time(tmp_path, targets):
 def test_names_go_through_every_file(tmp_path, name):
     for old in ("site 0", "site 1"):  # as a target, as a source
         frame = BASE.assign(site=np.where(BASE.site == old, name, BASE.site))
-        run = adapt(frame, tmp_path / old, options=options(targets=[name if old == "site 0" else "site 0"]))
+        run = adapt(
+            frame, tmp_path / old, options=options(targets=[name if old == "site 0" else "site 0"])
+        )
         assert name in (run.targets if old == "site 0" else run.columns)
-        again = adapt(frame, tmp_path / f"{old} again", options=run.options, alpha=run.path / "alpha.csv")
+        again = adapt(
+            frame, tmp_path / f"{old} again", options=run.options, alpha=run.path / "alpha.csv"
+        )
         np.testing.assert_array_equal(again.alpha, run.alpha)
 
 
@@ -507,12 +614,21 @@ def test_domain_names_of_all_kinds(tmp_path):
     }
     frame = BASE.assign(site=BASE.site.map(names))
     frame.to_csv(tmp_path / "t.csv", index=False)
-    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=options(targets=('a "quoted", name', "<b>&amp;")))
-    assert run.targets == ('a "quoted", name', "<b>&amp;") and run.columns[:3] == ("ünïcode ✓", "007", "each")
+    run = adapt(
+        tmp_path / "t.csv",
+        tmp_path / "run",
+        options=options(targets=('a "quoted", name', "<b>&amp;")),
+    )
+    assert run.targets == ('a "quoted", name', "<b>&amp;") and run.columns[:3] == (
+        "ünïcode ✓",
+        "007",
+        "each",
+    )
     assert len(run.predict(frame[frame.site.isin(run.targets)])) == 32
     page = (run.path / "report.html").read_text()
     assert "<b>&amp;<" not in page and "&lt;b&gt;&amp;amp;" in page
-    only = adapt(tmp_path / "t.csv", tmp_path / "only", options=options(targets="each"))  # there is a domain "each"
+    # there is a domain "each"
+    only = adapt(tmp_path / "t.csv", tmp_path / "only", options=options(targets="each"))
     assert only.targets == ("each",)
 
 
@@ -520,22 +636,28 @@ def test_domain_names_of_all_kinds(tmp_path):
 
 
 def small_network(n_inputs, n_outputs):
-    return torch.nn.Sequential(torch.nn.Linear(n_inputs, 3), torch.nn.Tanh(), torch.nn.Linear(3, n_outputs))
+    return torch.nn.Sequential(
+        torch.nn.Linear(n_inputs, 3), torch.nn.Tanh(), torch.nn.Linear(3, n_outputs)
+    )
 
 
-@pytest.mark.parametrize(("hypothesis", "label"), [("mlp", "sick"), ("test_adapt:small_network", "cost")])
+@pytest.mark.parametrize(
+    ("hypothesis", "label"), [("mlp", "sick"), ("test_adapt:small_network", "cost")]
+)
 def test_networks(tmp_path, monkeypatch, hypothesis, label):
     monkeypatch.setattr("cuvee.data.options.HIDDEN", 3)
     asked = options(label, targets="site 0", hypothesis=hypothesis, l2=1.0, tol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cuvee.CuveeWarning)
         run = adapt(BASE, tmp_path / "run", options=asked)
-    assert "theorem_1" not in run.metrics and run.findings.theorem is None  # a network's constants are not known
+    # a network's constants are not known
+    assert "theorem_1" not in run.metrics and run.findings.theorem is None
     said = open_run(run.path).predict(BASE, target="site 0")
     act = torch.nn.ReLU() if hypothesis == "mlp" else torch.nn.Tanh()
     n_outputs = 1 if label == "cost" else 2
     module = torch.nn.Sequential(torch.nn.Linear(3, 3), act, torch.nn.Linear(3, n_outputs)).double()
-    torch.nn.utils.vector_to_parameters(torch.as_tensor(run.w[0]), module.parameters())  # by hand, in its order
+    # by hand, in its order
+    torch.nn.utils.vector_to_parameters(torch.as_tensor(run.w[0]), module.parameters())
     X = problem_by_hand(BASE, label, ("site 0",))[3]
     out = module(torch.as_tensor(X)).detach()
     if label == "cost":
@@ -552,17 +674,26 @@ def test_streams(tmp_path, suffix, impute):
     frame = BASE.assign(age=BASE.age.where(BASE.index % 9 > 0)) if impute else BASE
     path = tmp_path / f"table.{suffix}"
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    streamed = adapt(path, tmp_path / "streamed", options=options(targets=TARGETS, stream=True, impute=impute))
+    streamed = adapt(
+        path, tmp_path / "streamed", options=options(targets=TARGETS, stream=True, impute=impute)
+    )
     whole = adapt(path, tmp_path / "whole", options=options(targets=TARGETS, impute=impute))
     check_tidy(streamed.path)
     assert streamed.columns == whole.columns and streamed.targets == whole.targets
     np.testing.assert_allclose(streamed.alpha, whole.alpha)
     a, b = streamed.findings, whole.findings
-    assert a.learn_rows.tolist() == b.learn_rows.tolist() and a.test_rows.tolist() == b.test_rows.tolist()
+    assert (
+        a.learn_rows.tolist() == b.learn_rows.tolist()
+        and a.test_rows.tolist() == b.test_rows.tolist()
+    )
     np.testing.assert_allclose(np.array(a.scores), np.array(b.scores), rtol=0.1)
-    encoder = Encoder.from_dict(json.loads((streamed.path / "prepared.json").read_bytes())["groups"][0]["encoder"])
+    encoder = Encoder.from_dict(
+        json.loads((streamed.path / "prepared.json").read_bytes())["groups"][0]["encoder"]
+    )
     sources = frame[~frame.site.isin(TARGETS)]
-    assert encoder.as_dict() == Encoder.fit(sources, ["age", "sex"], impute=impute).as_dict() or np.allclose(
+    assert encoder.as_dict() == Encoder.fit(
+        sources, ["age", "sex"], impute=impute
+    ).as_dict() or np.allclose(
         encoder(sources), Encoder.fit(sources, ["age", "sex"], impute=impute)(sources), atol=1e-12
     )
     # By hand, with that encoder.
@@ -574,7 +705,9 @@ def test_streams(tmp_path, suffix, impute):
         [cuvee.Domain(d.name, X[rows[d.name]], y[rows[d.name]]) for d in learn.sources],
         [cuvee.Domain(d.name, X[rows[d.name]], y[rows[d.name]]) for d in learn.targets],
     )
-    np.testing.assert_allclose(streamed.w, cuvee.solve(problem, cuvee.Ridge(1e-2), streamed.alpha).w, atol=1e-6)
+    np.testing.assert_allclose(
+        streamed.w, cuvee.solve(problem, cuvee.Ridge(1e-2), streamed.alpha).w, atol=1e-6
+    )
     rows = frame[frame.site == "site 0"]
     said = streamed.predict(rows).prediction
     np.testing.assert_allclose(
@@ -586,7 +719,11 @@ def test_streams_refuse_what_they_cannot(tmp_path):
     BASE.to_csv(tmp_path / "t.csv", index=False)
     for asked, source, sentence in (
         ({"targets": "each"}, tmp_path / "t.csv", "streamed cannot have every domain in turn"),
-        ({"targets": "site 0", "hypothesis": "mlp"}, tmp_path / "t.csv", "stream is for ridge alone"),
+        (
+            {"targets": "site 0", "hypothesis": "mlp"},
+            tmp_path / "t.csv",
+            "stream is for ridge alone",
+        ),
         ({"targets": "site 0"}, BASE, "stream reads files: give a path"),
         ({"targets": "site 0", "label": "sick"}, tmp_path / "t.csv", "the labels are classes"),
     ):
@@ -597,8 +734,18 @@ def test_streams_refuse_what_they_cannot(tmp_path):
 
 def test_progress_goes_forward(tmp_path):
     heard = []
-    adapt(BASE, tmp_path / "run", options=options(targets="each"), progress=lambda *said: heard.append(said))
-    assert {what for what, _, _ in heard} == {"reading the table", "preparing", "estimating α", "solving models"}
+    adapt(
+        BASE,
+        tmp_path / "run",
+        options=options(targets="each"),
+        progress=lambda *said: heard.append(said),
+    )
+    assert {what for what, _, _ in heard} == {
+        "reading the table",
+        "preparing",
+        "estimating α",
+        "solving models",
+    }
     for what in ("estimating α", "solving models"):
         done = [d for w, d, total in heard if w == what and total == 5]
         assert done == sorted(done) and done[-1] == 5
@@ -607,7 +754,9 @@ def test_progress_goes_forward(tmp_path):
 def test_weights_go_through_csv_unchanged():
     alpha = np.random.default_rng(0).dirichlet(np.ones(3), 2)
     alpha[0, 1] = np.nan
-    names, columns, back = from_csv(to_csv(("a,b", 'c"'), ("x", "y", "z\n1"), alpha).decode(), "here")
+    names, columns, back = from_csv(
+        to_csv(("a,b", 'c"'), ("x", "y", "z\n1"), alpha).decode(), "here"
+    )
     assert names == ("a,b", 'c"') and columns == ("x", "y", "z\n1")
     np.testing.assert_array_equal(back, alpha)
 
@@ -623,7 +772,9 @@ def test_how_columns_of_text_were_taken_is_noted(tmp_path, stream):
     BASE.assign(ward=wards, dose=[f"{a:.1f}".replace(".", ",") for a in BASE.age]).to_csv(
         tmp_path / "t.csv", index=False, sep=";"
     )
-    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=options(targets="site 2", stream=stream))
+    run = adapt(
+        tmp_path / "t.csv", tmp_path / "run", options=options(targets="site 2", stream=stream)
+    )
     first = f"{BASE.age[0]:.1f}".replace(".", ",")
     for said in (
         "column taken as categories, being text: 'sex' (like 'f')",
@@ -632,7 +783,12 @@ def test_how_columns_of_text_were_taken_is_noted(tmp_path, stream):
     ):
         assert said in run.notes, run.notes
         assert said.replace("'", "&#39;") in (run.path / "report.html").read_text()
-    same = adapt(BASE.assign(ward=wards, dose=BASE.age.round(1)), tmp_path / "same", options=run.options, stream=False)
+    same = adapt(
+        BASE.assign(ward=wards, dose=BASE.age.round(1)),
+        tmp_path / "same",
+        options=run.options,
+        stream=False,
+    )
     np.testing.assert_allclose(
         run.predict(tmp_path / "t.csv", target="site 2"),
         same.predict(BASE.assign(ward=wards, dose=BASE.age.round(1)), target="site 2"),
@@ -643,10 +799,15 @@ def test_how_columns_of_text_were_taken_is_noted(tmp_path, stream):
 def test_no_row_left_to_score_on_is_noted(tmp_path):
     run = adapt(BASE, tmp_path / "one", options=options(targets="site 2", labelled=1000))
     rows = int((BASE.site == "site 2").sum())
-    said = f"no row of target 'site 2' is left to score on: 1,000 labelled rows were asked for (--labelled) and {rows}"
+    said = (
+        "no row of target 'site 2' is left to score on: 1,000 labelled rows were asked for "
+        f"(--labelled) and {rows}"
+    )
     assert any(note.startswith(said) for note in run.notes), run.notes
     run = adapt(BASE, tmp_path / "two", options=options(targets=TARGETS, labelled=1000))
-    assert any("no row of 2 targets ('site 0', 'site 3') is left to score on" in note for note in run.notes)
+    assert any(
+        "no row of 2 targets ('site 0', 'site 3') is left to score on" in note for note in run.notes
+    )
     few = BASE[(BASE.site != "site 2") | (np.cumsum(BASE.site == "site 2") <= 5)]
     run = adapt(few, tmp_path / "few", options=options(targets="site 2"))
     assert any("of its 5 labelled rows none can be spared" in note for note in run.notes), run.notes
@@ -673,7 +834,9 @@ def test_prepared_by_itself(tmp_path):
     learn, whole, test, _ = problem_by_hand(BASE, "cost", TARGETS)
     group = prepared.group(0)
     for ours, wanted in ((group.problem, learn), (group.whole, whole)):
-        for a, b in zip((*ours.sources, *ours.targets), (*wanted.sources, *wanted.targets), strict=True):
+        for a, b in zip(
+            (*ours.sources, *ours.targets), (*wanted.sources, *wanted.targets), strict=True
+        ):
             assert a.name == b.name
             np.testing.assert_allclose(a.X, b.X, atol=1e-12)
             np.testing.assert_array_equal(a.y, b.y)
@@ -687,7 +850,9 @@ def test_options_by_their_names(tmp_path):
     heard = []
     asked = options(targets=TARGETS).as_dict()
     run = adapt(BASE, tmp_path / "run", **asked, say=heard.append)
-    assert run.options == options(targets=TARGETS) and heard[0].startswith("label 'cost' has numbers like")
+    assert run.options == options(targets=TARGETS) and heard[0].startswith(
+        "label 'cost' has numbers like"
+    )
     over = adapt(BASE, tmp_path / "over", options=options(targets="site 1"), targets=TARGETS)
     assert contents(over.path) == contents(run.path)
     with pytest.raises(InputError, match="there is no option 'target'; did you mean 'targets'"):

@@ -26,10 +26,17 @@ def test_other_separators(tmp_path, separator, comma, named):
     path = tmp_path / "alpha.csv"
     path.write_text("".join(separator.join(row) + "\n" for row in rows))
     targets, columns, alpha = from_csv(path.read_text(), "alpha.csv")
-    assert targets == (("t 1", "t 2") if named else ()) and columns == ("north", "east, far", "south")
+    assert targets == (("t 1", "t 2") if named else ()) and columns == (
+        "north",
+        "east, far",
+        "south",
+    )
     assert alpha.tolist() == WANTED
     columns, alpha = given(path, ("t 1", "t 2"), ("east, far", "south", "north"))
-    assert columns == ("east, far", "south", "north") and alpha.tolist() == [[0.25, 0.25, 0.5], [0.875, 0.0, 0.125]]
+    assert columns == ("east, far", "south", "north") and alpha.tolist() == [
+        [0.25, 0.25, 0.5],
+        [0.875, 0.0, 0.125],
+    ]
 
 
 def test_a_decimal_comma_between_commas_is_refused():
@@ -42,4 +49,7 @@ def test_a_decimal_comma_between_commas_is_refused():
 def test_names_with_separators_do_not_mislead():
     columns = ("a;b", "c;d", "e|f\tg")
     targets = ("x;y", "z|;")
-    assert from_csv(to_csv(targets, columns, np.array(WANTED)).decode(), "here")[:2] == (targets, columns)
+    assert from_csv(to_csv(targets, columns, np.array(WANTED)).decode(), "here")[:2] == (
+        targets,
+        columns,
+    )

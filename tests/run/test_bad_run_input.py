@@ -1,4 +1,6 @@
-"""Everything wrong with a table, a run folder or rows to predict: one sentence, in Python and on the command line."""
+"""Everything wrong with a table, a run folder or rows to predict: one sentence, in Python and on
+the command line.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,19 @@ LISTS = ("features", "drop", "text", "exclude")
 
 def words(source, out, *, impute=False, strict=False, standardise=True, alpha=None, **asked):
     """`cuvee adapt` for what `adapt` is asked in Python."""
-    asked = {"label": "cost", "domain": "site", "targets": "site 0", "drop": ("sick",), "method": "uniform", **asked}
-    more = [w for name, value in asked.items() for w in (f"--{name}", ",".join(value) if name in LISTS else value)]
+    asked = {
+        "label": "cost",
+        "domain": "site",
+        "targets": "site 0",
+        "drop": ("sick",),
+        "method": "uniform",
+        **asked,
+    }
+    more = [
+        w
+        for name, value in asked.items()
+        for w in (f"--{name}", ",".join(value) if name in LISTS else value)
+    ]
     more += ["--impute"] if impute else []
     more += ["--strict"] if strict else []
     more += [] if standardise else ["--no-standardise"]
@@ -58,7 +71,11 @@ def labelled(n, site="site 0"):
 BAD_TABLES = {
     "misspelt label": (BASE, {"label": "coast"}, "no column 'coast'; did you mean 'cost'"),
     "misspelt domain": (BASE, {"domain": "Sites"}, "no column 'Sites'; did you mean 'site'"),
-    "misspelt feature": (BASE, {"features": ("age", "sexx"), "drop": ()}, "no column 'sexx'; did you mean 'sex'"),
+    "misspelt feature": (
+        BASE,
+        {"features": ("age", "sexx"), "drop": ()},
+        "no column 'sexx'; did you mean 'sex'",
+    ),
     "misspelt drop": (BASE, {"drop": ("sik",)}, "no column 'sik'; did you mean 'sick'"),
     "nothing alike": (BASE, {"label": "zzzz"}, "no column 'zzzz'; there are 'age', 'sex', 'site'"),
     "no label column": (BASE.drop(columns="cost"), {}, "no column 'cost'"),
@@ -68,11 +85,16 @@ BAD_TABLES = {
         "target 'site 0' has 0 labelled rows, and needs 5: label more, or leave",
     ),
     "target with one label": (labelled(1), {}, "target 'site 0' has 1 labelled row, and needs 5"),
-    "target with four labels": (labelled(4), {}, "target 'site 0' has 4 labelled rows, and needs 5"),
+    "target with four labels": (
+        labelled(4),
+        {},
+        "target 'site 0' has 4 labelled rows, and needs 5",
+    ),
     "one of each in turn": (
         labelled(4),
         {"targets": "each", "strict": True},
-        r"target 'site 0' has 4 labelled rows, and needs 5: label more, or leave it out with exclude \(--exclude\)",
+        r"target 'site 0' has 4 labelled rows, and needs 5: label more, or leave it out with "
+        r"exclude \(--exclude\)",
     ),
     "a small source": (
         BASE.assign(site=np.where(BASE.index == 20, "hut", BASE.site)),
@@ -82,44 +104,125 @@ BAD_TABLES = {
     "a class of a target alone": (
         BASE.assign(sick=np.where(BASE.index == 3, "maybe", BASE.sick)),
         {"label": "sick", "drop": ("cost",), "strict": True},
-        r"target 'site 0' has 1 row of class 'maybe' \(first at row 3\), which no source has: add a source",
+        r"target 'site 0' has 1 row of class 'maybe' \(first at row 3\), which no source has: add "
+        r"a source",
     ),
-    "misspelt exclude": (BASE, {"exclude": ("side 1",)}, "exclude: no domain matches 'side 1'; did you mean 'site 1'"),
-    "all excluded": (BASE, {"exclude": ("site*",)}, "exclude names all 4 domains, so that none is left"),
-    "excluded target": (BASE, {"exclude": ("site 0",)}, "'site 0' is named as target and in exclude"),
+    "misspelt exclude": (
+        BASE,
+        {"exclude": ("side 1",)},
+        "exclude: no domain matches 'side 1'; did you mean 'site 1'",
+    ),
+    "all excluded": (
+        BASE,
+        {"exclude": ("site*",)},
+        "exclude names all 4 domains, so that none is left",
+    ),
+    "excluded target": (
+        BASE,
+        {"exclude": ("site 0",)},
+        "'site 0' is named as target and in exclude",
+    ),
     "excluded sources": (BASE, {"exclude": ("site [123]",)}, "no source is left"),
     "no source": (
         BASE.assign(cost=BASE.cost.where(BASE.site == "site 0")),
         {},
         "no source is left: no other domain has 2 labelled rows; label some, or name fewer",
     ),
-    "all are targets": (BASE, {"targets": "site*"}, "no source is left: all 4 domains are named as target; name fewer"),
+    "all are targets": (
+        BASE,
+        {"targets": "site*"},
+        "no source is left: all 4 domains are named as target; name fewer",
+    ),
     "one domain": (BASE[BASE.site == "site 0"], {}, "no source is left: the only domain"),
-    "one domain in turn": (BASE[BASE.site == "site 0"], {"targets": "each"}, "'each' needs at least 2"),
-    "no such target": (BASE, {"targets": "site 0,side 1"}, "no domain matches 'side 1'; did you mean 'site 1'"),
-    "no such pattern": (BASE, {"targets": "north*"}, "no domain matches 'north[*]'; there are 'site 0'"),
+    "one domain in turn": (
+        BASE[BASE.site == "site 0"],
+        {"targets": "each"},
+        "'each' needs at least 2",
+    ),
+    "no such target": (
+        BASE,
+        {"targets": "site 0,side 1"},
+        "no domain matches 'side 1'; did you mean 'site 1'",
+    ),
+    "no such pattern": (
+        BASE,
+        {"targets": "north*"},
+        "no domain matches 'north[*]'; there are 'site 0'",
+    ),
     "no target": (BASE, {"targets": " , "}, "no target is named"),
-    "constant label": (BASE.assign(cost=3.5), {}, "label 'cost' is 3.5 in every row; there is nothing to learn"),
-    "constant class": (BASE.assign(sick="no"), {"label": "sick", "drop": ("cost",)}, "'sick' is 'no' in every row"),
-    "no labels": (BASE.assign(cost=np.nan), {}, "label 'cost' is missing in every row; there is nothing to learn from"),
+    "constant label": (
+        BASE.assign(cost=3.5),
+        {},
+        "label 'cost' is 3.5 in every row; there is nothing to learn",
+    ),
+    "constant class": (
+        BASE.assign(sick="no"),
+        {"label": "sick", "drop": ("cost",)},
+        "'sick' is 'no' in every row",
+    ),
+    "no labels": (
+        BASE.assign(cost=np.nan),
+        {},
+        "label 'cost' is missing in every row; there is nothing to learn from",
+    ),
     "missing values": (
         BASE.assign(age=BASE.age.where(BASE.index % 7 > 0), sex=BASE.sex.where(BASE.index != 20)),
         {},
         r"rows have missing values, in 2 columns: 'age' \(\d\), 'sex' \(1\).*--impute",
     ),
     "missing everywhere": (BASE.assign(age=np.nan), {}, "'age'.*drop"),
-    "infinite": (BASE.assign(age=BASE.age.where(BASE.index != 5, np.inf)), {}, "'age' is infinite at row 5"),
-    "too far": (BASE.assign(age=np.where(BASE.index % 2, 1e308, -1e308)), {}, "'age' runs from .*rescale it"),
-    "an id": (BASE.assign(sex=[f"patient {i}" for i in BASE.index]), {}, "'sex' has 4. different values.*drop it"),
-    "dates": (BASE.assign(age=pd.Timestamp("2020-01-01")), {}, "'age' holds dates.*; make numbers of them"),
-    "nameless domain": (BASE.assign(site=BASE.site.where(BASE.index != 3)), {}, "'site' names no domain at row 3"),
+    "infinite": (
+        BASE.assign(age=BASE.age.where(BASE.index != 5, np.inf)),
+        {},
+        "'age' is infinite at row 5",
+    ),
+    "too far": (
+        BASE.assign(age=np.where(BASE.index % 2, 1e308, -1e308)),
+        {},
+        "'age' runs from .*rescale it",
+    ),
+    "an id": (
+        BASE.assign(sex=[f"patient {i}" for i in BASE.index]),
+        {},
+        "'sex' has 4. different values.*drop it",
+    ),
+    "dates": (
+        BASE.assign(age=pd.Timestamp("2020-01-01")),
+        {},
+        "'age' holds dates.*; make numbers of them",
+    ),
+    "nameless domain": (
+        BASE.assign(site=BASE.site.where(BASE.index != 3)),
+        {},
+        "'site' names no domain at row 3",
+    ),
     "label is the domain": (BASE, {"label": "site"}, "'site' is named as domain and as label"),
-    "ridge on classes": (BASE, {"label": "sick", "drop": (), "hypothesis": "ridge"}, "ridge predicts a quantity"),
+    "ridge on classes": (
+        BASE,
+        {"label": "sick", "drop": (), "hypothesis": "ridge"},
+        "ridge predicts a quantity",
+    ),
     "logistic on numbers": (BASE, {"hypothesis": "logistic"}, "logistic predicts classes"),
-    "no such module": (BASE, {"hypothesis": "no.such:thing"}, "hypothesis 'no.such:thing' cannot be made: No module"),
-    "no such factory": (BASE, {"hypothesis": "json:thing"}, "hypothesis 'json:thing' cannot be made"),
-    "no module made": (BASE, {"hypothesis": "operator:add"}, "Network wraps a torch.nn.Module; got int"),
-    "regression on text": (BASE, {"label": "sick", "drop": (), "task": "regression"}, "'sick' holds text"),
+    "no such module": (
+        BASE,
+        {"hypothesis": "no.such:thing"},
+        "hypothesis 'no.such:thing' cannot be made: No module",
+    ),
+    "no such factory": (
+        BASE,
+        {"hypothesis": "json:thing"},
+        "hypothesis 'json:thing' cannot be made",
+    ),
+    "no module made": (
+        BASE,
+        {"hypothesis": "operator:add"},
+        "Network wraps a torch.nn.Module; got int",
+    ),
+    "regression on text": (
+        BASE,
+        {"label": "sick", "drop": (), "task": "regression"},
+        "'sick' holds text",
+    ),
     "classes of fractions": (BASE, {"task": "classification"}, "classes are text or whole numbers"),
     "no rows": (BASE[:0], {}, "no rows"),
 }
@@ -136,9 +239,14 @@ def test_bad_tables(tmp_path, case, suffix):
 
 def test_mixed_types(tmp_path):
     with pytest.raises(
-        InputError, match=r"'age' mixes types: it holds numbers, but a text \('old'\) at row 7; use one"
+        InputError,
+        match=r"'age' mixes types: it holds numbers, but a text \('old'\) at row 7; use one",
     ):
-        adapt(BASE.assign(age=[*BASE.age[:7], "old", *BASE.age[8:]]), tmp_path / "run", options=options())
+        adapt(
+            BASE.assign(age=[*BASE.age[:7], "old", *BASE.age[8:]]),
+            tmp_path / "run",
+            options=options(),
+        )
     source = tmp_path / "table.csv"
     BASE.assign(age=[*BASE.age[:7], "old", *BASE.age[8:]]).to_csv(source, index=False)
     check_table(tmp_path, source, "'age'")
@@ -146,22 +254,31 @@ def test_mixed_types(tmp_path):
     folder.mkdir()
     for i, (name, rows) in enumerate(BASE.drop(columns="site").groupby(BASE.site)):
         rows.assign(age=rows.age if i else "old").to_csv(folder / f"{name}.csv", index=False)
-    check_table(tmp_path, folder, "'age' holds numbers in .*site 1.csv but text in .*site 0.csv; use one type")
+    check_table(
+        tmp_path,
+        folder,
+        "'age' holds numbers in .*site 1.csv but text in .*site 0.csv; use one type",
+    )
 
 
 def test_impute_is_the_way_out(tmp_path):
-    frame = BASE.assign(age=BASE.age.where(BASE.index % 7 > 0), sex=BASE.sex.where(BASE.index != 20))
+    frame = BASE.assign(
+        age=BASE.age.where(BASE.index % 7 > 0), sex=BASE.sex.where(BASE.index != 20)
+    )
     source, out = tmp_path / "table.csv", tmp_path / "run"
     frame.to_csv(source, index=False)
     ended = command(*words(source, out, impute=True))
     assert ended.code == 0, ended
-    assert len(open_run(out).predict(frame, target="site 0")) == len(frame)  # gaps in rows to predict are filled too
+    # gaps in rows to predict are filled too
+    assert len(open_run(out).predict(frame, target="site 0")) == len(frame)
     assert np.isfinite(open_run(out).predict(frame, target="site 0")["prediction"]).all()
 
 
 def png():
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head, body = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0), zlib.compress(b"\0\0\0\0")
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
@@ -185,7 +302,9 @@ def test_broken_and_foreign_files(tmp_path, what, suffix):
         broken = whole[:4] + bytes(200) + whole[204:]
         content = {"empty": b"", "blank": b"\n \n", "png": png(), "binary": bytes(range(256)) * 9}
         source.write_bytes({**content, "cut Parquet": whole[:-100], "broken Parquet": broken}[what])
-    check_table(tmp_path, source, rf"{source.name}.*(is empty|is no |cannot be read|is it complete)")
+    check_table(
+        tmp_path, source, rf"{source.name}.*(is empty|is no |cannot be read|is it complete)"
+    )
 
 
 def test_no_file(tmp_path):
@@ -206,22 +325,44 @@ BAD_ALPHAS = {
     "negative": ("target,site 1,site 2,site 3\nsite 0,1.5,-.5,0\n", "negative"),
     "source misspelt": (
         "target,site 1,site 2,side 3\nsite 0,.5,.5,0\n",
-        "no column for source 'site 3' and a column 'side 3' that is not a source: its columns are 'site 1', 'site 2', "
+        "no column for source 'site 3' and a column 'side 3' that is not a source: its columns are "
+        "'site 1', 'site 2', "
         "'side 3'; the sources are 'site 1', 'site 2', 'site 3'",
     ),
-    "a source too many": ("target,site 1,site 2,site 3,x\nsite 0,1,0,0,0\n", "a column 'x' that is not a source"),
-    "a source too few": ("target,site 1,site 2\nsite 0,1,0\n", "no column for source 'site 3'.*weight 0"),
-    "target misspelt": ("target,site 1,site 2,site 3\nsite O,1,0,0\n", "no row for target 'site 0' and a row 'site O'"),
-    "a target too many": ("target,site 1,site 2,site 3\nsite 0,1,0,0\nx,1,0,0\n", "a row 'x' that is not a target"),
-    "a target twice": ("target,site 1,site 2,site 3\nsite 0,1,0,0\nsite 0,0,1,0\n", "two rows for target 'site 0'"),
-    "a source twice": ("target,site 1,site 1,site 2,site 3\nsite 0,1,0,0,0\n", "two columns for source 'site 1'"),
+    "a source too many": (
+        "target,site 1,site 2,site 3,x\nsite 0,1,0,0,0\n",
+        "a column 'x' that is not a source",
+    ),
+    "a source too few": (
+        "target,site 1,site 2\nsite 0,1,0\n",
+        "no column for source 'site 3'.*weight 0",
+    ),
+    "target misspelt": (
+        "target,site 1,site 2,site 3\nsite O,1,0,0\n",
+        "no row for target 'site 0' and a row 'site O'",
+    ),
+    "a target too many": (
+        "target,site 1,site 2,site 3\nsite 0,1,0,0\nx,1,0,0\n",
+        "a row 'x' that is not a target",
+    ),
+    "a target twice": (
+        "target,site 1,site 2,site 3\nsite 0,1,0,0\nsite 0,0,1,0\n",
+        "two rows for target 'site 0'",
+    ),
+    "a source twice": (
+        "target,site 1,site 1,site 2,site 3\nsite 0,1,0,0,0\n",
+        "two columns for source 'site 1'",
+    ),
     "words": ("target,site 1,site 2,site 3\nsite 0,a,b,c\n", "line 2 holds no weights"),
     "ragged": ("target,site 1,site 2,site 3\nsite 0,1\n", "line 2 has 2 cells, the first line 4"),
     "head alone": ("target,site 1,site 2,site 3\n", "alpha"),
     "nothing": ("", "alpha.csv holds no table of weights"),
     "NaN": ("target,site 1,site 2,site 3\nsite 0,nan,nan,nan\n", "alpha"),
     "infinite": ("target,site 1,site 2,site 3\nsite 0,inf,0,0\n", "alpha"),
-    "unnamed rows": ("site 1,site 2,site 3\n1,0,0\n0,1,0\n", "alpha must have 1 rows, one per target"),
+    "unnamed rows": (
+        "site 1,site 2,site 3\n1,0,0\n0,1,0\n",
+        "alpha must have 1 rows, one per target",
+    ),
 }
 
 
@@ -233,14 +374,26 @@ def test_weights_that_do_not_fit(tmp_path, source, case):
 
 
 def test_files_that_hold_no_weights(tmp_path, source):
-    check_table(tmp_path, source, "gone.csv cannot be read: No such file", alpha=tmp_path / "gone.csv")
+    check_table(
+        tmp_path, source, "gone.csv cannot be read: No such file", alpha=tmp_path / "gone.csv"
+    )
     check_table(tmp_path, source, "cannot be read: Is a directory", alpha=tmp_path)
     (tmp_path / "bits.csv").write_bytes(bytes(range(256)))
     check_table(tmp_path, source, "bits.csv cannot be read", alpha=tmp_path / "bits.csv")
 
 
 @pytest.mark.parametrize(
-    "alpha", [np.ones(3), np.ones((1, 3)), np.ones((2, 3)) / 3, np.ones((1, 2)) / 2, [["a", "b", "c"]], np.nan, {}, 7]
+    "alpha",
+    [
+        np.ones(3),
+        np.ones((1, 3)),
+        np.ones((2, 3)) / 3,
+        np.ones((1, 2)) / 2,
+        [["a", "b", "c"]],
+        np.nan,
+        {},
+        7,
+    ],
 )
 def test_arrays_that_do_not_fit(tmp_path, alpha):
     with pytest.raises(InputError, match="alpha"):
@@ -283,10 +436,14 @@ def test_no_permission(tmp_path, source, monkeypatch):
         patch.setattr(
             os,
             "access",
-            lambda path, mode: access(path, mode) and not (mode & os.W_OK and Path(path) == tmp_path / "there"),
+            lambda path, mode: (
+                access(path, mode) and not (mode & os.W_OK and Path(path) == tmp_path / "there")
+            ),
         )
         for out in (tmp_path / "there", tmp_path / "there" / "run"):
-            check_refused(words(source, out), "there cannot be written to: give --out another place", tmp_path)
+            check_refused(
+                words(source, out), "there cannot be written to: give --out another place", tmp_path
+            )
 
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -294,9 +451,13 @@ def test_no_permission(tmp_path, source, monkeypatch):
     for name in ("mkdir", "iterdir"):
         with monkeypatch.context() as patch:
             patch.setattr(Path, name, refuse)
-            ended = command(*words(source, tmp_path / "there" if name == "iterdir" else tmp_path / "run"))
+            ended = command(
+                *words(source, tmp_path / "there" if name == "iterdir" else tmp_path / "run")
+            )
             assert (
-                ended.code == 2 and "cannot be written to (Permission denied): give --out another place" in ended.err
+                ended.code == 2
+                and "cannot be written to (Permission denied): give --out another place"
+                in ended.err
             ), ended
         assert not (tmp_path / "run").exists()
 
@@ -364,7 +525,9 @@ def test_manifests(run):
     check_spoilt(run, "manifest.json cannot be read")
 
 
-@pytest.mark.parametrize("name", ["../rows.csv", "/etc/passwd", "parts/../../rows.csv", "..", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["../rows.csv", "/etc/passwd", "parts/../../rows.csv", "..", "a\0b"]
+)
 def test_paths_that_leave_the_folder(run, name):
     files = json.loads((run / MANIFEST).read_bytes())["files"]
     change(run, MANIFEST, files={**files, name: files["alpha.csv"]})
@@ -398,15 +561,26 @@ def test_files_that_were_changed(run, name, verbs, how):
         (run / name).mkdir()
     elif how != "gone":
         content[len(content) // 2] ^= 1
-        spoilt = {"cut": content[: len(content) // 2], "changed": content, "longer": content + b"\n", "empty": b""}
+        spoilt = {
+            "cut": content[: len(content) // 2],
+            "changed": content,
+            "longer": content + b"\n",
+            "empty": b"",
+        }
         (run / name).write_bytes(spoilt[how])
-    check_spoilt(run, f"{name} (was changed or cut after it was written|cannot be read)", verbs=verbs)
+    check_spoilt(
+        run, f"{name} (was changed or cut after it was written|cannot be read)", verbs=verbs
+    )
 
 
 def test_what_another_version_may_have_written(run):
     asked = json.loads((run / ABOUT).read_bytes())["options"]
     change(run, ABOUT, options={**asked, "colour": "red"})
-    check_spoilt(run, "run.json has an option 'colour' that this version of cuvee does not know", verbs=("predict",))
+    check_spoilt(
+        run,
+        "run.json has an option 'colour' that this version of cuvee does not know",
+        verbs=("predict",),
+    )
     change(run, ABOUT, options={**asked, "method": "magic"})
     check_spoilt(run, "method must be one of", verbs=("predict",))
     change(run, ABOUT, options=None)
@@ -439,7 +613,9 @@ def test_tables_that_are_none(run):
         for content in (b"", b"PAR1", b"{}", b"target,a\nb,1\n", whole[: len(whole) // 2]):
             rewrite(run, name, content)
             ended = command("report", run)
-            assert ended.code == 2 and ended.err.count("\n") == 1 and re.search("run|csv", ended.err), (
+            assert (
+                ended.code == 2 and ended.err.count("\n") == 1 and re.search("run|csv", ended.err)
+            ), (
                 name,
                 content,
                 ended,
@@ -453,15 +629,31 @@ def test_tables_that_are_none(run):
 def test_rows_that_cannot_be_predicted(run):
     rows = BASE[BASE.site == "site 0"].drop(columns=["cost", "sick"])
     for frame, asked, sentence in (
-        (rows.assign(sex="x"), {}, "'sex' is 'x' at row 0, which it is in no training row .12 rows with unseen values"),
+        (
+            rows.assign(sex="x"),
+            {},
+            "'sex' is 'x' at row 0, which it is in no training row .12 rows with unseen values",
+        ),
         (rows.drop(columns="sex"), {}, "there is no column 'sex'"),
         (rows.rename(columns={"sex": "Sex"}), {}, "there is no column 'sex'; did you mean 'Sex'"),
         (rows.drop(columns="site"), {}, "there is no column 'site'"),
-        (rows.assign(site="site 3"), {}, "domain 'site 3', which is no target of these models .12 such rows"),
+        (
+            rows.assign(site="site 3"),
+            {},
+            "domain 'site 3', which is no target of these models .12 such rows",
+        ),
         (rows.assign(site="site O"), {}, "did you mean 'site 1' or 'site 0'"),
-        (rows, {"target": "site 3"}, "'site 3' is no target of these models; did you mean 'site (0|1)'"),
+        (
+            rows,
+            {"target": "site 3"},
+            "'site 3' is no target of these models; did you mean 'site (0|1)'",
+        ),
         (rows.assign(age="old"), {}, "'age' holds text, 'old'"),
-        (rows.assign(age=[np.nan, *rows.age[1:]]), {}, "1 of 12 rows have missing values, in 1 column: 'age'"),
+        (
+            rows.assign(age=[np.nan, *rows.age[1:]]),
+            {},
+            "1 of 12 rows have missing values, in 1 column: 'age'",
+        ),
         (rows.assign(age=[np.inf, *rows.age[1:]]), {}, "'age' is infinite at row 0"),
         (rows.assign(age=1e308), {}, "'age'"),
         (rows[:0], {}, "there are no rows"),
@@ -472,7 +664,12 @@ def test_rows_that_cannot_be_predicted(run):
             continue  # far, but no float is too far for it
         path = run.parent / "rows.csv"
         frame.to_csv(path, index=False)
-        call = ["predict", run, path, *(w for n, v in asked.items() for w in (f"--{n}", v if n == "target" else v[0]))]
+        call = [
+            "predict",
+            run,
+            path,
+            *(w for n, v in asked.items() for w in (f"--{n}", v if n == "target" else v[0])),
+        ]
         check_refused(call, sentence, run.parent)
         check_refused([*call, "--out", run.parent / "said.csv"], sentence, run.parent)
         for given in (path, frame):
@@ -500,15 +697,25 @@ def cut(tmp_path):
             raise Cut
 
     with pytest.raises(Cut):
-        adapt(tmp_path / "table.csv", tmp_path / "run", options=options(targets="site 0,site 1"), progress=stop)
+        adapt(
+            tmp_path / "table.csv",
+            tmp_path / "run",
+            options=options(targets="site 0,site 1"),
+            progress=stop,
+        )
     return tmp_path / "run"
 
 
 def test_not_finished(cut):
     BASE[BASE.site == "site 0"].to_csv(cut.parent / "rows.csv", index=False)
-    assert "not finished: cuvee resume" in repr(open_run(cut)) and "not finished" in open_run(cut)._repr_html_()
+    assert (
+        "not finished: cuvee resume" in repr(open_run(cut))
+        and "not finished" in open_run(cut)._repr_html_()
+    )
     check_spoilt(
-        cut, r"run has no (models.safetensors|metrics.json) yet: cuvee resume .*run", verbs=("predict", "report")
+        cut,
+        r"run has no (models.safetensors|metrics.json) yet: cuvee resume .*run",
+        verbs=("predict", "report"),
     )
     assert resume(cut).finished and command("predict", cut, cut.parent / "rows.csv").code == 0
 
@@ -516,12 +723,28 @@ def test_not_finished(cut):
 def test_resume_with_another_table(cut):
     source = cut.parent / "table.csv"
     whole = source.read_bytes()
-    for content in (whole.replace(b"yes", b"no"), BASE.assign(cost=BASE.cost + 1).to_csv(index=False).encode()):
+    for content in (
+        whole.replace(b"yes", b"no"),
+        BASE.assign(cost=BASE.cost + 1).to_csv(index=False).encode(),
+    ):
         source.write_bytes(content)
-        check_spoilt(cut, "the table is not the one that .*run was begun with: bring that back, or", verbs=("resume",))
-    for content in (b"", b"nothing\n", whole[: len(whole) // 3], BASE.drop(columns="age").to_csv(index=False).encode()):
+        check_spoilt(
+            cut,
+            "the table is not the one that .*run was begun with: bring that back, or",
+            verbs=("resume",),
+        )
+    for content in (
+        b"",
+        b"nothing\n",
+        whole[: len(whole) // 3],
+        BASE.drop(columns="age").to_csv(index=False).encode(),
+    ):
         source.write_bytes(content)
-        check_spoilt(cut, "table.csv|the table is not the one|no source is left|no domain|labelled", verbs=("resume",))
+        check_spoilt(
+            cut,
+            "table.csv|the table is not the one|no source is left|no domain|labelled",
+            verbs=("resume",),
+        )
     source.rename(cut.parent / "moved.csv")
     check_spoilt(cut, "table.csv does not exist", verbs=("resume",))
     (cut.parent / "moved.csv").write_bytes(whole)
@@ -538,7 +761,11 @@ def test_resume_of_a_table_in_memory(tmp_path):
 
     with pytest.raises(Cut):
         adapt(BASE, tmp_path / "run", options=options(targets="site 0"), progress=stop)
-    check_refused(("resume", tmp_path / "run"), "was made from a table in memory: resume it in Python", tmp_path)
+    check_refused(
+        ("resume", tmp_path / "run"),
+        "was made from a table in memory: resume it in Python",
+        tmp_path,
+    )
     with pytest.raises(InputError, match="the table is not the one"):
         resume(tmp_path / "run", source=BASE.assign(age=BASE.age + 1))
     assert resume(tmp_path / "run", source=BASE).finished
@@ -550,9 +777,13 @@ def test_there_is_no_run(tmp_path):
         for call in (("resume", tmp_path / out), ("report", tmp_path / out)):
             check_refused(call, f"there is no folder .*{out}; is the name right", tmp_path)
     check_refused(
-        ("predict", tmp_path / "gone", "x.csv"), "there is no folder and no file .*gone; is the name right", tmp_path
+        ("predict", tmp_path / "gone", "x.csv"),
+        "there is no folder and no file .*gone; is the name right",
+        tmp_path,
     )
-    check_refused(("predict", tmp_path / "file", "x.csv"), "file cannot be read as cuvee models", tmp_path)
+    check_refused(
+        ("predict", tmp_path / "file", "x.csv"), "file cannot be read as cuvee models", tmp_path
+    )
 
 
 @pytest.mark.parametrize(
@@ -565,32 +796,60 @@ def test_there_is_no_run(tmp_path):
 )  # fmt: skip
 def test_options(tmp_path, wrong):
     with pytest.raises(CuveeError):
-        adapt(BASE, tmp_path / "run", options=Options(**{**options(targets="site 0").as_dict(), **wrong}))
+        adapt(
+            BASE,
+            tmp_path / "run",
+            options=Options(**{**options(targets="site 0").as_dict(), **wrong}),
+        )
     assert not (tmp_path / "run").exists()
 
 
 HUGE = BASE.assign(age=BASE.age * 1e140)
 OWNED = BASE.replace({"site": {"site 2": "(own sample)"}})
 LATE = {
-    "a source like the own sample": (OWNED, {}, r"a domain is named '\(own sample\)', as each target's own rows"),
-    "a target like the own sample": (OWNED, {"targets": "each"}, r"a domain is named '\(own sample\)'"),
-    "a seed that no tensor holds": (BASE, {"seed": 10**20}, "seed must be a finite number at least 0 and at most 9.2"),
-    "the first seed too large": (BASE, {"seed": 2**63}, "seed must be a finite number at least 0 and at most"),
+    "a source like the own sample": (
+        OWNED,
+        {},
+        r"a domain is named '\(own sample\)', as each target's own rows",
+    ),
+    "a target like the own sample": (
+        OWNED,
+        {"targets": "each"},
+        r"a domain is named '\(own sample\)'",
+    ),
+    "a seed that no tensor holds": (
+        BASE,
+        {"seed": 10**20},
+        "seed must be a finite number at least 0 and at most 9.2",
+    ),
+    "the first seed too large": (
+        BASE,
+        {"seed": 2**63},
+        "seed must be a finite number at least 0 and at most",
+    ),
     "too many labelled": (BASE, {"labelled": 10**20}, "labelled must be a finite number"),
-    "too large for a network": (HUGE, {"hypothesis": "mlp", "standardise": False}, "row 0 of X is too large for torch"),
+    "too large for a network": (
+        HUGE,
+        {"hypothesis": "mlp", "standardise": False},
+        "row 0 of X is too large for torch",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", LATE)
 def test_what_was_once_found_out_too_late(tmp_path, case):
-    """Names and options are checked before there is a folder, so that the same --out can be taken again."""
+    """Names and options are checked before there is a folder, so that the same --out can be taken
+    again.
+    """
     frame, asked, sentence = LATE[case]
     frame.to_csv(tmp_path / "table.csv", index=False)
     check_table(tmp_path, tmp_path / "table.csv", sentence, frame, **asked)
 
 
 def test_a_refusal_in_the_middle_leaves_nothing(tmp_path, monkeypatch):
-    """Should a check be missing nonetheless: what is refused before there are weights is refused as a whole."""
+    """Should a check be missing nonetheless: what is refused before there are weights is refused as
+    a whole.
+    """
 
     def refuse(*_, **__):
         raise DomainError("nobody thought of this")

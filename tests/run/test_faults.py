@@ -1,4 +1,6 @@
-"""Whenever a run is killed or finds the disk full, its folder is as before or after a step, and goes on as if not."""
+"""Whenever a run is killed or finds the disk full, its folder is as before or after a step, and
+goes on as if not.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ class Undisturbed:
         return resume(out) if (out / MANIFEST).exists() else self.adapt(out)
 
     def check(self, out: Path) -> int:
-        """As before or as after a step; without a manifest, nothing that a new run would mind. How many steps."""
+        """As before or as after a step; without a manifest, nothing that a new run would mind. How
+        many steps.
+        """
         return check_loads(out, self.steps) if (out / MANIFEST).exists() else 0
 
     def check_end(self, out: Path) -> None:
@@ -123,15 +127,21 @@ def _many_small_steps(monkeypatch):
 
 
 def kill(whole: Undisturbed, out: Path, rng, times: int) -> Counter:
-    """Cut `times` runs, each once, twice or three times, at any moment or between two touches of the disk; resume."""
+    """Cut `times` runs, each once, twice or three times, at any moment or between two touches of
+    the disk; resume.
+    """
     cut, seen = 0, Counter()
     while cut < times:
         for again in range(int(rng.integers(1, 4))):
             if rng.random() < 0.5:
                 at = int(rng.integers(1, whole.moments + 1))
-                status = ended(forked(lambda at=at: (moments(killed_at(at), put), whole.go_on(out))))
+                status = ended(
+                    forked(lambda at=at: (moments(killed_at(at), put), whole.go_on(out)))
+                )
             else:
-                status = ended(forked(lambda: whole.go_on(out)), after=rng.uniform(0, 1.05 * whole.seconds))
+                status = ended(
+                    forked(lambda: whole.go_on(out)), after=rng.uniform(0, 1.05 * whole.seconds)
+                )
             if status == 0:  # it was faster
                 break
             assert status == -signal.SIGKILL
@@ -143,7 +153,8 @@ def kill(whole: Undisturbed, out: Path, rng, times: int) -> Counter:
 
 
 @pytest.mark.parametrize(
-    ("kind", "times"), [("ridge, each in turn", 12), ("logistic, three together", 4), ("streamed", 4)]
+    ("kind", "times"),
+    [("ridge, each in turn", 12), ("logistic, three together", 4), ("streamed", 4)],
 )
 def test_kills(undisturbed, out, kind, times):
     seen = kill(undisturbed(kind), out, np.random.default_rng(len(kind)), times)
@@ -167,23 +178,34 @@ def test_two_hundred_kills(undisturbed, out, kind, times, capsys):
 
 
 def test_every_moment_of_a_commit(undisturbed, out):
-    """Cut at each touch of the disk once: the first step, which makes the folder, and the last ones, which tidy up."""
+    """Cut at each touch of the disk once: the first step, which makes the folder, and the last
+    ones, which tidy up.
+    """
     whole = undisturbed("ridge, each in turn")
     first, last = range(1, 40, 4), range(whole.moments - 40, whole.moments + 1, 4)
     for at in (*first, *last):
-        assert ended(forked(lambda at=at: (moments(killed_at(at), put), whole.adapt(out)))) == -signal.SIGKILL
+        assert (
+            ended(forked(lambda at=at: (moments(killed_at(at), put), whole.adapt(out))))
+            == -signal.SIGKILL
+        )
         whole.check(out)
         whole.check_end(out)
 
 
 def fill(whole: Undisturbed, out: Path, at: int, code: int) -> int:
-    """From the moment `at`, the disk is full; then there is room again. How many steps were done."""
+    """From the moment `at`, the disk is full; then there is room again. How many steps
+    were done.
+    """
     with pytest.MonkeyPatch.context() as patch:
         moments(full_at(at, code), partial(patch.setattr, raising=False))
         with pytest.raises(InputError) as caught:
             whole.adapt(out)
     said = str(caught.value)
-    assert ("disk is full" in said or "No space left" in said) and "make room" in said and "\n" not in said, said
+    assert (
+        ("disk is full" in said or "No space left" in said)
+        and "make room" in said
+        and "\n" not in said
+    ), said
     if not (out / MANIFEST).exists():
         assert not out.exists(), list(out.iterdir())
         assert "cuvee resume" not in said
@@ -197,7 +219,9 @@ def fill(whole: Undisturbed, out: Path, at: int, code: int) -> int:
 def fill_some(whole: Undisturbed, out: Path, times: int) -> Counter:
     found = Counter()
     for at in np.linspace(1, whole.last_write, times).astype(int).tolist():
-        found[f"after {fill(whole, out, at, errno.EDQUOT if at % 5 == 0 else errno.ENOSPC)} steps"] += 1
+        found[
+            f"after {fill(whole, out, at, errno.EDQUOT if at % 5 == 0 else errno.ENOSPC)} steps"
+        ] += 1
     return found
 
 
@@ -270,7 +294,9 @@ def test_the_second_process_is_told(undisturbed, out):
     try:
         assert os.read(ready, 1) == b"!"
         for attempt in (lambda: resume(out), lambda: resume(out, source=whole.source)):
-            with pytest.raises(InputError, match=r"another process works on .*run: wait for it, or stop it$"):
+            with pytest.raises(
+                InputError, match=r"another process works on .*run: wait for it, or stop it$"
+            ):
                 attempt()
         with pytest.raises(InputError, match="holds a run already"):
             whole.adapt(out)

@@ -1,4 +1,6 @@
-"""All test rows at once, against scikit-learn one target at a time; and what a run says of classes that are rare."""
+"""All test rows at once, against scikit-learn one target at a time; and what a run says of classes
+that are rare.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def space_of(kind, network=False):
     problem = cuvee.Problem([cuvee.Domain("s", rng.normal(size=(30, 4)), y)])
     if network:
         module = torch.nn.Linear(4, 1 if kind == "quantity" else kind)
-        return cuvee.Network(module, loss="squared" if kind == "quantity" else "cross_entropy").bind(problem.facts)
+        return cuvee.Network(
+            module, loss="squared" if kind == "quantity" else "cross_entropy"
+        ).bind(problem.facts)
     return (cuvee.Ridge() if kind == "quantity" else cuvee.Logistic()).bind(problem.facts)
 
 
@@ -60,12 +64,18 @@ def test_as_scikit_learn_has_it_one_by_one(kind, network, monkeypatch):
             continue
         predicted = np.asarray(space.predict(w[i], rows.X))
         if kind == "quantity":
-            predicted = [predicted[0] + offset[i], *predicted[1:], np.full(rows.n_rows, own[i].y.mean())]
+            predicted = [
+                predicted[0] + offset[i],
+                *predicted[1:],
+                np.full(rows.n_rows, own[i].y.mean()),
+            ]
             losses = np.stack([(p - rows.y) ** 2 for p in predicted])
             assert found.also.shape == (8, 4, 0)
         else:
             often = max(space.classes, key=own[i].y.tolist().count)
-            losses = np.stack([p != rows.y for p in [*predicted, np.full(rows.n_rows, often)]]).astype(float)
+            losses = np.stack(
+                [p != rows.y for p in [*predicted, np.full(rows.n_rows, often)]]
+            ).astype(float)
             _check_also(space, w[i], rows, own[i], found.also[i], losses)
         np.testing.assert_allclose(found.loss[i], losses.mean(1), rtol=1e-5, atol=1e-7)
         if rows.n_rows > 1:
@@ -79,16 +89,23 @@ def test_as_scikit_learn_has_it_one_by_one(kind, network, monkeypatch):
 
 def _check_also(space, w, rows, own, found, losses):
     """found (methods, 3): balanced accuracy, AUC and log loss."""
-    classes, chances = space.classes, list(np.asarray(space.predict_proba(w, rows.X), dtype=np.float64))
+    classes, chances = (
+        space.classes,
+        list(np.asarray(space.predict_proba(w, rows.X), dtype=np.float64)),
+    )
     counts = np.array([(own.y == c).sum() + 1.0 for c in classes])
     chances.append(np.tile(counts / counts.sum(), (rows.n_rows, 1)))
     here = np.unique(rows.y)
     for q, chance in enumerate(chances):
         recall = [1.0 - losses[q][rows.y == c].mean() for c in here]
-        assert found[q, 0] == pytest.approx(np.mean(recall) if len(here) > 1 else np.nan, nan_ok=True)
+        assert found[q, 0] == pytest.approx(
+            np.mean(recall) if len(here) > 1 else np.nan, nan_ok=True
+        )
         two = len(classes) == 2 and len(here) == 2
         chance = chance / chance.sum(1, keepdims=True)  # float32 sums to 1 less exactly
-        assert found[q, 1] == pytest.approx(sk.roc_auc_score(rows.y, chance[:, 1]) if two else np.nan, nan_ok=True)
+        assert found[q, 1] == pytest.approx(
+            sk.roc_auc_score(rows.y, chance[:, 1]) if two else np.nan, nan_ok=True
+        )
         assert found[q, 2] == pytest.approx(sk.log_loss(rows.y, chance, labels=classes), rel=1e-4)
 
 
@@ -99,7 +116,13 @@ def test_many_targets_are_a_few_blocks(monkeypatch):
     test = targets_of(rng, rng.integers(0, 12, 10_000), 2)
     forward = space.own_scores
     monkeypatch.setattr(space, "own_scores", lambda w, X: calls.append(len(w)) or forward(w, X))
-    found = judge(space, rng.normal(size=(10_000, 5, space.n_params)), test, np.zeros(10_000), test[:1] * 10_000)
+    found = judge(
+        space,
+        rng.normal(size=(10_000, 5, space.n_params)),
+        test,
+        np.zeros(10_000),
+        test[:1] * 10_000,
+    )
     assert sum(calls) == sum(d is not None for d in test) and len(calls) <= 20
     assert np.isfinite(found.loss[[d is not None for d in test]]).all()
 
@@ -109,11 +132,19 @@ def rare(every=30, rows=150, signal=0.0, seed=0, sites=6):
     rng = np.random.default_rng(seed)
     site = np.repeat([f"site {i}" for i in range(sites)], rows)
     sick = np.arange(len(site)) % every == 0
-    frame = pd.DataFrame({"age": rng.normal(size=len(site)) + signal * sick, "dose": rng.normal(size=len(site))})
+    frame = pd.DataFrame(
+        {"age": rng.normal(size=len(site)) + signal * sick, "dose": rng.normal(size=len(site))}
+    )
     return frame.assign(site=site, sick=np.where(sick, "yes", "no"))
 
 
-ASKED = {"label": "sick", "domain": "site", "targets": "site 0,site 1,site 2", "method": "uniform", "test": 0.5}
+ASKED = {
+    "label": "sick",
+    "domain": "site",
+    "targets": "site 0,site 1,site 2",
+    "method": "uniform",
+    "test": 0.5,
+}
 
 
 def test_imbalance_is_seen(tmp_path):
@@ -124,10 +155,15 @@ def test_imbalance_is_seen(tmp_path):
     accuracy = [m[0] for m in found["mean"]]
     assert accuracy[0] > 0.95 and accuracy[-1] >= accuracy[0]
     for name, value in (("balanced accuracy", 0.5), ("AUC", 0.5)):
-        assert found["also"][name]["mean"][-1] == pytest.approx(value) and found["also"][name]["scored"] == 3
+        assert (
+            found["also"][name]["mean"][-1] == pytest.approx(value)
+            and found["also"][name]["scored"] == 3
+        )
         assert np.shape(found["also"][name]["scores"]) == (3, 6)
     said = [w for w in worries(run.findings) if "most frequent class" in w]
-    assert len(said) == 1 and "most labels are of one class, so that accuracy says little" in said[0]
+    assert (
+        len(said) == 1 and "most labels are of one class, so that accuracy says little" in said[0]
+    )
     assert "balanced accuracy (0.500)" in said[0] and "AUC (" in said[0]
     page = run.report().read_text()
     assert "majority class" in page and "Balanced accuracy counts every class alike" in page
@@ -147,7 +183,11 @@ def test_an_accuracy_that_flatters(tmp_path):
 def test_a_quantity_that_no_column_explains(tmp_path):
     rng = np.random.default_rng(3)
     frame = rare().assign(sick=rng.normal(size=900))
-    run = adapt(frame, tmp_path / "run", **{**ASKED, "test": 0.25, "l2": 1e-6, "method": "target_only", "labelled": 5})
+    run = adapt(
+        frame,
+        tmp_path / "run",
+        **{**ASKED, "test": 0.25, "l2": 1e-6, "method": "target_only", "labelled": 5},
+    )
     assert run.metrics["methods"][-1] == "own mean" and run.metrics["also"] == {}
     (said,) = [w for w in worries(run.findings) if "the mean of a target's own labels" in w]
     assert "the columns say little about “sick”" in said

@@ -1,4 +1,6 @@
-"""Whatever a table or a run folder holds, a run is prepared or opened, or refused with one of cuvee's own errors."""
+"""Whatever a table or a run folder holds, a run is prepared or opened, or refused with one of
+cuvee's own errors.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,23 @@ ODD = st.one_of(
     st.integers(),
     st.floats(),
     st.sampled_from(
-        [1e308, -1e308, 5e-324, 2.0**53, 10**400, "", " ", "nan", "NA", "1e5", "007", "✓", "a\nb", "\0", b"x"]
+        [
+            1e308,
+            -1e308,
+            5e-324,
+            2.0**53,
+            10**400,
+            "",
+            " ",
+            "nan",
+            "NA",
+            "1e5",
+            "007",
+            "✓",
+            "a\nb",
+            "\0",
+            b"x",
+        ]
     ),
     st.text(max_size=4),
     st.dates(),
@@ -47,7 +65,18 @@ ODD = st.one_of(
     st.decimals(allow_nan=True),
     st.complex_numbers(),
     st.lists(st.integers(), max_size=2),
-    st.sampled_from([pd.NA, pd.NaT, np.float32(1.5), np.int8(3), np.datetime64("2020-01-01"), {}, (1, 2), object]),
+    st.sampled_from(
+        [
+            pd.NA,
+            pd.NaT,
+            np.float32(1.5),
+            np.int8(3),
+            np.datetime64("2020-01-01"),
+            {},
+            (1, 2),
+            object,
+        ]
+    ),
 )
 DTYPES = [
     "object",
@@ -62,7 +91,19 @@ DTYPES = [
     "complex128",
     "float16",
 ]
-KINDS = ["cells", "some cells", "dtype", "constant", "missing", "unique", "huge", "infinite", "drop", "rename", "twice"]
+KINDS = [
+    "cells",
+    "some cells",
+    "dtype",
+    "constant",
+    "missing",
+    "unique",
+    "huge",
+    "infinite",
+    "drop",
+    "rename",
+    "twice",
+]
 NAMES = [
     "",
     " ",
@@ -138,7 +179,9 @@ def frames(draw):
         elif kind == "drop":
             frame = frame.drop(columns=name)
         elif kind == "rename":
-            frame = frame.rename(columns={name: draw(st.one_of(st.sampled_from(NAMES), st.text(max_size=5)))})
+            frame = frame.rename(
+                columns={name: draw(st.one_of(st.sampled_from(NAMES), st.text(max_size=5)))}
+            )
         elif at:
             frame = pd.concat([frame, frame.iloc[:, at[:1]]], axis=1)
     return frame[: draw(st.sampled_from([0, 9, 20, *[len(BASE)] * 9]))]
@@ -158,7 +201,9 @@ ASKED = {
     "label": st.sampled_from(["sick", "age", "site", "sex", "label"]),
     "domain": st.sampled_from(["sex", "age", "sick", None]),
     "targets": st.sampled_from(["s*", "*", "f", "", ",", "1", "[", "each,site 0", ()]),
-    "features": st.sampled_from([("age",), ("sex", "age"), (), ("age", "age"), ("cost",), ("nothing",)]),
+    "features": st.sampled_from(
+        [("age",), ("sex", "age"), (), ("age", "age"), ("cost",), ("nothing",)]
+    ),
     "drop": st.sampled_from([(), ("cost",), ("sex", "sick"), ("nothing",), ("site",)]),
     "text": st.sampled_from([("age",), ("cost",), ("site",), ("nothing",)]),
     "task": st.sampled_from(["regression", "classification"]),
@@ -182,7 +227,9 @@ def test_frames(frame, asked):
 
 
 def test_the_table_itself_is_fine():
-    assert check_prepared(BASE, options(targets="each")) and check_prepared(BASE, options("sick", targets="s*0"))
+    assert check_prepared(BASE, options(targets="each")) and check_prepared(
+        BASE, options("sick", targets="s*0")
+    )
 
 
 @FUZZ
@@ -236,7 +283,9 @@ def test_text_as_files(tmp_path, text, stream):
 DOMAINS = st.sampled_from(
     [*NAMES[1:], "(small sources)", "site 1", "x" * 300, "a\nb", "\0", "../up", "mean", "nan", "-"]
 )
-EXTREME = st.sampled_from([0, 1, -1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**20, 1e300, 1e-300, 0.5, np.inf, np.nan])
+EXTREME = st.sampled_from(
+    [0, 1, -1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**20, 1e300, 1e-300, 0.5, np.inf, np.nan]
+)
 ALPHAS = [
     np.full((1, 3), 1 / 3),
     np.full((1, 4), 0.25),
@@ -251,10 +300,15 @@ ALPHAS = [
 
 @st.composite
 def asked_for(draw):
-    """A table with one odd name and options of which one may be odd, weights of one's own now and then."""
+    """A table with one odd name and options of which one may be odd, weights of one's own now and
+    then.
+    """
     old, new = draw(st.sampled_from(["site 0", "site 2"])), draw(DOMAINS)
     frame = BASE.replace({"site": {old: new}})
-    asked = {"targets": (new if old == "site 0" else "site 0",), "label": draw(st.sampled_from(["cost", "sick"]))}
+    asked = {
+        "targets": (new if old == "site 0" else "site 0",),
+        "label": draw(st.sampled_from(["cost", "sick"])),
+    }
     if draw(st.booleans()):
         name = draw(st.sampled_from(["seed", "labelled", "l2", "C", "tol", "test"]))
         asked[name] = draw(EXTREME)
@@ -292,7 +346,9 @@ def made(tmp_path_factory):
 @given(st.data())
 def test_any_byte_of_any_file(made, data):
     out, said, page, found = made
-    path = data.draw(st.sampled_from(sorted(p for p in out.rglob("*") if p.is_file() and p.name != LOCK)))
+    path = data.draw(
+        st.sampled_from(sorted(p for p in out.rglob("*") if p.is_file() and p.name != LOCK))
+    )
     whole = path.read_bytes()
     at, how = (
         data.draw(st.integers(0, len(whole) - 1)),
@@ -311,7 +367,9 @@ def test_any_byte_of_any_file(made, data):
             try:
                 run = open_run(out)
                 if what == "predict":
-                    pd.testing.assert_frame_equal(run.predict(BASE, target="site 1"), said, check_exact=True)
+                    pd.testing.assert_frame_equal(
+                        run.predict(BASE, target="site 1"), said, check_exact=True
+                    )
                 elif what == "report":
                     assert render(run.findings) == page
                 else:
@@ -343,7 +401,9 @@ def test_a_run_of_the_first_format_is_opened_and_gets_a_checksum(tmp_path):
     with pytest.raises(InputError, match=r"manifest\.json is damaged"):
         open_run(out)
     (out / MANIFEST).write_bytes(as_json({**manifest, "format": 1}))
-    pd.testing.assert_frame_equal(open_run(out).predict(BASE, target="site 0"), said, check_exact=True)
+    pd.testing.assert_frame_equal(
+        open_run(out).predict(BASE, target="site 0"), said, check_exact=True
+    )
     cut = {**manifest, "format": 1, "steps": manifest["steps"][:-1]}  # without the report
     (out / MANIFEST).write_bytes(as_json(cut))
     assert resume(out).finished

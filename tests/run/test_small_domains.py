@@ -1,4 +1,6 @@
-"""Domains with too few labels, classes that no source has, and domains to leave out: noted, and the run goes on."""
+"""Domains with too few labels, classes that no source has, and domains to leave out: noted, and the
+run goes on.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +35,36 @@ def prepared(frame, tmp_path, **asked):
 def test_small_sources_are_one_source(tmp_path, stream):
     frame = with_huts()
     frame.to_csv(tmp_path / "huts.csv", index=False)
-    run = adapt(tmp_path / "huts.csv", tmp_path / "run", options=options(targets="site 0", stream=stream))
-    note = "3 domains ('hut 0', 'hut 1', 'hut 2') have fewer than 2 labelled rows: they are pooled into one source, "
+    run = adapt(
+        tmp_path / "huts.csv", tmp_path / "run", options=options(targets="site 0", stream=stream)
+    )
+    note = (
+        "3 domains ('hut 0', 'hut 1', 'hut 2') have fewer than 2 labelled rows: they are pooled "
+        "into one source, "
+    )
     assert f"{note}'{SMALL}'" in run.notes
     assert run.columns == ("site 1", "site 2", "site 3", SMALL, "(own sample)")
     said = json.loads((run.path / PREPARED).read_bytes())
-    assert said["sources"][-1] == {"name": SMALL, "rows": 3} and said["pooled"] == ["hut 0", "hut 1", "hut 2"]
-    assert SMALL in (run.path / "report.html").read_text() and "pooled into one source" in run.report().read_text()
+    assert said["sources"][-1] == {"name": SMALL, "rows": 3} and said["pooled"] == [
+        "hut 0",
+        "hut 1",
+        "hut 2",
+    ]
+    assert (
+        SMALL in (run.path / "report.html").read_text()
+        and "pooled into one source" in run.report().read_text()
+    )
     pooled = frame.assign(site=np.where(frame.site.str.startswith("hut"), "huts", frame.site))
-    pooled = pd.concat([pooled[pooled.site != "huts"], pooled[pooled.site == "huts"]])  # in the same order
+    # in the same order
+    pooled = pd.concat([pooled[pooled.site != "huts"], pooled[pooled.site == "huts"]])
     pooled.to_csv(tmp_path / "pooled.csv", index=False)
-    same = adapt(tmp_path / "pooled.csv", tmp_path / "same", options=options(targets="site 0", stream=stream))
+    same = adapt(
+        tmp_path / "pooled.csv", tmp_path / "same", options=options(targets="site 0", stream=stream)
+    )
     np.testing.assert_allclose(run.w, same.w, atol=1e-9)
-    with pytest.raises(InputError, match="row 0 is of domain 'hut 0', which is no target of these models"):
+    with pytest.raises(
+        InputError, match="row 0 is of domain 'hut 0', which is no target of these models"
+    ):
         run.predict(frame[frame.site == "hut 0"])
 
 
@@ -58,7 +77,10 @@ def test_small_sources_that_cannot_be_pooled_are_left_out(tmp_path):
     assert kept.sources == ("site 1", SMALL, "site 3") and kept.sizes[SMALL] == 12
     assert any("rename it to have them pooled" in note for note in kept.notes)
     bare = BASE.assign(cost=BASE.cost.where(BASE.site != "site 3"))
-    assert "domain 'site 3' has no labelled row: it is no source" in prepared(bare, tmp_path, targets="site 0").notes
+    assert (
+        "domain 'site 3' has no labelled row: it is no source"
+        in prepared(bare, tmp_path, targets="site 0").notes
+    )
 
 
 @pytest.mark.parametrize("label", ["cost", "sick"])
@@ -73,7 +95,9 @@ def test_every_domain_in_turn_passes_over_those_with_too_few_labels(tmp_path, la
 
 
 def test_a_pool_has_no_say_in_levels(tmp_path):
-    """Rows of many domains lie at many levels: taking them for noise would hide the levels of all others."""
+    """Rows of many domains lie at many levels: taking them for noise would hide the levels of all
+    others.
+    """
     rng = np.random.default_rng(0)
     site = np.repeat([f"site {i}" for i in range(8)], 12)
     huts = np.array([f"hut {i}" for i in range(40)])
@@ -93,14 +117,20 @@ def test_a_pool_has_no_say_in_levels(tmp_path):
 def test_rows_of_classes_that_no_source_has_are_left_out(tmp_path):
     frame = BASE.assign(sick=np.where(BASE.index == 3, "maybe", BASE.sick))
     run = adapt(frame, tmp_path / "run", options=options("sick", targets="site 0,site 1"))
-    assert "target 'site 0' has 1 row of class 'maybe' (first at row 3), which no source has: left out" in run.notes
-    same = adapt(frame.drop(index=3), tmp_path / "same", options=options("sick", targets="site 0,site 1"))
+    assert (
+        "target 'site 0' has 1 row of class 'maybe' (first at row 3), which no source has: left out"
+        in run.notes
+    )
+    same = adapt(
+        frame.drop(index=3), tmp_path / "same", options=options("sick", targets="site 0,site 1")
+    )
     np.testing.assert_allclose(run.w, same.w, atol=1e-9)
     assert run.predict(frame, target="site 0").columns.tolist() == ["prediction", "p(no)", "p(yes)"]
 
 
 def test_in_turn_every_target_has_the_classes_of_its_own_sources(tmp_path):
-    frame = BASE.assign(sick=np.where(BASE.index < 4, "maybe", BASE.sick))  # site 0 alone knows "maybe"
+    # site 0 alone knows "maybe"
+    frame = BASE.assign(sick=np.where(BASE.index < 4, "maybe", BASE.sick))
     run = adapt(frame, tmp_path / "run", options=options("sick", targets="each"))
     assert run.targets == tuple(f"site {i}" for i in range(4))
     assert any("4 rows of class 'maybe'" in note for note in run.notes)
@@ -113,25 +143,31 @@ def test_in_turn_every_target_has_the_classes_of_its_own_sources(tmp_path):
 
 
 def test_targets_that_nobody_can_teach_get_no_model(tmp_path):
-    alone = BASE.assign(sick=np.where(BASE.site == "site 0", BASE.sick, "no"))  # site 0 alone has both classes
+    # site 0 alone has both classes
+    alone = BASE.assign(sick=np.where(BASE.site == "site 0", BASE.sick, "no"))
     run = adapt(alone, tmp_path / "run", options=options("sick", targets="each"))
     assert run.targets == ("site 1", "site 2", "site 3")
     assert "target 'site 0' gets no model: every row of its sources is of class 'no'" in run.notes
     strange = BASE.assign(sick=np.where(BASE.index < 9, "maybe", BASE.sick))
     run = adapt(strange, tmp_path / "other", options=options("sick", targets="site 0,site 1"))
     assert run.targets == ("site 1",)
-    with pytest.raises(InputError, match="no target is left: target 'site 0' has 9 rows of class 'maybe'"):
+    with pytest.raises(
+        InputError, match="no target is left: target 'site 0' has 9 rows of class 'maybe'"
+    ):
         adapt(strange, tmp_path / "none", options=options("sick", targets="site 0"))
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_excluded_domains_are_as_good_as_absent(tmp_path, stream):
-    odd = BASE.assign(sex=np.where(BASE.site == "site 2", "unheard of", BASE.sex))  # a category that nobody else has
+    # a category that nobody else has
+    odd = BASE.assign(sex=np.where(BASE.site == "site 2", "unheard of", BASE.sex))
     odd.to_csv(tmp_path / "odd.csv", index=False)
     asked = options(targets="site 0", exclude=("site 2",), stream=stream)
     run = adapt(tmp_path / "odd.csv", tmp_path / "run", options=asked)
     BASE[BASE.site != "site 2"].to_csv(tmp_path / "fewer.csv", index=False)
-    same = adapt(tmp_path / "fewer.csv", tmp_path / "same", options=options(targets="site 0", stream=stream))
+    same = adapt(
+        tmp_path / "fewer.csv", tmp_path / "same", options=options(targets="site 0", stream=stream)
+    )
     assert run.columns == ("site 1", "site 3", "(own sample)")
     np.testing.assert_allclose(run.w, same.w, atol=1e-9)
     in_turn = prepared(BASE, tmp_path, targets="each", exclude=("site 2",))

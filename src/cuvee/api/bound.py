@@ -1,4 +1,6 @@
-"""The data behind a map, bound to an oracle once: what learning, online rounds and saved maps ask."""
+"""The data behind a map, bound to an oracle once: what learning, online rounds and
+saved maps ask.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Bound:
     training: dict[str, Any]  # what training a network needs to know
 
     @classmethod
-    def of(cls, problem: Problem, hypothesis: Hypothesis, device: str, memory: int, seed: int) -> Bound:
+    def of(
+        cls, problem: Problem, hypothesis: Hypothesis, device: str, memory: int, seed: int
+    ) -> Bound:
         """Return the sources of a problem, ready to be asked; `seed` is of a network's training."""
         sources = problem.without_targets()
         space = hypothesis.bind(sources.facts)
@@ -40,10 +44,14 @@ class Bound:
         return cls(problem, hypothesis, space, oracle, device, memory, training)
 
     def with_targets(self, targets: Sequence[Domain]) -> Oracle:
-        """Return the oracle of the same sources with each target's own sample as a last component."""
+        """Return the oracle of the same sources with each target's own sample as a last
+        component.
+        """
         problem = self.problem.with_targets(targets, warn=True)
         space = self.hypothesis.bind(problem.facts)
-        return erm.family(problem, space, own=True, device=self.device, memory=self.memory, **self.training)
+        return erm.family(
+            problem, space, own=True, device=self.device, memory=self.memory, **self.training
+        )
 
     def descend(self, v: Tensor, alpha: Tensor, K: int) -> Tensor:
         """Return GD(v, α, K), with γ = 1/L_f: v (M, P), α (M, N) -> (M, P)."""
@@ -52,9 +60,15 @@ class Bound:
 
     @functools.cached_property
     def _curvatures(self) -> Tensor:
-        """Return L_j (N,) of every source; L_f = Σ_j α_j L_j is at least the mixture's, so each is asked once."""
+        """Return L_j (N,) of every source; L_f = Σ_j α_j L_j is at least the mixture's, so each is
+        asked once.
+        """
         space, N = self.space, self.problem.n_sources
-        start = torch.zeros(N, space.n_params, dtype=space.dtype) if space.convex else space.start(1, 0).expand(N, -1)
+        start = (
+            torch.zeros(N, space.n_params, dtype=space.dtype)
+            if space.convex
+            else space.start(1, 0).expand(N, -1)
+        )
         each = torch.eye(N, dtype=torch.float64, device=self.device)
         return erm.descent.smoothness(self.oracle.gradient, space, start.to(self.device), each)
 
@@ -75,12 +89,22 @@ class Bound:
 
 
 def _described(value: Any) -> str:
-    """Return words that are the same in every process: a module with its parameters, a function by its name."""
+    """Return words that are the same in every process: a module with its parameters, a function by
+    its name.
+    """
     if isinstance(value, torch.nn.Module):
-        state = {name: np.asarray(t.detach().cpu()).tobytes().hex() for name, t in value.state_dict().items()}
+        state = {
+            name: np.asarray(t.detach().cpu()).tobytes().hex()
+            for name, t in value.state_dict().items()
+        }
         return f"{value!r} {state}"
     if isinstance(value, functools.partial):
         return f"partial of {_described(value.func)} {value.args} {value.keywords}"
     if hasattr(value, "__code__"):
-        return f"{value.__module__}.{value.__qualname__} {value.__code__.co_code.hex()} {value.__code__.co_consts}"
-    return f"{type(value).__module__}.{type(value).__qualname__}" if callable(value) else repr(value)
+        return (
+            f"{value.__module__}.{value.__qualname__} {value.__code__.co_code.hex()} "
+            f"{value.__code__.co_consts}"
+        )
+    return (
+        f"{type(value).__module__}.{type(value).__qualname__}" if callable(value) else repr(value)
+    )

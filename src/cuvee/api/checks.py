@@ -16,24 +16,34 @@ MEMORY = 2**30
 def check_problem(problem: Any) -> None:
     """Raise `OptionError` unless this is a `Problem`."""
     if not isinstance(problem, Problem):
-        raise OptionError(f"problem must be a cuvee.Problem(sources, targets); got {type(problem).__name__}")
+        raise OptionError(
+            f"problem must be a cuvee.Problem(sources, targets); got {type(problem).__name__}"
+        )
 
 
 def check_hypothesis(hypothesis: Any) -> None:
     if not callable(getattr(hypothesis, "bind", None)) or isinstance(hypothesis, type):
-        raise OptionError(f"hypothesis must be cuvee.Ridge(), Logistic() or Network(module); got {hypothesis!r}")
+        raise OptionError(
+            f"hypothesis must be cuvee.Ridge(), Logistic() or Network(module); got {hypothesis!r}"
+        )
 
 
 def check_device(device: Any) -> None:
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise OptionError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+        raise OptionError(
+            f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
+        ) from None
 
 
 def check_memory(memory: int | None, device: str) -> int:
     """Bytes to work with: the caller's, else 1 GiB, on a GPU a quarter of what is free."""
     if memory is None:
-        memory = torch.cuda.mem_get_info(device)[0] // 4 if torch.device(device).type == "cuda" else MEMORY
+        memory = (
+            torch.cuda.mem_get_info(device)[0] // 4
+            if torch.device(device).type == "cuda"
+            else MEMORY
+        )
     check_whole("memory", memory, 2**20)
     return memory

@@ -1,4 +1,6 @@
-"""What the caller of `cuvee.estimate` chose, checked, and what is filled in where nothing was chosen."""
+"""What the caller of `cuvee.estimate` chose, checked, and what is filled in where nothing was
+chosen.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ RIDGE_FOLDS, FOLDS, NETWORK_FOLDS = 20, 5, 3
 
 @dataclass(frozen=True)
 class EstimateSettings:
-    """The options of `cuvee.estimate`, each as it is described there; None leaves a choice to the method."""
+    """The options of `cuvee.estimate`, each as it is described there; None leaves a choice to the
+    method.
+    """
 
     method: Method = "path"
     discrepancy: Discrepancy = "mixture"
@@ -61,7 +65,9 @@ class EstimateSettings:
         if self.average not in (True, False):
             raise OptionError(f"average must be True or False; got {self.average!r}")
         if self.how.own and not self.joins:
-            raise OptionError(f"method={self.method!r} needs the target's own sample: leave own=False out")
+            raise OptionError(
+                f"method={self.method!r} needs the target's own sample: leave own=False out"
+            )
 
     @property
     def how(self) -> AlphaMethod:
@@ -76,23 +82,32 @@ class EstimateSettings:
     def check_problem(self, problem: Problem) -> None:
         """Raise `OptionError` where the problem leaves nothing to weigh."""
         if problem.n_targets == 0:
-            raise OptionError("the problem has no targets (M=0): nothing to weigh; pass targets=[...]")
+            raise OptionError(
+                "the problem has no targets (M=0): nothing to weigh; pass targets=[...]"
+            )
         if problem.n_sources == 1 and not self.joins:
             raise OptionError(
-                f"with the one source {problem.source_names[0]!r} (N=1) its weight is 1 whatever the data: "
+                f"with the one source {problem.source_names[0]!r} (N=1) its weight is 1 whatever "
+                "the data: "
                 "add sources, or let the own sample join with own=True"
             )
         if OWN in problem.source_names:
-            raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
+            raise OptionError(
+                f"a source is named {OWN!r}, which is the own sample's column: rename it"
+            )
 
     def compared(self, space: Space) -> LossKind:
-        """Return which loss the discrepancy compares: bounded, except where W bounds the one that is trained on."""
+        """Return which loss the discrepancy compares: bounded, except where W bounds the one that
+        is trained on.
+        """
         if self.loss == "auto":
             return "trained" if space.quadratic else "bounded"
         return self.loss
 
     def complete(self, space: Space) -> AlphaSettings:
-        """Return what the method is told: the choices made, and for the others what suits the method and the space."""
+        """Return what the method is told: the choices made, and for the others what suits the
+        method and the space.
+        """
         how, network = self.how, not space.convex
         steps = how.network_steps if network and how.network_steps else how.steps
         return AlphaSettings(
@@ -100,7 +115,8 @@ class EstimateSettings:
             C=self.C,
             c=self.c,
             own=self.joins,
-            folds=self.folds or (NETWORK_FOLDS if network else RIDGE_FOLDS if space.quadratic else FOLDS),
+            folds=self.folds
+            or (NETWORK_FOLDS if network else RIDGE_FOLDS if space.quadratic else FOLDS),
             run=Settings(
                 beta=self.beta,
                 batch_size=self.batch_size or (NETWORK_BATCH if network else BATCH),

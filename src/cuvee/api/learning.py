@@ -1,4 +1,6 @@
-"""How a map is learnt, in one screen: mixtures → labels → a predictor → errors on held-out mixtures → bounds."""
+"""How a map is learnt, in one screen: mixtures → labels → a predictor → errors on held-out mixtures
+→ bounds.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,15 @@ def check_sources(problem: Problem) -> None:
     """Raise `OptionError` if there is one source only."""
     if problem.n_sources == 1:
         raise OptionError(
-            f"with the one source {problem.sources[0].name!r} (N=1) every mixture is the same: solve it once"
+            f"with the one source {problem.sources[0].name!r} (N=1) every mixture is the same: "
+            "solve it once"
         )
 
 
 def sources_part(mixtures: Any, problem: Problem) -> Floats:
-    """Return a user's sample of mixtures (K, N); a column that is named as the own samples' is left out."""
+    """Return a user's sample of mixtures (K, N); a column that is named as the own samples' is left
+    out.
+    """
     N, names = problem.n_sources, problem.source_names
     given = read(mixtures, names)
     if given is None or not given.own:
@@ -68,7 +73,9 @@ def sources_part(mixtures: Any, problem: Problem) -> Floats:
 
 
 def mixes_of(problem: Problem, mixtures: Any, settings: Settings, least: int) -> Mixes:
-    """Return the mixtures to learn from: from the sample given, `least` labels at least, or else from the law."""
+    """Return the mixtures to learn from: from the sample given, `least` labels at least, or else
+    from the law.
+    """
     n, k, seed = settings.n_labels, settings.n_calibration, settings.options.seed
     if mixtures is None:
         assert settings.concentration is not None
@@ -81,25 +88,37 @@ def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
     return Bound.of(problem, hypothesis, settings.device, settings.memory, settings.options.seed)
 
 
-def learn_map(bound: Bound, mixes: Mixes, settings: Settings, progress: Progress, warm: Warm | None = None) -> Learnt:
-    """Return the map: labels are solved, it is fitted to them, and its errors are measured on other mixtures."""
+def learn_map(
+    bound: Bound, mixes: Mixes, settings: Settings, progress: Progress, warm: Warm | None = None
+) -> Learnt:
+    """Return the map: labels are solved, it is fitted to them, and its errors are measured on other
+    mixtures.
+    """
     method, warm = registry.find(settings.method), warm or Warm()
     method.check(bound.space, settings.options)
     clock = [time.perf_counter()]
-    labels, passes = solved(bound, mixes.labels, settings, warm.start, partial(progress, "solving labels"))
+    labels, passes = solved(
+        bound, mixes.labels, settings, warm.start, partial(progress, "solving labels")
+    )
     labels = labels if warm.kept is None else _around(warm.kept, labels)
     if len(labels) < LEAST_LABELS:
-        raise OptionError(f"only {len(labels)} of the mixtures to learn from have a model: give more of them")
+        raise OptionError(
+            f"only {len(labels)} of the mixtures to learn from have a model: give more of them"
+        )
     clock.append(time.perf_counter())
     progress("fitting", 0, 1)
     chosen = method.fit(material(bound, labels, mixes), settings.options)
     clock.append(time.perf_counter())
     progress("fitting", 1, 1)
     foretold = _foretold(bound, chosen, labels, mixes.calibration)
-    held_out, more = solved(bound, mixes.calibration, settings, foretold, partial(progress, "solving to calibrate"))
+    held_out, more = solved(
+        bound, mixes.calibration, settings, foretold, partial(progress, "solving to calibrate")
+    )
     learnt = assembled(bound, chosen, labels, held_out, mixes.law, settings)
     clock.append(time.perf_counter())
-    seconds = dict(zip(("labels", "fit", "calibration"), np.diff(clock).round(4).tolist(), strict=True))
+    seconds = dict(
+        zip(("labels", "fit", "calibration"), np.diff(clock).round(4).tolist(), strict=True)
+    )
     return replace(learnt, plan=replace(learnt.plan, seconds=seconds, passes=passes + more))
 
 
@@ -121,7 +140,9 @@ def solved(
     start: Tensor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Labels, int]:
-    """Return labels for mixtures (n, N), and the passes they took; mixtures without a good model are left out."""
+    """Return labels for mixtures (n, N), and the passes they took; mixtures without a good model
+    are left out.
+    """
     mixtures = torch.as_tensor(alpha, device=settings.device)
     if progress is not None:
         progress(0, len(mixtures))
@@ -130,13 +151,17 @@ def solved(
         progress(len(mixtures), len(mixtures))
     # A label at the limit of rounding is a label; one that diverged or lacks a class is none.
     bad = {Status.DIVERGED, Status.ABSENT_CLASS}
-    good = torch.as_tensor([s not in bad for s in outcome.status], dtype=torch.bool, device=settings.device)
+    good = torch.as_tensor(
+        [s not in bad for s in outcome.status], dtype=torch.bool, device=settings.device
+    )
     good = good & outcome.w.isfinite().all(1)
     return Labels(mixtures[good], outcome.w[good].double()), int(outcome.passes.sum())
 
 
 def _foretold(bound: Bound, chosen: Chosen, labels: Labels, alpha: Any) -> Tensor | None:
-    """Return where a map that was just learnt says that mixtures (k, N) end, so that no solver starts from nothing."""
+    """Return where a map that was just learnt says that mixtures (k, N) end, so that no solver
+    starts from nothing.
+    """
     predictor = chosen.predictor
     if isinstance(predictor, Descending) or not bound.space.convex or bound.space.quadratic:
         return None
@@ -144,7 +169,9 @@ def _foretold(bound: Bound, chosen: Chosen, labels: Labels, alpha: Any) -> Tenso
     return bound.space.project(torch.where(w.isfinite().all(1, keepdim=True), w, labels.w.mean(0)))
 
 
-def assembled(bound: Bound, chosen: Chosen, labels: Labels, held_out: Labels, law: str, settings: Settings) -> Learnt:
+def assembled(
+    bound: Bound, chosen: Chosen, labels: Labels, held_out: Labels, law: str, settings: Settings
+) -> Learnt:
     """Return the map of what was chosen, calibrated on solved mixtures that had no part in it."""
     plan = Selection(chosen.name, len(labels), len(held_out), chosen.trials, {}, 0, law, "")
     learnt = Learnt(
@@ -161,7 +188,8 @@ def assembled(bound: Bound, chosen: Chosen, labels: Labels, held_out: Labels, la
         errors = _errors(learnt, held_out)
         calibration = calibrate.calibrated(labels.alpha, held_out.alpha, errors, settings.level)
         learnt = replace(learnt, calibration=calibration)
-        if len(plan.trials) == 1:  # nothing was held out to choose with, so this is the first that it has not seen
+        # nothing was held out to choose with, so this is the first that it has not seen
+        if len(plan.trials) == 1:
             plan = replace(plan, trials=(_tried(plan.trials[0], held_out, errors),))
     return replace(learnt, plan=replace(plan, why=_why(learnt)))
 
@@ -181,7 +209,9 @@ def _errors(learnt: Learnt, labels: Labels) -> Errors:
     if space.l2 == 0 and space.radius is None:  # there may be no w*, or many
         distance = excess = nothing
     norm = torch.where(unknown, torch.inf, stationarity(space, safe, gradient))
-    return Errors(distance.nan_to_num(torch.inf, torch.inf), excess.nan_to_num(torch.inf, torch.inf), norm)
+    return Errors(
+        distance.nan_to_num(torch.inf, torch.inf), excess.nan_to_num(torch.inf, torch.inf), norm
+    )
 
 
 def _tried(trial: Trial, held_out: Labels, errors: Errors) -> Trial:
@@ -194,13 +224,22 @@ def _why(learnt: Learnt) -> str:
     """Return the reason for this map, and how many mixtures it is good for, in two sentences."""
     plan, calibration, method = learnt.plan, learnt.calibration, learnt.settings.method
     tol, alpha = learnt.settings.options.tol, calibration.alpha
-    share = float(calibration.within(alpha, calibration.bounds(alpha).gradient, tol).double().mean())
+    share = float(
+        calibration.within(alpha, calibration.bounds(alpha).gradient, tol).double().mean()
+    )
     if registry.find(method).cheapest:
         met = any(t.gradient <= tol for t in plan.trials)
-        reason = f"the cheapest to ask within ‖∇‖∞ ≤ {tol:g}" if met else f"the most accurate; none reached {tol:g}"
+        reason = (
+            f"the cheapest to ask within ‖∇‖∞ ≤ {tol:g}"
+            if met
+            else f"the most accurate; none reached {tol:g}"
+        )
     else:
         reason = f"method={method!r}" + (", best of those tried" if len(plan.trials) > 1 else "")
-    verdict = f"{share:.0%} of mixtures like these are predicted within {tol:g}, the others need the data."
+    verdict = (
+        f"{share:.0%} of mixtures like these are predicted within {tol:g}, the others need the "
+        "data."
+    )
     least = calibrate.least_mixtures(calibration.level)
     if calibration.n < least:
         needed = ceil(least / (1.0 - calibrate.SHAPE))
@@ -210,42 +249,69 @@ def _why(learnt: Learnt) -> str:
 
 
 def relearn(
-    old: Learnt, sources: list[Domain], alpha: Tensor, changed: Callable[[Tensor], Tensor], warm: Warm
+    old: Learnt,
+    sources: list[Domain],
+    alpha: Tensor,
+    changed: Callable[[Tensor], Tensor],
+    warm: Warm,
 ) -> Learnt:
     """Return the map for other sources, from mixtures α (n, N) and what is known of them already.
 
-    `changed` turns mixtures of the old sources, which it was calibrated on, into mixtures of the new ones.
+    `changed` turns mixtures of the old sources, which it was calibrated on, into mixtures of the
+    new ones.
     """
     settings = old.settings
     problem = Problem(sources, old.bound.problem.targets)
     check_sources(problem)
     bound = bind(problem, old.bound.hypothesis, settings)
     if bound.space.n_params != old.bound.space.n_params:
-        raise OptionError("the classes are others than before, so that models change their shape: learn a new map")
+        raise OptionError(
+            "the classes are others than before, so that models change their shape: learn a new map"
+        )
     calibration = changed(old.calibration.alpha).cpu().numpy()
-    mixes = Mixes(alpha.cpu().numpy(), calibration, old.plan.law, settings.concentration, settings.options.seed)
+    mixes = Mixes(
+        alpha.cpu().numpy(),
+        calibration,
+        old.plan.law,
+        settings.concentration,
+        settings.options.seed,
+    )
     new = learn_map(bound, mixes, settings, silent, warm)
     return replace(new, plan=replace(new.plan, saved=_saved(new, alpha, warm.kept)))
 
 
 def _saved(new: Learnt, alpha: Tensor, kept: Labels | None) -> str:
-    """Return the passes that labels and calibration took, beside those that a new map would take from nothing."""
+    """Return the passes that labels and calibration took, beside those that a new map would take
+    from nothing.
+    """
     settings, oracle = new.settings, new.bound.oracle
-    keeping = f"{len(kept)} labels were kept as solved" if kept else "Labels started where the old map ends"
+    keeping = (
+        f"{len(kept)} labels were kept as solved"
+        if kept
+        else "Labels started where the old map ends"
+    )
     if not new.bound.space.convex:
-        return f"{keeping}; {len(alpha)} were trained." if kept else "Nothing: networks are trained again."
+        return (
+            f"{keeping}; {len(alpha)} were trained."
+            if kept
+            else "Nothing: networks are trained again."
+        )
     cold = float(oracle.solve(alpha[:COLD], tol=settings.label_tol).passes.double().mean())
     passes = cold * (settings.n_labels + new.plan.n_calibration)
     return (
-        f"{keeping}: {new.plan.passes:,} passes over the data for labels and calibration, a new map takes "
+        f"{keeping}: {new.plan.passes:,} passes over the data for labels and calibration, a new "
+        "map takes "
         f"{passes:,.0f} ({1.0 - new.plan.passes / passes:.0%} saved)."
     )
 
 
 def _around(kept: Labels, new: Labels) -> Labels:
-    """Return new labels before and behind the kept ones: candidates are compared on the last, which are to be new."""
+    """Return new labels before and behind the kept ones: candidates are compared on the last, which
+    are to be new.
+    """
     behind = min(len(new), round(HELD_OUT * (len(kept) + len(new))))
     cut = len(new) - behind
     return Labels(
-        torch.cat([new.alpha[:cut], kept.alpha, new.alpha[cut:]]), torch.cat([new.w[:cut], kept.w, new.w[cut:]])
+        torch.cat([new.alpha[:cut], kept.alpha, new.alpha[cut:]]),
+        torch.cat([new.w[:cut], kept.w, new.w[cut:]]),
     )

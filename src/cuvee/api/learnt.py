@@ -1,4 +1,6 @@
-"""What learning a map ends with: the predictor, what its bounds rest on, and what was measured on the way."""
+"""What learning a map ends with: the predictor, what its bounds rest on, and what was measured on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class Selection:
 
     def __str__(self) -> str:
         tried = [
-            f"  {t.name}: median error {t.error:.1e}, ‖∇‖∞ ≤ {t.gradient:.1e} on 95 % of held-out mixtures"
+            f"  {t.name}: median error {t.error:.1e}, ‖∇‖∞ ≤ {t.gradient:.1e} on 95 % of held-out "
+            "mixtures"
             for t in self.trials
             if np.isfinite(t.error)
         ]
@@ -51,7 +54,9 @@ class Selection:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Learnt:
-    """Hold a learnt map α -> w*(α) with the data it was learnt from; `ModelMap` is how a user asks it."""
+    """Hold a learnt map α -> w*(α) with the data it was learnt from; `ModelMap` is how a user asks
+    it.
+    """
 
     bound: Bound = field(repr=False)
     predictor: Predictor | Descending = field(repr=False)
@@ -65,7 +70,9 @@ class Learnt:
 
     @property
     def _passes(self) -> int:
-        """Return how many passes over the data a prediction takes: none, unless the map descends."""
+        """Return how many passes over the data a prediction takes: none, unless the map
+        descends.
+        """
         return self.predictor.passes if isinstance(self.predictor, Descending) else 0
 
     @cached_property

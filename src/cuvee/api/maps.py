@@ -54,26 +54,29 @@ def learn(
     Args:
         data: sources, or a problem.
         hypothesis: `Ridge`, `Logistic` or `Network`.
-        method: the name of a map; docs/maps.md has all of them with the options that each takes. "auto" is the
-            cheapest to ask within `tol`, or else the most accurate; "network" is Algorithm 2 of the paper.
+        method: the name of a map; docs/maps.md has all of them with the options that each takes.
+            "auto" is the cheapest to ask within `tol`, or else the most accurate; "network" is
+            Algorithm 2 of the paper.
         n_labels: mixtures to solve and learn from.
         tol: on ‖∇‖∞, as in `cuvee.solve`.
-        mixtures: (K, N), a sample like the mixtures to come; `Mixtures` and data frames are matched by the names of
-            their columns, and a column `cuvee.OWN` is left out. By default they are drawn from a symmetric Dirichlet
-            law with this `concentration`; 1 is uniform on the simplex, and far from the sparse mixtures that
-            `cuvee.estimate` finds: for those give a sample, or less than 1.
+        mixtures: (K, N), a sample like the mixtures to come; `Mixtures` and data frames are matched
+            by the names of their columns, and a column `cuvee.OWN` is left out. By default they are
+            drawn from a symmetric Dirichlet law with this `concentration`; 1 is uniform on the
+            simplex, and far from the sparse mixtures that `cuvee.estimate` finds: for those give a
+            sample, or less than 1.
         n_calibration: further mixtures, solved to measure errors on.
         level: share of mixtures, like those, that keep to a calibrated bound.
-        degree: of a polynomial surface; order: 1 or 2, of Taylor pieces. By default held-out error chooses.
+        degree: of a polynomial surface; order: 1 or 2, of Taylor pieces. By default held-out error
+            chooses.
         width: m, hidden units per layer; 256, or 4,096 in one layer for all outputs.
         steps: T of Algorithm 2, by default 2,000; gradient steps of "meta", by default 5.
         eta: η of Algorithm 2; by default the largest that is stable.
         K: gradient steps that refine every label between two steps of Algorithm 2.
-        trunk: "own" is a hidden layer per output, as in the paper; "shared" is one for all, whose labels are solved
-            first, in the subspace they span: for many parameters.
+        trunk: "own" is a hidden layer per output, as in the paper; "shared" is one for all, whose
+            labels are solved first, in the subspace they span: for many parameters.
         solver: of "kernel" and "ntf": "exact", or "descent" with early stopping.
-        seed: the same seed gives the same map, to the bit on the same machine, with the same number of threads and the
-            same versions of torch and NumPy.
+        seed: the same seed gives the same map, to the bit on the same machine, with the same number
+            of threads and the same versions of torch and NumPy.
         device: a torch device.
         memory: bytes that may be held at a time, as in `cuvee.solve`.
         progress: called with (what, done, total).
@@ -106,11 +109,17 @@ def learn(
     problem = as_problem(data)
     check_sources(problem)
     mixes = mixes_of(problem, mixtures, settings, LEAST_LABELS)
-    return as_map(learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or silent))
+    return as_map(
+        learn_map(bind(problem, hypothesis, settings), mixes, settings, progress or silent)
+    )
 
 
 def load_map(
-    path: str | Path, data: Problem | Sequence[Domain], hypothesis: Hypothesis, *, device: str = "cpu"
+    path: str | Path,
+    data: Problem | Sequence[Domain],
+    hypothesis: Hypothesis,
+    *,
+    device: str = "cpu",
 ) -> ModelMap:
     """Return a map that `ModelMap.save` wrote, bound to the data it was learnt from.
 
@@ -123,10 +132,14 @@ def load_map(
         settings = Settings.restored(notes["settings"], device, check_memory(None, device))
         bound = bind(as_problem(data), hypothesis, settings)
         if notes["fingerprint"] != bound.fingerprint:
-            raise InputError(f"{path} was learnt from other data or another hypothesis: learn it again")
+            raise InputError(
+                f"{path} was learnt from other data or another hypothesis: learn it again"
+            )
         plan, status = Selection.restored(notes["plan"]), Status[notes["status"]]
         atlas = ModelMap(bound=bound, **parts, plan=plan, settings=settings, status=status)
-        centre = torch.full((1, atlas.n_sources), 1.0 / atlas.n_sources, dtype=torch.float64, device=device)
+        centre = torch.full(
+            (1, atlas.n_sources), 1.0 / atlas.n_sources, dtype=torch.float64, device=device
+        )
         atlas.calibration.bounds(centre)
         if atlas.predict(centre).shape != (1, bound.space.n_params):
             raise InputError(f"{path} holds a map to other models than the hypothesis has")

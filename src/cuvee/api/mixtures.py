@@ -19,7 +19,8 @@ from cuvee.numerics.parallel import apart
 from cuvee.problem import Problem
 from cuvee.results import OWN, Mixtures
 
-MEMORY = 2**30  # bytes one batch of targets may hold in row losses; more targets are done batch after batch
+# bytes one batch of targets may hold in row losses; more targets are done batch after batch
+MEMORY = 2**30
 PARTS = 2  # batches that run side by side, however small, for
 LARGE, LARGE_TARGETS = 2**20, 8  # so many numbers in the sources' rows and so many targets
 
@@ -58,14 +59,16 @@ def estimate(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Mixtures:
-    """Mixture weights α for every target of the problem: how much each should learn from each source.
+    """Mixture weights α for every target of the problem: how much each should learn from each
+    source.
 
-    The default, `method="path"`, needs no choice: it tries a path of C, the simple mixtures and the target's own
-    sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the paper, `"sgda"` the same
-    without its correction, `"agp"` its full-batch companion; these take C.
+    The default, `method="path"`, needs no choice: it tries a path of C, the simple mixtures and the
+    target's own sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the
+    paper, `"sgda"` the same without its correction, `"agp"` its full-batch companion; these take C.
 
-    W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates of X. Otherwise
-    it is a ball in standardised coordinates, and for ridge C and c are in units of the labels' variance.
+    W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates
+    of X. Otherwise it is a ball in standardised coordinates, and for ridge C and c are in units of
+    the labels' variance.
 
     Args:
         problem: N sources, M targets.
@@ -73,18 +76,22 @@ def estimate(
         discrepancy: "sum" is the paper's Σ_j α_j g(f_T − f_j); "mixture" is g(f_T − Σ_j α_j f_j).
         C: weight of Σ_j α_j²/m_j; the path finds its own.
         c: smoothing of g(x) = √(x² + c); by default 1 % (path: 10 %) of the mean loss, squared.
-        own: let the target's labelled sample join as a last column; by default the path does, others do not.
+        own: let the target's labelled sample join as a last column; by default the path does,
+            others do not.
         loss: what the discrepancy compares; "auto" is bounded, except for ridge, whose W bounds it.
         adversaries: size of the panel; 1 is the paper, the default is 16 (4 for a network).
         steps: of the minimax method (per value of C for the path).
         batch_size: B of Algorithm 1; 32, for a network 16.
         beta: β of Algorithm 1.
-        eta, gamma: constant step sizes for α and w; by default they adapt, whatever the scale of X and y.
+        eta, gamma: constant step sizes for α and w; by default they adapt, whatever the scale of X
+            and y.
         average: return the average of late iterates of α instead of the last one.
-        tol: converged when neither player could change F by more than this share of it; 0.02, along the path 0.1.
-        folds: of the path's cross-validation; 20 for ridge, where they cost nothing, 5 for logistic, 3 for a network.
-        seed: the same seed gives the same bits on the same machine, with the same number of threads and the same
-            versions of torch and NumPy.
+        tol: converged when neither player could change F by more than this share of it; 0.02, along
+            the path 0.1.
+        folds: of the path's cross-validation; 20 for ridge, where they cost nothing, 5 for
+            logistic, 3 for a network.
+        seed: the same seed gives the same bits on the same machine, with the same number of threads
+            and the same versions of torch and NumPy.
         device: a torch device.
         progress: called with (what, done, total).
 
@@ -94,7 +101,8 @@ def estimate(
         >>> def domain(name, shift):
         ...     X = rng.normal(size=(60, 3))
         ...     return cuvee.Domain(name, X, X @ [1.0, -1.0, shift])
-        >>> problem = cuvee.Problem([domain("near", 0.1), domain("far", 4.0)], [domain("target", 0.0)])
+        >>> sources = [domain("near", 0.1), domain("far", 4.0)]
+        >>> problem = cuvee.Problem(sources, [domain("target", 0.0)])
         >>> mix = cuvee.estimate(problem, cuvee.Ridge(l2=1e-3), method="agp")
         >>> mix.top("target", 1)[0][0]
         'near'
@@ -121,15 +129,21 @@ def estimate(
         seed=seed,
     )
     settings.check_problem(problem)
-    batches = _batches(problem, _space(problem, hypothesis), settings)  # every label is checked here
+    # every label is checked here
+    batches = _batches(problem, _space(problem, hypothesis), settings)
     # Batches run side by side; the first of them tells how far all are.
     told = [progress if i % PARTS == 0 else None for i in range(len(batches))]
-    jobs = [_Job(part, hypothesis, settings, device, tell) for part, tell in zip(batches, told, strict=True)]
+    jobs = [
+        _Job(part, hypothesis, settings, device, tell)
+        for part, tell in zip(batches, told, strict=True)
+    ]
     return replace(Mixtures.concat(apart(_estimate, jobs, device)), notes=problem.notes)
 
 
 def _space(problem: Problem, hypothesis: Hypothesis) -> Space:
-    """Return the space the adversary lives in: W in the coordinates of X if it has a radius, else scale-free."""
+    """Return the space the adversary lives in: W in the coordinates of X if it has a radius, else
+    scale-free.
+    """
     return hypothesis.bind(problem.facts, standardised=hypothesis.radius is None)
 
 
@@ -164,12 +178,15 @@ def _estimate(job: _Job) -> Mixtures:
 
 
 def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list[Problem]:
-    """Return the targets in batches whose row losses fit into MEMORY; results do not depend on the batching."""
+    """Return the targets in batches whose row losses fit into MEMORY; results do not depend on the
+    batching.
+    """
     run = settings.complete(space).run
     rows = sum(s.n_rows for s in problem.sources)
     table = rows * prod(problem.input_shape)
     together = erm.rows_space.targets_at_a_time(problem, space)
-    params = space.n_params if together == 0 else min(space.n_params, 2 * rows)  # in the coordinates of the rows
+    # in the coordinates of the rows
+    params = space.n_params if together == 0 else min(space.n_params, 2 * rows)
     if space.quadratic:
         rows = problem.n_sources * params + params**2
     elif space.chances and settings.compared(space) == "bounded":  # all rows pass tile by tile
@@ -181,4 +198,7 @@ def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list
         size = min(size, -(-problem.n_targets // PARTS))
     if size >= problem.n_targets:
         return [problem]
-    return [problem.with_targets(problem.targets[i : i + size]) for i in range(0, problem.n_targets, size)]
+    return [
+        problem.with_targets(problem.targets[i : i + size])
+        for i in range(0, problem.n_targets, size)
+    ]

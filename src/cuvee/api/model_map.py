@@ -35,16 +35,25 @@ CHUNK = 2**22  # numbers of models that are predicted and looked at together
 class ModelMap(Learnt):
     """A learnt map α -> w*(α), made by `cuvee.learn`.
 
-    Called with mixtures (M, N) it answers with a `Solution` whose rows are predicted, certified, corrected or solved.
+    Called with mixtures (M, N) it answers with a `Solution` whose rows are predicted, certified,
+    corrected or solved.
     """
 
     def __repr__(self) -> str:
-        return f"ModelMap of {self.n_sources} sources, ‖∇‖∞ ≤ {self.tol:g}, {self.status}\n{self.plan}"
+        return (
+            f"ModelMap of {self.n_sources} sources, ‖∇‖∞ ≤ {self.tol:g}, {self.status}\n{self.plan}"
+        )
 
     def _repr_html_(self) -> str:
-        rows = [(t.name, f"{t.error:.1e}", f"{t.gradient:.1e}") for t in self.plan.trials if np.isfinite(t.error)]
+        rows = [
+            (t.name, f"{t.error:.1e}", f"{t.gradient:.1e}")
+            for t in self.plan.trials
+            if np.isfinite(t.error)
+        ]
         head, why = repr(self).splitlines()[0], self.plan.why
-        return html_table(("map", "median error", "‖∇‖∞ on 95 %") if rows else (), rows, f"{head}\n{why}")
+        return html_table(
+            ("map", "median error", "‖∇‖∞ on 95 %") if rows else (), rows, f"{head}\n{why}"
+        )
 
     @property
     def n_sources(self) -> int:
@@ -70,14 +79,17 @@ class ModelMap(Learnt):
         """Models for mixtures (M, N), as far to be trusted as is asked for.
 
         Args:
-            alpha: (M, N), or (M, N+1) where the last column weighs each target's own sample: those start from the
-                shared map and are corrected. `Mixtures` and data frames are matched by the names of their columns, as
-                in `cuvee.solve`; rows are answered as they come, and matched to targets only with own samples.
-            trust: "predicted" looks at no data, its bounds are calibrated; "certified" is one pass over the data per
-                row, its bounds are proven; "corrected" also takes Newton steps until rows are within the tolerance.
-                By default rows whose calibrated bound is within the tolerance stay predicted, others are corrected.
+            alpha: (M, N), or (M, N+1) where the last column weighs each target's own sample: those
+                start from the shared map and are corrected. `Mixtures` and data frames are matched
+                by the names of their columns, as in `cuvee.solve`; rows are answered as they come,
+                and matched to targets only with own samples.
+            trust: "predicted" looks at no data, its bounds are calibrated; "certified" is one pass
+                over the data per row, its bounds are proven; "corrected" also takes Newton steps
+                until rows are within the tolerance. By default rows whose calibrated bound is
+                within the tolerance stay predicted, others are corrected.
             tol: on ‖∇‖∞, as in `cuvee.solve`; by default the one the map was learnt for.
-            targets: whose own samples the last column weighs, by default those of the problem learnt from.
+            targets: whose own samples the last column weighs, by default those of the problem
+                learnt from.
             progress: called with (what, done, total).
         """
         tol = self._checked(trust, tol)
@@ -88,11 +100,15 @@ class ModelMap(Learnt):
         if a.shape[1] > N:
             if trust in ("predicted", "certified"):
                 raise OptionError(
-                    f"rows that weigh an own sample are corrected on the data: trust={trust!r} cannot be had"
+                    f"rows that weigh an own sample are corrected on the data: trust={trust!r} "
+                    "cannot be had"
                 )
             return self._with_own(a, tol, owners.targets)
         if targets is not None:
-            raise OptionError(f"targets= is for alpha of {N + 1} columns, the last for own samples; this one has {N}")
+            raise OptionError(
+                f"targets= is for alpha of {N + 1} columns, the last for own samples; this one has "
+                f"{N}"
+            )
         return self._solution(a, self._answers(a, trust, tol, progress or silent))
 
     def _checked(self, trust: Trust | None, tol: float | None) -> float:
@@ -102,10 +118,14 @@ class ModelMap(Learnt):
         if tol is not None:
             check_number("tol", tol, above=0.0)
         if trust in ("certified", "corrected") and not self.bound.space.convex:
-            raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
+            raise OptionError(
+                "nothing can be proven of a network: ask for trust='predicted', or cuvee.solve"
+            )
         return self.tol if tol is None else tol
 
-    def _answers(self, a: Floats, trust: Trust | None, tol: float, progress: Progress) -> list[Answer]:
+    def _answers(
+        self, a: Floats, trust: Trust | None, tol: float, progress: Progress
+    ) -> list[Answer]:
         """Return the answers to mixtures (M, N), as many rows in each as are looked at together."""
         answers, bound = [], self.bound
         trust = trust if bound.space.convex else "predicted"
@@ -120,13 +140,20 @@ class ModelMap(Learnt):
     def _answer(self, alpha: Tensor, oracle: Oracle, trust: Trust | None, tol: float) -> Answer:
         hopeless = oracle.without_minimiser(alpha)
         middle = self.labels.w.mean(0)
-        answer = correct.predicted(self.predict(alpha), alpha, self.calibration, hopeless, tol, self._passes, middle)
+        answer = correct.predicted(
+            self.predict(alpha), alpha, self.calibration, hopeless, tol, self._passes, middle
+        )
         if trust == "predicted":
             return answer
-        rows = answer.rows(Status.OFF_TOLERANCE) if trust is None else torch.arange(len(alpha), device=alpha.device)
+        rows = (
+            answer.rows(Status.OFF_TOLERANCE)
+            if trust is None
+            else torch.arange(len(alpha), device=alpha.device)
+        )
         if len(rows) == 0:
             return answer
-        answer = replace(answer, w=answer.w.clone())  # rows are written over, and these may be the predictor's own
+        # rows are written over, and these may be the predictor's own
+        answer = replace(answer, w=answer.w.clone())
         if trust == "certified":
             correct.look(answer, rows, oracle, alpha, tol)
         else:
@@ -134,7 +161,9 @@ class ModelMap(Learnt):
         return answer
 
     def _newton(self, n_rows: int) -> correct.Newton | None:
-        """Return who takes Newton steps: the predictor, or for many rows a surface for the Hessian."""
+        """Return who takes Newton steps: the predictor, or for many rows a surface for
+        the Hessian.
+        """
         if isinstance(self.predictor, Newton):
             return self.predictor.newton
         if n_rows < MANY or not reduced.reducible(self.bound.space, len(self.labels)):
@@ -143,18 +172,25 @@ class ModelMap(Learnt):
 
     @functools.cached_property
     def _hessians(self) -> reduced.Reduced:
-        return reduced.reduce(self.bound.oracle, self.bound.space, self.labels, self.labels.alpha[:0], degree=1)
+        return reduced.reduce(
+            self.bound.oracle, self.bound.space, self.labels, self.labels.alpha[:0], degree=1
+        )
 
     def _with_own(self, a: Floats, tol: float, owners: Sequence[Domain]) -> Solution:
-        """Return what the exact solver finds from where the map says that the sources' part of the mixture ends."""
+        """Return what the exact solver finds from where the map says that the sources' part of the
+        mixture ends.
+        """
         if len(owners) != len(a):
             raise MixtureError(
-                f"alpha has {len(a)} rows of {a.shape[1]} weights, the last for a target's own sample, but there are "
+                f"alpha has {len(a)} rows of {a.shape[1]} weights, the last for a target's own "
+                "sample, but there are "
                 f"{len(owners)} targets: pass targets=[...]"
             )
         alpha = torch.as_tensor(a, device=self.bound.device)
         shared = alpha[:, :-1].sum(1, keepdim=True)
-        start = self.predict(torch.where(shared > 0, alpha[:, :-1] / shared.clamp(min=1e-300), 1.0 / self.n_sources))
+        start = self.predict(
+            torch.where(shared > 0, alpha[:, :-1] / shared.clamp(min=1e-300), 1.0 / self.n_sources)
+        )
         start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w.mean(0))
         outcome = self.bound.with_targets(owners).solve(alpha, tol=tol, start=start)
         rows = torch.arange(len(a), device=alpha.device)
@@ -168,10 +204,15 @@ class ModelMap(Learnt):
     def add_source(self, source: Domain) -> ModelMap:
         """Return the map for one source more; `plan.saved` says what was saved.
 
-        Solved mixtures stay solved, with weight 0 on the new source: half as many again are solved in which it takes
+        Solved mixtures stay solved, with weight 0 on the new source: half as many again are solved
+            in which it takes
         part. They give it a share of their weight, such that a Dirichlet law stays one.
         """
-        N, c, rng = self.n_sources, self.settings.concentration or 1.0, np.random.default_rng([self.n_sources])
+        N, c, rng = (
+            self.n_sources,
+            self.settings.concentration or 1.0,
+            np.random.default_rng([self.n_sources]),
+        )
 
         def extended(alpha: Tensor) -> Tensor:
             share = torch.as_tensor(rng.beta(c, c * N, size=(len(alpha), 1))).to(alpha)
@@ -185,7 +226,9 @@ class ModelMap(Learnt):
         return as_map(relearn(self, sources, new, extended, Warm(kept=kept)))
 
     def drop_source(self, name: str) -> ModelMap:
-        """Return the map without one source: its labels start where this map says that mixtures without it end."""
+        """Return the map without one source: its labels start where this map says that mixtures
+        without it end.
+        """
         names = [s.name for s in self.bound.problem.sources]
         if name not in names:
             raise OptionError(f"no source named {name!r}; there is {', '.join(names[:10])}")
@@ -209,7 +252,8 @@ class ModelMap(Learnt):
         kinds = registry.find(self.settings.method).predictors
         if type(self.predictor) not in kinds:  # a file holds the name of the class
             raise OptionError(
-                f"the map {self.settings.method!r} ends with a {type(self.predictor).__name__}, which it has not "
+                f"the map {self.settings.method!r} ends with a {type(self.predictor).__name__}, "
+                "which it has not "
                 "named among its predictors: no file can hold it"
             )
         notes = {
@@ -218,8 +262,14 @@ class ModelMap(Learnt):
             "status": self.status.name,
             "plan": asdict(self.plan),
         }
-        parts = {"predictor": self.predictor, "subspace": self.subspace, "calibration": self.calibration}
-        store.write(Path(path), {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes)
+        parts = {
+            "predictor": self.predictor,
+            "subspace": self.subspace,
+            "calibration": self.calibration,
+        }
+        store.write(
+            Path(path), {**parts, "labels": Labels(self.labels.alpha, self.labels.w)}, notes
+        )
 
 
 def as_map(learnt: Learnt) -> ModelMap:
@@ -228,7 +278,9 @@ def as_map(learnt: Learnt) -> ModelMap:
 
 
 def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str) -> Solution:
-    """Return chunks of answers for mixtures (M, N) as one result; `calibration` is what calibrated bounds rest on."""
+    """Return chunks of answers for mixtures (M, N) as one result; `calibration` is what calibrated
+    bounds rest on.
+    """
 
     def joined(name: str) -> Any:
         parts = [np.asarray(getattr(answer, name).cpu()) for answer in answers]

@@ -1,4 +1,6 @@
-"""`cuvee.solve`, `cuvee.certify`, `cuvee.sensitivity`: models for mixtures, from wherever the mixtures came."""
+"""`cuvee.solve`, `cuvee.certify`, `cuvee.sensitivity`: models for mixtures, from wherever the
+mixtures came.
+"""
 
 from __future__ import annotations
 
@@ -41,24 +43,28 @@ def solve(
 ) -> Solution:
     """The minimiser w*(α) of every mixture's risk Σ_j α_j f_j(w) + λ/2‖w‖² over W, certified.
 
-    Ridge is solved directly; logistic and softmax by quasi-Newton steps over all models at once until ‖∇‖∞ ≤ tol;
-    networks are trained together by Adam with early stopping, and nothing is proven of them.
+    Ridge is solved directly; logistic and softmax by quasi-Newton steps over all models at once
+    until ‖∇‖∞ ≤ tol; networks are trained together by Adam with early stopping, and nothing is
+    proven of them.
 
     Args:
         data: sources, or a problem.
         hypothesis: `Ridge`, `Logistic` or `Network`; its `radius`, if given, makes W a ball.
-        alpha: (M, N) from anywhere, or (M, N+1) with a problem of M targets: the last column weighs each target's
-            own sample. Rows lie on the simplex; nothing is renormalised. An array goes by position. `Mixtures` and
-            data frames are matched by name: columns name the sources, `cuvee.OWN` the own sample; rows that name
-            targets (`Mixtures.targets`, a column "target", an index) must name those of the problem, and the models
-            come in the order of the problem's targets. Names that do not match are an error.
+        alpha: (M, N) from anywhere, or (M, N+1) with a problem of M targets: the last column weighs
+            each target's own sample. Rows lie on the simplex; nothing is renormalised. An array
+            goes by position. `Mixtures` and data frames are matched by name: columns name the
+            sources, `cuvee.OWN` the own sample; rows that name targets (`Mixtures.targets`, a
+            column "target", an index) must name those of the problem, and the models come in the
+            order of the problem's targets. Names that do not match are an error.
         tol: on ‖∇‖∞.
-        method: "descent" is Algorithm 3 of the paper, projected gradient descent, `steps` of it: the reference.
-        steps: of "descent", by default 10,000; for a network the most minibatches, by default 5,000.
+        method: "descent" is Algorithm 3 of the paper, projected gradient descent, `steps` of it:
+            the reference.
+        steps: of "descent", by default 10,000; for a network the most minibatches, by default
+            5,000.
         seed: of a network's training.
         device: a torch device.
-        memory: bytes that may be held at a time beside the data and the result; more models are done in chunks. By
-            default 1 GiB, on a GPU a quarter of what is free.
+        memory: bytes that may be held at a time beside the data and the result; more models are
+            done in chunks. By default 1 GiB, on a GPU a quarter of what is free.
         progress: called with (what, done, total).
 
     Example:
@@ -73,7 +79,7 @@ def solve(
         >>> sol.models[0].predict([[2.0, 5.0]]).round(2)
         array([2.])
         >>> import pandas as pd
-        >>> frame = pd.DataFrame({"south": [0.0, 0.5], "north": [1.0, 0.5]})  # by name, in any order
+        >>> frame = pd.DataFrame({"south": [0.0, 0.5], "north": [1.0, 0.5]})  # by name
         >>> bool(np.allclose(cuvee.solve([north, south], cuvee.Ridge(l2=1e-3), frame).w, sol.w))
         True
     """
@@ -82,7 +88,9 @@ def solve(
     if steps is not None:
         check_whole("steps", steps, 1)
     check_whole("seed", seed, 0)
-    problem, space, family, a = _bound(data, hypothesis, alpha, device, memory, seed=seed, steps=steps)
+    problem, space, family, a = _bound(
+        data, hypothesis, alpha, device, memory, seed=seed, steps=steps
+    )
     mixtures = torch.as_tensor(a, device=device)
 
     def report(done: int, total: int) -> None:
@@ -93,7 +101,13 @@ def solve(
     if method == "descent":
         components = erm.components(problem, space, device=device)
         w, taken = erm.descent.solve(
-            components, mixtures, steps=steps or STEPS, tol=tol, memory=memory or MEMORY, seed=seed, progress=report
+            components,
+            mixtures,
+            steps=steps or STEPS,
+            tol=tol,
+            memory=memory or MEMORY,
+            seed=seed,
+            progress=report,
         )
         outcome = replace(family.certify(mixtures, w.double(), tol=tol), passes=taken)
     else:
@@ -119,11 +133,12 @@ def certify(
     device: str = "cpu",
     memory: int | None = None,
 ) -> Certificate:
-    """Proven bounds on ‖w − w*(α)‖ and on the excess risk of w (M, P), wherever it came from: one pass over the data.
+    """Proven bounds on ‖w − w*(α)‖ and on the excess risk of w (M, P), wherever it came from: one
+    pass over the data.
 
-    α is given as to `cuvee.solve`, and w as it returns it: a row per row of α, or, where these name targets, per target
-    of the problem. Intercepts of softmax are compared after taking out the constant that all classes may share. Of a w
-    outside W nothing is said about its risk.
+    α is given as to `cuvee.solve`, and w as it returns it: a row per row of α, or, where these name
+    targets, per target of the problem. Intercepts of softmax are compared after taking out the
+    constant that all classes may share. Of a w outside W nothing is said about its risk.
     """
     _, space, family, a = _bound(data, hypothesis, alpha, device, memory)
     given = torch.as_tensor(check_w(w, len(a), space.n_params), device=device)
@@ -139,11 +154,13 @@ def sensitivity(
     device: str = "cpu",
     memory: int | None = None,
 ) -> Floats:
-    """dw*/dα (M, N, P): which source moves each model, and how far. N+1 with the own samples' column.
+    """dw*/dα (M, N, P): which source moves each model, and how far. N+1 with the own samples'
+    column.
 
-    By the implicit function theorem −H⁻¹∇f_j at w, which should be w*(α); along the simplex, where what one source
-    gains others lose, the change is Σ_j δ_j dw*/dα_j with Σ_j δ_j = 0. Where W binds, the models stay on the sphere.
-    α and w are given as to `cuvee.certify`; dw*/dα has the columns in the order of the sources, the own sample's last.
+    By the implicit function theorem −H⁻¹∇f_j at w, which should be w*(α); along the simplex, where
+    what one source gains others lose, the change is Σ_j δ_j dw*/dα_j with Σ_j δ_j = 0. Where W
+    binds, the models stay on the sphere. α and w are given as to `cuvee.certify`; dw*/dα has the
+    columns in the order of the sources, the own sample's last.
     """
     _, space, family, a = _bound(data, hypothesis, alpha, device, memory)
     given = torch.as_tensor(check_w(w, len(a), space.n_params), device=device)
@@ -158,23 +175,30 @@ def _bound(
     memory: int | None,
     **training: Any,
 ) -> tuple[Problem, Space, Oracle, Floats]:
-    """Everything checked: the problem as α needs it, the space, the family, and α in the order of its names."""
+    """Everything checked: the problem as α needs it, the space, the family, and α in the order of
+    its names.
+    """
     check_hypothesis(hypothesis)
     check_device(device)
     memory = check_memory(memory, device)
     problem = as_problem(data)
     N, M = problem.n_sources, problem.n_targets
-    named = ordered_alpha(alpha, problem.source_names, problem.target_names if M else None, own=M > 0)
+    named = ordered_alpha(
+        alpha, problem.source_names, problem.target_names if M else None, own=M > 0
+    )
     a = check_alpha(named, (N, N + 1) if M else N)
     own = a.shape[1] > N
     if own and len(a) != M:
         raise MixtureError(
-            f"alpha has {len(a)} rows of {N + 1} weights, the last for a target's own sample, but there are {M} targets"
+            f"alpha has {len(a)} rows of {N + 1} weights, the last for a target's own sample, but "
+            f"there are {M} targets"
         )
     if not own:
         problem = problem.without_targets()
     space = hypothesis.bind(problem.facts)
-    family = erm.family(problem, space, own=own, device=device, memory=memory, models=len(a), **training)
+    family = erm.family(
+        problem, space, own=own, device=device, memory=memory, models=len(a), **training
+    )
     return problem, space, family, a
 
 
@@ -189,6 +213,7 @@ def _certificate(family: Oracle, outcome: Outcome) -> Certificate:
 
 def _numpy(x: torch.Tensor) -> Floats:
     x = x.double()
-    if x.is_cuda and x.numel() > PINNED:  # an ordinary copy of a million models would take longer than a pass over them
+    # an ordinary copy of a million models would take longer than a pass over them
+    if x.is_cuda and x.numel() > PINNED:
         x = torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x)
     return np.asarray(x.cpu())

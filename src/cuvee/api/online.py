@@ -17,8 +17,24 @@ from cuvee.api.bound import Bound
 from cuvee.api.learning import check_sources
 from cuvee.api.model_map import as_solution
 from cuvee.api.online_labels import bind_sources
-from cuvee.api.online_settings import Asked, PolicyName, Prior, Settings, Variant, policy_of, prior_of, radius_of
-from cuvee.errors import CuveeWarning, InputError, MixtureError, OptionError, check_choice, check_number
+from cuvee.api.online_settings import (
+    Asked,
+    PolicyName,
+    Prior,
+    Settings,
+    Variant,
+    policy_of,
+    prior_of,
+    radius_of,
+)
+from cuvee.errors import (
+    CuveeWarning,
+    InputError,
+    MixtureError,
+    OptionError,
+    check_choice,
+    check_number,
+)
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.inputs.alpha import ordered_alpha
 from cuvee.learn import correct
@@ -45,21 +61,26 @@ class OnlineMap:
     Args:
         data: sources, or a problem.
         hypothesis: `Ridge`, `Logistic` or `Network`.
-        variant: "paper" is Algorithm 4 as printed, its new centre at t; "paper_repaired" averages labelled rounds only;
-            "first_order" has centres that carry dw*/dα; "curved" puts a centre at every label, and a curvature that all
-            labels share between them. "auto" is "curved", for a network "paper_repaired".
+        variant: "paper" is Algorithm 4 as printed, its new centre at t; "paper_repaired" averages
+            labelled rounds only; "first_order" has centres that carry dw*/dα; "curved" puts a
+            centre at every label, and a curvature that all labels share between them. "auto" is
+            "curved", for a network "paper_repaired".
         label_budget: p in [0, 1], the share of rounds that may be paid for.
-        policy: "coin" asks with probability p, as the paper does; "budget" where no label is within the radius;
-            "certificate" where one pass over the data shows ‖∇‖∞ > tol. The last two keep labels ≤ ⌈p · rounds⌉ at
-            every round from the first on. "auto" is the certificate for "curved", the budget for "first_order", else
-            the coin.
-        tol: on ‖∇‖∞, of the certificate; in the units of the loss, so y of a regression is best near unit scale.
+        policy: "coin" asks with probability p, as the paper does; "budget" where no label is within
+            the radius; "certificate" where one pass over the data shows ‖∇‖∞ > tol. The last two
+            keep labels ≤ ⌈p · rounds⌉ at every round from the first on. "auto" is the certificate
+            for "curved", the budget for "first_order", else the coin.
+        tol: on ‖∇‖∞, of the certificate; in the units of the loss, so y of a regression is best
+            near unit scale.
         radius: ε_t: "paper" is t^(−1/(1+N)), a number is constant, a function takes t = 1, 2, …
-        prior: what is said while the nearest ball has no label: "paper" is (1/P)·1, "zero" is 0, or a model (P,);
-            "centre" pays for one label, of the uniform mixture, before the first round, and lets the nearest ball that
-            has a label speak. "auto" is "paper" for the paper's variants and "centre" for the others.
-        K: labels by K steps of gradient descent from 0, as in the paper, instead of the exact solver.
-        evaluate: also solve every mixture, many at a time, to account for the loss ‖ŵ_t − w*(α_t)‖². For studies.
+        prior: what is said while the nearest ball has no label: "paper" is (1/P)·1, "zero" is 0, or
+            a model (P,); "centre" pays for one label, of the uniform mixture, before the first
+            round, and lets the nearest ball that has a label speak. "auto" is "paper" for the
+            paper's variants and "centre" for the others.
+        K: labels by K steps of gradient descent from 0, as in the paper, instead of the exact
+            solver.
+        evaluate: also solve every mixture, many at a time, to account for the loss ‖ŵ_t −
+            w*(α_t)‖². For studies.
         seed: of the coin.
         device, memory: as in `cuvee.solve`.
 
@@ -67,7 +88,8 @@ class OnlineMap:
         >>> import cuvee
         >>> from cuvee.data.synthetic import shifted_sources
         >>> from cuvee.simplex import sample
-        >>> online = cuvee.OnlineMap(shifted_sources(3, 100, 4), cuvee.Logistic(1e-2), evaluate=True)
+        >>> sources = shifted_sources(3, 100, 4)
+        >>> online = cuvee.OnlineMap(sources, cuvee.Logistic(1e-2), evaluate=True)
         >>> for alpha in sample(100, 3):
         ...     w = online.predict_one(alpha)
         ...     if online.wants_label(alpha):
@@ -110,12 +132,16 @@ class OnlineMap:
         settings = asked.settled(bound.space)
         P = bound.space.n_params
         if settings.label_budget == 0.0:
-            warnings.warn("label_budget=0 never learns: every answer is the prior", CuveeWarning, stacklevel=2)
+            warnings.warn(
+                "label_budget=0 never learns: every answer is the prior", CuveeWarning, stacklevel=2
+            )
         self._start(settings, schedule, prior_of(prior, settings, P), bound)
         if settings.centre and settings.label_budget > 0.0:
             self._learn(bound, self._regressor.centre())
 
-    def _start(self, settings: Settings, radius: Radius, prior: Floats, bound: Bound | None, N: int = 0) -> None:
+    def _start(
+        self, settings: Settings, radius: Radius, prior: Floats, bound: Bound | None, N: int = 0
+    ) -> None:
         """Before the first round."""
         self.settings, self._bound = settings, bound
         self._N = N or (bound.problem.n_sources if bound else 0)
@@ -130,14 +156,18 @@ class OnlineMap:
     def __repr__(self) -> str:
         s = self.settings
         so_far = self._accounts.ledger(self._N, np.zeros(0))
-        return f"OnlineMap of {self._N} sources, variant {s.variant!r}, labels by {s.policy}: {so_far}"
+        return (
+            f"OnlineMap of {self._N} sources, variant {s.variant!r}, labels by {s.policy}: {so_far}"
+        )
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """(N,) names in the order of α's columns; () for a file of an earlier version that was loaded without data."""
+        """(N,) names in the order of α's columns; () for a file of an earlier version that was
+        loaded without data.
+        """
         return self._sources
 
-    # ---- a round ----------------------------------------------------------------------------------------------------
+    # ---- a round ---------------------------------------------------------------------------------
 
     def predict_one(self, alpha: Any) -> Floats:
         """ŵ_t (P,) for the next mixture α_t (N,): a round begins, and there is always an answer.
@@ -155,12 +185,15 @@ class OnlineMap:
             self._data("a certificate")
         now = self._current(alpha)
         wanted = self._policy.wants(now, self._accounts.paid, lambda: self._gradient(now))
-        if wanted and self._bound is not None and self.settings.policy != "coin":  # a coin knows nothing
+        # a coin knows nothing
+        if wanted and self._bound is not None and self.settings.policy != "coin":
             wanted = online_labels.has_minimiser(self._bound, now.alpha)
         return wanted
 
     def learn_one(self, alpha: Any) -> Model:
-        """Pay for w*(α_t), learn from it and return it; a solve that fails is noted in the ledger, ŵ_t is returned."""
+        """Pay for w*(α_t), learn from it and return it; a solve that fails is noted in the ledger,
+        ŵ_t is returned.
+        """
         bound = self._data("learning")
         now = self._current(alpha)
         w, status = self._learn(bound, now)
@@ -173,7 +206,9 @@ class OnlineMap:
         return Model(bound.space, check_w([w], 1, bound.space.n_params)[0], status, bound.features)
 
     def _learn(self, bound: Bound, now: Round) -> tuple[Floats | None, Status]:
-        """Nothing is entered before there is a result: what interrupts a solve leaves the round as it was."""
+        """Nothing is entered before there is a result: what interrupts a solve leaves the round as
+        it was.
+        """
         try:
             w, slopes, status = online_labels.label(
                 bound,
@@ -184,7 +219,8 @@ class OnlineMap:
                 K=self.settings.K,
             )
             why = status.sentence
-        except Exception as error:  # whatever it was, the round has its answer and the stream goes on
+        # whatever it was, the round has its answer and the stream goes on
+        except Exception as error:
             w, slopes, status, why = None, None, Status.DIVERGED, in_short(error)
         self._accounts.pay()
         if w is None:
@@ -218,11 +254,12 @@ class OnlineMap:
             self._accounts.note(f"round {now.t}: no certificate: {in_short(error)}")
             return inf
 
-    # ---- accounts ---------------------------------------------------------------------------------------------------
+    # ---- accounts --------------------------------------------------------------------------------
 
     @property
     def ledger(self) -> Ledger:
-        """Rounds, labels paid, centres, and, with `evaluate`, the loss of every round and the regret against w*.
+        """Rounds, labels paid, centres, and, with `evaluate`, the loss of every round and the
+        regret against w*.
 
         Reading it then solves the rounds since they were last evaluated, 255 at most.
         """
@@ -233,7 +270,9 @@ class OnlineMap:
         if not self._waiting:
             return np.zeros(0)
         alpha, w = (np.stack(part) for part in zip(*self._waiting, strict=True))
-        return online_labels.losses(self._data("evaluation"), alpha, w, label_tol(self.settings.tol))
+        return online_labels.losses(
+            self._data("evaluation"), alpha, w, label_tol(self.settings.tol)
+        )
 
     def predict(self, alpha: Any) -> Floats:
         """What the map says now of mixtures (M, N), without a round and without the data: (M, P).
@@ -242,15 +281,18 @@ class OnlineMap:
         """
         return self._projected(self._regressor.predict(self._mixtures(alpha)))
 
-    # ---- as a model map ---------------------------------------------------------------------------------------------
+    # ---- as a model map --------------------------------------------------------------------------
 
-    def __call__(self, alpha: Any, *, trust: Trust = "certified", tol: float | None = None) -> Solution:
+    def __call__(
+        self, alpha: Any, *, trust: Trust = "certified", tol: float | None = None
+    ) -> Solution:
         """What the map says now of mixtures (M, N), without a round.
 
         Args:
-            alpha: (M, N); `Mixtures` and data frames, without own samples, are matched by the names of their columns.
-            trust: "predicted" proves nothing; "certified" is one pass over the data per row; "corrected" also solves
-                those rows that are not within the tolerance.
+            alpha: (M, N); `Mixtures` and data frames, without own samples, are matched by the names
+                of their columns.
+            trust: "predicted" proves nothing; "certified" is one pass over the data per row;
+                "corrected" also solves those rows that are not within the tolerance.
             tol: on ‖∇‖∞, by default that of the certificate.
         """
         check_choice("trust", trust, get_args(Trust))
@@ -258,7 +300,9 @@ class OnlineMap:
             check_number("tol", tol, above=0.0)
         bound, tol = self._data("a Solution"), self.settings.tol if tol is None else float(tol)
         if trust != "predicted" and not bound.space.convex:
-            raise OptionError("nothing can be proven of a network: ask for trust='predicted', or cuvee.solve")
+            raise OptionError(
+                "nothing can be proven of a network: ask for trust='predicted', or cuvee.solve"
+            )
         a = self._mixtures(alpha)
         mixtures = torch.as_tensor(a, device=bound.device)
         answer = correct.nothing(torch.as_tensor(self.predict(a), device=bound.device))
@@ -269,10 +313,12 @@ class OnlineMap:
             correct.correct(answer, rows, bound.oracle, mixtures, None, tol)
         return as_solution(bound, a, [answer], "")
 
-    # ---- files ------------------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the state between two rounds to a safetensors file, whole or not at all; `load` reads it."""
+        """Write the state between two rounds to a safetensors file, whole or not at all; `load`
+        reads it.
+        """
         self.checkpoint(path, {})
 
     @classmethod
@@ -288,8 +334,8 @@ class OnlineMap:
     ) -> OnlineMap:
         """A map that `save` wrote, which goes on as if nothing had happened.
 
-        Without the data it predicts; labels and certificates need them, and evaluation ends. A `radius` that was a
-        function has to be given again.
+        Without the data it predicts; labels and certificates need them, and evaluation ends. A
+        `radius` that was a function has to be given again.
         """
         if (data is None) != (hypothesis is None):
             raise OptionError("give both the data and the hypothesis, or neither to predict only")
@@ -309,7 +355,10 @@ class OnlineMap:
         arrays |= counted
         if self._waiting:
             waiting = zip(*self._waiting, strict=True)
-            arrays |= {f"waiting.{name}": np.stack(part) for name, part in zip(("alpha", "w"), waiting, strict=True)}
+            arrays |= {
+                f"waiting.{name}": np.stack(part)
+                for name, part in zip(("alpha", "w"), waiting, strict=True)
+            }
         header = {
             "what": WHAT,
             "format": FORMAT,
@@ -321,7 +370,9 @@ class OnlineMap:
             "accounts": said,
             "stream": stream,
         }
-        files.write(Path(path), {name: torch.as_tensor(value) for name, value in arrays.items()}, header)
+        files.write(
+            Path(path), {name: torch.as_tensor(value) for name, value in arrays.items()}, header
+        )
 
     def restore(self, path: str | Path) -> None:
         """Go back to a state that `save` or `checkpoint` wrote, of a map made like this one."""
@@ -329,7 +380,9 @@ class OnlineMap:
         other = OnlineMap.__new__(OnlineMap)
         other._read(Path(path), self._bound, radius)
         if other.settings != self.settings:
-            raise InputError(f"{path} was made with {other.settings}, this map with {self.settings}")
+            raise InputError(
+                f"{path} was made with {other.settings}, this map with {self.settings}"
+            )
         if not np.array_equal(other._regressor.prior, self._regressor.prior):
             raise InputError(f"{path} was made with another prior than this map")
         vars(self).update(vars(other))
@@ -343,7 +396,9 @@ class OnlineMap:
             if bound is not None and bound.fingerprint != self._fingerprint:
                 raise InputError(f"{path} was learnt from other data or another hypothesis")
             if bound is None and header["in_ball"]:
-                raise InputError(f"{path} needs its data, for W is a ball: load(path, data, hypothesis)")
+                raise InputError(
+                    f"{path} needs its data, for W is a ball: load(path, data, hypothesis)"
+                )
             if bound is None:
                 settings = replace(settings, evaluate=False)
             N = int(header["n_sources"])
@@ -355,9 +410,10 @@ class OnlineMap:
             self._regressor.restore(self._accounts.rounds, files.part(arrays, "balls."))
             if "waiting.alpha" in arrays and settings.evaluate:
                 self._waiting = list(zip(arrays["waiting.alpha"], arrays["waiting.w"], strict=True))
-            self._regressor.predict(np.full((1, N), 1.0 / N))  # what does not fit together shows here
+            # what does not fit together shows here
+            self._regressor.predict(np.full((1, N), 1.0 / N))
 
-    # ---- small things -----------------------------------------------------------------------------------------------
+    # ---- small things ----------------------------------------------------------------------------
 
     def _data(self, what: str) -> Bound:
         if self._bound is None:
@@ -383,11 +439,15 @@ class OnlineMap:
             shape = ("ragged",)
         if shape != (self._N,):
             raise MixtureError(f"alpha must be one mixture of {self._N} weights; got shape {shape}")
-        return check_alpha(alpha[None] if isinstance(alpha, torch.Tensor) else [alpha], self._N)[0].copy()
+        return check_alpha(alpha[None] if isinstance(alpha, torch.Tensor) else [alpha], self._N)[
+            0
+        ].copy()
 
 
 def _schedule(path: Path, settings: Settings, radius: Radius | None, n_sources: int) -> Radius:
-    """Return ε_t of a map in a file, which cannot hold a function: that one is to be given again, and no other."""
+    """Return ε_t of a map in a file, which cannot hold a function: that one is to be given again,
+    and no other.
+    """
     if settings.radius == "given" and not callable(radius):
         raise InputError(f"{path} was made with a radius that is a function: give it again")
     if settings.radius != "given" and radius is not None:

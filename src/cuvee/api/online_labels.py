@@ -1,4 +1,6 @@
-"""What the data say of mixtures that arrive one by one: a label, a gradient, what an answer lost."""
+"""What the data say of mixtures that arrive one by one: a label, a gradient, what an
+answer lost.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,16 @@ from cuvee.oracle import gradient_norms
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Floats, Status
 
-BAD = (Status.DIVERGED, Status.ABSENT_CLASS)  # a label at the limit of rounding is one; these are none
+# a label at the limit of rounding is one; these are none
+BAD = (Status.DIVERGED, Status.ABSENT_CLASS)
 
 
 def bind_sources(
-    data: Problem | Sequence[Domain], hypothesis: Hypothesis, device: str, memory: int | None, seed: int = 0
+    data: Problem | Sequence[Domain],
+    hypothesis: Hypothesis,
+    device: str,
+    memory: int | None,
+    seed: int = 0,
 ) -> Bound:
     """A user's sources, checked and ready to be asked."""
     check_hypothesis(hypothesis)
@@ -32,11 +39,15 @@ def label(
 ) -> tuple[Floats | None, Floats | None, Status]:
     """Return w*(α) (P,) for α (N,), dw*/dα (N, P) where it is wanted, and how that ended.
 
-    With K it is GD(0, α, K), as in the paper. Where there is no label, None comes with the status that says why.
+    With K it is GD(0, α, K), as in the paper. Where there is no label, None comes with the status
+    that says why.
     """
     a = torch.as_tensor(alpha, device=bound.device)[None]
     if K is not None:
-        w, status = bound.descend(torch.zeros(1, bound.space.n_params).to(a), a, K), Status.STEP_LIMIT
+        w, status = (
+            bound.descend(torch.zeros(1, bound.space.n_params).to(a), a, K),
+            Status.STEP_LIMIT,
+        )
     else:
         near = torch.as_tensor(start, device=bound.device)[None] if bound.space.convex else None
         found = bound.oracle.solve(a, tol=tol, start=near)
@@ -45,7 +56,11 @@ def label(
     finite = bool(w.isfinite().all()) and (moves is None or bool(moves.isfinite().all()))
     if status in BAD or not finite:
         return None, None, Status.DIVERGED if status.ok else status
-    return np.asarray(w[0].cpu()), None if moves is None else np.asarray(moves[0].double().cpu()), status
+    return (
+        np.asarray(w[0].cpu()),
+        None if moves is None else np.asarray(moves[0].double().cpu()),
+        status,
+    )
 
 
 def gradient(bound: Bound, alpha: Floats, w: Floats) -> float:
@@ -55,11 +70,15 @@ def gradient(bound: Bound, alpha: Floats, w: Floats) -> float:
 
 
 def has_minimiser(bound: Bound, alpha: Floats) -> bool:
-    return not bool(bound.oracle.without_minimiser(torch.as_tensor(alpha, device=bound.device)[None])[0])
+    return not bool(
+        bound.oracle.without_minimiser(torch.as_tensor(alpha, device=bound.device)[None])[0]
+    )
 
 
 def losses(bound: Bound, alpha: Floats, w: Floats, tol: float) -> Floats:
-    """‖w − w*(α)‖² of answers (M, P) to mixtures (M, N), solved together; NaN where there is no w*."""
+    """‖w − w*(α)‖² of answers (M, P) to mixtures (M, N), solved together; NaN where
+    there is no w*.
+    """
     try:
         found = bound.oracle.solve(torch.as_tensor(alpha, device=bound.device), tol=tol)
     except Exception:  # the answers stand; what they lost is not known

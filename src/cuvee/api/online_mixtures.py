@@ -1,4 +1,6 @@
-"""`OnlineMixtures`: α for targets that arrive one by one, with `cuvee.estimate` as the costly oracle."""
+"""`OnlineMixtures`: α for targets that arrive one by one, with `cuvee.estimate` as the costly
+oracle.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,14 @@ class Settings:
             value = getattr(self, name)
             if value is not None or name == "seed":
                 check_whole(name, value, least)
-                object.__setattr__(self, name, int(value))  # plain, whatever kind of integer came: JSON is to hold it
+                # plain, whatever kind of integer came: JSON is to hold it
+                object.__setattr__(self, name, int(value))
 
     def oracle(self) -> dict[str, Any]:
         """What `cuvee.estimate` is called with."""
-        return {k: v for k, v in asdict(self).items() if k not in ("label_budget", "tol", "level")} | {"own": True}
+        return {
+            k: v for k, v in asdict(self).items() if k not in ("label_budget", "tol", "level")
+        } | {"own": True}
 
 
 @dataclass(frozen=True)
@@ -78,21 +83,25 @@ class _Round:
 
 
 class OnlineMixtures:
-    """Mixture weights for targets that arrive one by one, learnt from as few calls of `cuvee.estimate` as it takes.
+    """Mixture weights for targets that arrive one by one, learnt from as few calls of
+    `cuvee.estimate` as it takes.
 
-    All that is asked of a new target are its sample's losses under the sources' own models: α is predicted at once.
-    What is uncertain is its distance to the answer `cuvee.estimate` would give, half of Σ_j |α̂_j − α_j| ∈ [0, 1]:
-    `uncertainty_one` states a bound that holds with probability `level` for a target exchangeable with those answered.
-    Nothing is proven of a stream that drifts, and nothing of the accuracy of the models, which may even be better than
-    the oracle's; with fewer than level/(1 − level) answers the bound is 1, which says nothing.
+    All that is asked of a new target are its sample's losses under the sources' own models: α is
+    predicted at once. What is uncertain is its distance to the answer `cuvee.estimate` would give,
+    half of Σ_j |α̂_j − α_j| ∈ [0, 1]: `uncertainty_one` states a bound that holds with probability
+    `level` for a target exchangeable with those answered. Nothing is proven of a stream that
+    drifts, and nothing of the accuracy of the models, which may even be better than the oracle's;
+    with fewer than level/(1 − level) answers the bound is 1, which says nothing.
 
     Args:
         data: sources, or a problem, whose targets play no part.
         hypothesis: `Ridge`, `Logistic` or `Network`.
-        label_budget: p in [0, 1]: `wants_label` keeps labels ≤ ⌈p · rounds⌉ at every round; the first round asks.
+        label_budget: p in [0, 1]: `wants_label` keeps labels ≤ ⌈p · rounds⌉ at every round; the
+            first round asks.
         tol: a label is wanted where the uncertainty is above this.
         level: of the uncertainty.
-        method, discrepancy, C, adversaries, steps, folds: of `cuvee.estimate`, with each target's own sample joining.
+        method, discrepancy, C, adversaries, steps, folds: of `cuvee.estimate`, with each target's
+            own sample joining.
         seed: of `cuvee.estimate` and of a network's training.
         device: a torch device, for `cuvee.estimate`.
 
@@ -126,12 +135,21 @@ class OnlineMixtures:
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        settings = Settings(label_budget, tol, level, method, discrepancy, C, adversaries, steps, folds, seed)
-        self.settings, self._bound = settings, bind_sources(data, hypothesis, device, None, settings.seed)
+        settings = Settings(
+            label_budget, tol, level, method, discrepancy, C, adversaries, steps, folds, seed
+        )
+        self.settings, self._bound = (
+            settings,
+            bind_sources(data, hypothesis, device, None, settings.seed),
+        )
         if any(s.name == OWN for s in self._bound.problem.sources):
-            raise OptionError(f"a source is named {OWN!r}, which is the own sample's column: rename it")
+            raise OptionError(
+                f"a source is named {OWN!r}, which is the own sample's column: rename it"
+            )
         if label_budget == 0.0:
-            warnings.warn("label_budget=0 never learns: every α is the default's", CuveeWarning, stacklevel=2)
+            warnings.warn(
+                "label_budget=0 never learns: every α is the default's", CuveeWarning, stacklevel=2
+            )
         self._start(*solve_panel(self._bound))
 
     def _start(self, w: Tensor, sources: Sources) -> None:
@@ -150,30 +168,40 @@ class OnlineMixtures:
         errors, bounds = (self._learner.of(name).copy() for name in ("error", "bound"))
         books = self._accounts
         labels_at = books.labels_at.values.copy()
-        return MixtureLedger(books.rounds, books.paid, books.failed, errors, bounds, labels_at, tuple(books.notes))
+        return MixtureLedger(
+            books.rounds, books.paid, books.failed, errors, bounds, labels_at, tuple(books.notes)
+        )
 
-    # ---- a round ----------------------------------------------------------------------------------------------------
+    # ---- a round ---------------------------------------------------------------------------------
 
     def predict_one(self, target: Domain) -> Floats:
-        """α (N+1,) for the next target: a round begins, and there is always an answer; the oracle's if it gave one."""
+        """α (N+1,) for the next target: a round begins, and there is always an answer; the oracle's
+        if it gave one.
+        """
         return self._alpha(self._begin(target))
 
     def uncertainty_one(self, target: Domain) -> float:
-        """A bound on the distance of the α predicted in this round to the oracle's answer; 0 where that is known."""
+        """A bound on the distance of the α predicted in this round to the oracle's answer; 0 where
+        that is known.
+        """
         now = self._current(target)
         return 0.0 if now.key in self._keys else float(now.forecast.bound[0])
 
     def wants_label(self, target: Domain) -> bool:
-        """Whether the round's target is uncertain by more than the tolerance, and the budget allows to ask."""
+        """Whether the round's target is uncertain by more than the tolerance, and the budget allows
+        to ask.
+        """
         uncertain = self.uncertainty_one(target) > self.settings.tol
-        return uncertain and affordable(self.settings.label_budget, self._accounts.rounds, self._accounts.paid)
+        return uncertain and affordable(
+            self.settings.label_budget, self._accounts.rounds, self._accounts.paid
+        )
 
     def learn_one(self, target: Domain, alpha: Any = None) -> Floats:
         """Ask the oracle for the round's target, learn from its answer and return it: α (N+1,).
 
-        A target that was answered for is not paid for again. An oracle that fails is paid for and noted in the ledger;
-        the prediction is returned. `alpha` is an answer had elsewhere: a row of `cuvee.estimate` for many targets; a
-        row of a data frame is matched by name.
+        A target that was answered for is not paid for again. An oracle that fails is paid for and
+        noted in the ledger; the prediction is returned. `alpha` is an answer had elsewhere: a row
+        of `cuvee.estimate` for many targets; a row of a data frame is matched by name.
         """
         given = None if alpha is None else self._answer(alpha)
         now = self._current(target)
@@ -199,7 +227,9 @@ class OnlineMixtures:
         try:
             problem = self._bound.problem.with_targets([target])  # warned of when the round began
             options = self.settings.oracle()
-            mix: Mixtures = estimate(problem, self._bound.hypothesis, device=self._bound.device, **options)
+            mix: Mixtures = estimate(
+                problem, self._bound.hypothesis, device=self._bound.device, **options
+            )
             if mix.status[0] is not Status.DIVERGED and np.isfinite(mix.alpha).all():
                 return mix.alpha[0], ""
             return None, f"{mix.status[0]}: {mix.status[0].sentence}"
@@ -221,7 +251,7 @@ class OnlineMixtures:
         known = self._keys.get(now.key)
         return (now.forecast.alpha[0] if known is None else self._learner.of("alpha")[known]).copy()
 
-    # ---- many targets -----------------------------------------------------------------------------------------------
+    # ---- many targets ----------------------------------------------------------------------------
 
     def predict(self, targets: Sequence[Domain]) -> Floats:
         """α (M, N+1) for many targets, as `predict_one` would say now, without a round."""
@@ -234,12 +264,16 @@ class OnlineMixtures:
     def _statistics(self, targets: Sequence[Domain]) -> Statistics:
         problem = self._bound.problem.with_targets(targets, warn=True)
         self._bound.hypothesis.bind(problem.facts)  # every label is checked here
-        return statistics(problem.targets, self._bound.space, self._w, float(self._learner.sources.variance))
+        return statistics(
+            problem.targets, self._bound.space, self._w, float(self._learner.sources.variance)
+        )
 
-    # ---- files ------------------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the state between two rounds to a safetensors file, whole or not at all; `load` reads it."""
+        """Write the state between two rounds to a safetensors file, whole or not at all; `load`
+        reads it.
+        """
         self.checkpoint(path, {})
 
     @classmethod
@@ -272,14 +306,20 @@ class OnlineMixtures:
             "keys": list(self._keys),
             "stream": stream,
         }
-        files.write(Path(path), {"w": self._w} | {name: torch.as_tensor(a) for name, a in arrays.items()}, header)
+        files.write(
+            Path(path),
+            {"w": self._w} | {name: torch.as_tensor(a) for name, a in arrays.items()},
+            header,
+        )
 
     def restore(self, path: str | Path) -> None:
         """Go back to a state that `save` or `checkpoint` wrote, of a mixer made like this one."""
         other = OnlineMixtures.__new__(OnlineMixtures)
         other._read(Path(path), self._bound)
         if other.settings != self.settings:
-            raise InputError(f"{path} was made with {other.settings}, this mixer with {self.settings}")
+            raise InputError(
+                f"{path} was made with {other.settings}, this mixer with {self.settings}"
+            )
         vars(self).update(vars(other))
 
     def _read(self, path: Path, bound: Bound) -> None:
@@ -288,7 +328,9 @@ class OnlineMixtures:
         with files.understood(path, WHAT):
             self.settings, self._bound = Settings(**header["settings"]), bound
             if header["fingerprint"] != bound.fingerprint:
-                raise InputError(f"{path} was learnt from other sources or another hypothesis: give the same")
+                raise InputError(
+                    f"{path} was learnt from other sources or another hypothesis: give the same"
+                )
             self._start(torch.tensor(arrays["w"]), Sources(**files.part(arrays, "sources.")))
             self._learner.restore(files.part(arrays, "answers."))
             self._accounts = Accounts.restored(files.part(arrays, "accounts."), header["accounts"])

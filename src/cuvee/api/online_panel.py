@@ -1,4 +1,6 @@
-"""What the sources' models say of a target's sample: the statistics that `OnlineMixtures` predicts from."""
+"""What the sources' models say of a target's sample: the statistics that `OnlineMixtures` predicts
+from.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,26 @@ SOME = 256  # rows of a source that tell how much row losses vary
 
 
 def solve_panel(bound: Bound) -> tuple[Tensor, Sources]:
-    """Models (Q, P) that know no target, each source's own, the pooled and the uniform one, with their losses.
+    """Models (Q, P) that know no target, each source's own, the pooled and the uniform one, with
+    their losses.
 
     A model that could not be solved for is left out.
     """
     problem, space = bound.problem, bound.space
     m = np.array([s.n_rows for s in problem.sources], float)
     mixtures = np.concatenate([np.eye(len(m)), [m / m.sum()], [np.full(len(m), 1.0 / len(m))]])
-    w = bound.oracle.solve(torch.as_tensor(mixtures, device=bound.device), tol=TOL).w.to("cpu", space.dtype)
+    w = bound.oracle.solve(torch.as_tensor(mixtures, device=bound.device), tol=TOL).w.to(
+        "cpu", space.dtype
+    )
     components = bind(problem, space, _kind(space))
     size = max(1, int(CHUNK // (10 * m.sum())))
     parts = [components.values(w[None, i : i + size], ALL)[0] for i in range(0, len(w), size)]
     loss = torch.cat(parts).double()  # (Q, N)
     good = w.isfinite().all(1) & loss.isfinite().all(1)
     if not bool(good.any()):
-        raise InputError("no source has a model to be compared by: give more l2, or rescale the columns")
+        raise InputError(
+            "no source has a model to be compared by: give more l2, or rescale the columns"
+        )
     counts = components.counts.clamp(max=SOME)
     spread = _summarised(components.source_moments(w[good], SOME), counts, 0.0)
     variance = np.asarray((spread.noise * spread.rows).mean())
@@ -53,11 +60,15 @@ def statistics(targets: Sequence[Domain], space: Space, w: Tensor, variance: flo
         some = targets[low : low + size]
         samples = LocalComponents.of_samples(some, space, _kind(space))
         parts.append(_summarised(samples.own_moments(w), samples.own_counts, variance))
-    found = Statistics(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Statistics)))
+    found = Statistics(
+        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Statistics))
+    )
     good = np.isfinite(found.loss).all(1) & np.isfinite(found.noise)
     if not good.all():
         name = targets[int(np.argmin(good))].name
-        raise DomainError(f"domain {name!r}: its losses under the sources' models overflow; rescale its columns")
+        raise DomainError(
+            f"domain {name!r}: its losses under the sources' models overflow; rescale its columns"
+        )
     return found
 
 

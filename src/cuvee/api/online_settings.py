@@ -72,7 +72,13 @@ class Asked:
 
     def settled(self, space: Space) -> Settings:
         """Return the settings, with "auto" decided by what the space has."""
-        variant = self.variant if self.variant != "auto" else "curved" if space.convex else "paper_repaired"
+        variant = (
+            self.variant
+            if self.variant != "auto"
+            else "curved"
+            if space.convex
+            else "paper_repaired"
+        )
         papers = variant in ("paper", "paper_repaired")
         policy = self.policy
         if policy == "auto":
@@ -80,7 +86,8 @@ class Asked:
         if not space.convex and (not papers or policy == "certificate" or self.evaluate):
             raise OptionError(
                 "a network has neither dw*/dα nor a certificate nor one w* to compare with: take "
-                "variant='paper_repaired' or 'paper' with policy='coin' or 'budget', and no evaluate"
+                "variant='paper_repaired' or 'paper' with policy='coin' or 'budget', and no "
+                "evaluate"
             )
         return Settings(
             variant=variant,
@@ -88,7 +95,8 @@ class Asked:
             label_budget=_plain(self.label_budget),
             tol=_plain(self.tol),
             radius=_radius_in_file(self.radius),
-            centre=isinstance(self.prior, str) and (self.prior == "centre" or (self.prior == "auto" and not papers)),
+            centre=isinstance(self.prior, str)
+            and (self.prior == "centre" or (self.prior == "auto" and not papers)),
             K=_plain(self.K),
             evaluate=_plain(self.evaluate),
             seed=_plain(self.seed),
@@ -120,7 +128,9 @@ def radius_of(radius: Any, n_sources: int) -> Radius:
         return paper_radius(n_sources)
     if not callable(radius):
         if not isinstance(radius, Real):
-            raise OptionError(f"radius must be 'paper', a number or a function of t = 1, 2, …; got {radius!r}")
+            raise OptionError(
+                f"radius must be 'paper', a number or a function of t = 1, 2, …; got {radius!r}"
+            )
         check_number("radius", cast(float, radius), least=0.0)
         constant = float(radius)
         return lambda t: constant
@@ -140,6 +150,8 @@ def prior_of(prior: Any, settings: Settings, n_params: int) -> Floats:
             return check_w([prior], 1, n_params)[0]
         except OptionError:
             names = ", ".join(map(repr, get_args(Prior)))
-            raise OptionError(f"prior must be one of {names}, or a model of {n_params} finite numbers") from None
+            raise OptionError(
+                f"prior must be one of {names}, or a model of {n_params} finite numbers"
+            ) from None
     ones = prior == "paper" or (prior == "auto" and not settings.centre)
     return np.full(n_params, 1.0 / n_params if ones else 0.0)

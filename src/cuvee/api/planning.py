@@ -13,7 +13,16 @@ from torch import Tensor
 
 from cuvee.api.bound import Bound
 from cuvee.api.checks import check_device, check_hypothesis, check_memory, check_whole
-from cuvee.api.learning import assembled, bind, check_sources, learn_map, material, mixes_of, silent, solved
+from cuvee.api.learning import (
+    assembled,
+    bind,
+    check_sources,
+    learn_map,
+    material,
+    mixes_of,
+    silent,
+    solved,
+)
 from cuvee.api.model_map import ModelMap, as_map
 from cuvee.errors import check_number
 from cuvee.hypothesis.base import Hypothesis
@@ -25,14 +34,16 @@ from cuvee.learn.settings import Settings
 from cuvee.problem import Domain, Problem, as_problem
 
 PILOT = (64, 256)  # labels of maps that every plan learns
-PILOTS = (*PILOT, 1_024, 4_096)  # and of those that it learns in SHARE of the time that solving takes
+# and of those that it learns in SHARE of the time that solving takes
+PILOTS = (*PILOT, 1_024, 4_096)
 SHARE = 0.2
 CALIBRATION = 512
 MOST = 2**14  # mixtures that solving is timed on
 DEAR = 2.0  # seconds for the pilot's labels: more is not spent on a plan
 FEW = 0.05  # of the rows may have a bound beyond the tolerance before more labels are tried
 CORRECTING = 1.3  # times what solving such a row from nothing takes
-STAKE = 1.0  # what may cost much is learnt, to be measured, where solving takes so many times longer
+# what may cost much is learnt, to be measured, where solving takes so many times longer
+STAKE = 1.0
 LEAST = 8  # labels, of mixtures that the caller gives
 ASKED = 2_048  # mixtures that they are timed on
 
@@ -49,7 +60,8 @@ def plan(
     device: str = "cpu",
     memory: int | None = None,
 ) -> Plan:
-    """Solve or learn for this many targets? Some mixtures are solved and a small map is learnt, and both are timed.
+    """Solve or learn for this many targets? Some mixtures are solved and a small map is learnt, and
+    both are timed.
 
     Args:
         data, hypothesis, tol, mixtures, concentration, seed, device, memory: as for `cuvee.learn`.
@@ -58,7 +70,8 @@ def plan(
     Example:
         >>> import numpy as np, cuvee
         >>> from cuvee.data.synthetic import shifted_sources
-        >>> plan = cuvee.plan(shifted_sources(3, 50, 4), cuvee.Logistic(l2=0.1), n_targets=10, tol=1e-3)
+        >>> sources = shifted_sources(3, 50, 4)
+        >>> plan = cuvee.plan(sources, cuvee.Logistic(l2=0.1), n_targets=10, tol=1e-3)
         >>> plan.choice
         'solve'
     """
@@ -89,7 +102,9 @@ def plan(
     faster = [way for way in ways if not way.at_best and way.line(n_targets) < solve(n_targets)]
     choice: Literal["learn", "solve"] = "learn" if faster else "solve"
     # What was not tried cannot win, but it may be what learning looks like for more targets.
-    learn = min(faster or ways, key=lambda way: way.line(n_targets) if faster else crossing(solve, way.line))
+    learn = min(
+        faster or ways, key=lambda way: way.line(n_targets) if faster else crossing(solve, way.line)
+    )
     return Plan(
         choice=choice,
         n_targets=n_targets,
@@ -117,14 +132,20 @@ class _Option:
     at_best: bool = False  # it was not tried: it costs at least this
 
 
-def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int) -> _Option:
-    """Polynomials and kernels from more and more labels: the number with which all targets take least."""
+def _shallow(
+    bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int
+) -> _Option:
+    """Polynomials and kernels from more and more labels: the number with which all targets take
+    least.
+    """
     least = solve(PILOT[-1] + CALIBRATION)
     if least > DEAR and solve(n_targets) < STAKE * least:  # no map costs less than its labels
         return _Option(Line(least, 0.0), PILOT[-1], "a map", at_best=True)
     pool = mixes.labels
     if mixes.concentration is not None:  # the labels that a map from so many would have
-        pool = Mixes.drawn(PILOTS[-1], 0, bound.problem.n_sources, mixes.concentration, mixes.seed).labels
+        pool = Mixes.drawn(
+            PILOTS[-1], 0, bound.problem.n_sources, mixes.concentration, mixes.seed
+        ).labels
     options, tol = replace(settings.options, shallow=True), settings.options.tol
     began = time.perf_counter()
     held_out, _ = solved(bound, mixes.calibration, settings)
@@ -154,8 +175,12 @@ def _shallow(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh:
     return replace(best, curve=curves)
 
 
-def _deep(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int) -> _Option:
-    """Reduced components: learnt and asked where solving takes longer than that, else no more than foreseen."""
+def _deep(
+    bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int
+) -> _Option:
+    """Reduced components: learnt and asked where solving takes longer than that, else no more than
+    foreseen.
+    """
     cost = solve(PILOT[-1] + CALIBRATION) + _foreseen(bound, mixes, settings)
     if solve(n_targets) < STAKE * cost:
         return _Option(Line(cost, 0.0), PILOT[-1], "reduced components", at_best=True)
@@ -164,7 +189,9 @@ def _deep(bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Te
     took = time.perf_counter() - began
     asked = fresh[-ASKED:].cpu().numpy()
     each = min(clocked(lambda: atlas(asked)) for _ in range(2)) / len(asked)
-    errors = tuple((len(atlas.labels), t.gradient) for t in atlas.plan.trials if t.name == atlas.plan.method)
+    errors = tuple(
+        (len(atlas.labels), t.gradient) for t in atlas.plan.trials if t.name == atlas.plan.method
+    )
     return _Option(Line(took, each), len(atlas.labels), atlas.plan.method, errors, atlas)
 
 
@@ -177,4 +204,6 @@ def _foreseen(bound: Bound, mixes: Mixes, settings: Settings) -> float:
     hessians = 2 * reduced.n_hessians(N, reduced.bends(N, P, len(mixes.labels)))
     gradients = reduced.n_points(P, reduced.DEGREE)
     one = clocked(lambda: bound.oracle.component_hessians(w[0], rough=True))
-    return hessians * one + gradients / len(w) * clocked(lambda: bound.oracle.component_gradients(w, rough=True))
+    return hessians * one + gradients / len(w) * clocked(
+        lambda: bound.oracle.component_gradients(w, rough=True)
+    )

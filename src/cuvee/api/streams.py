@@ -47,22 +47,26 @@ def run_online(
     picture: str | Path | None = None,
     progress: bool | Callable[[str, int, int], None] = True,
 ) -> L_co:
-    """Predict, ask, learn, for every item of a stream; returns the learner's ledger: what it cost, and what it lost.
+    """Predict, ask, learn, for every item of a stream; returns the learner's ledger: what it cost,
+    and what it lost.
 
     Args:
-        stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will do. `Mixtures`,
-            data frames and rows of one are matched by the names of their columns. An item that is no mixture is noted
-            in the ledger and passed over.
+        stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will
+            do. `Mixtures`, data frames and rows of one are matched by the names of their columns.
+            An item that is no mixture is noted in the ledger and passed over.
         online: the learner.
-        checkpoint: a file that its state is written to before the first item, every so often, at the end, and when the
-            stream breaks off. If it is there already, the run goes on from it: the stream is to start from its
-            beginning again, and what was done is passed over. On the same machine, with the same number of threads and
-            versions of torch and NumPy, the end is the very same as that of a run that was never cut. Without a
-            checkpoint, a run that is cut leaves the learner where it was.
+        checkpoint: a file that its state is written to before the first item, every so often, at
+            the end, and when the stream breaks off. If it is there already, the run goes on from
+            it: the stream is to start from its beginning again, and what was done is passed over.
+            On the same machine, with the same number of threads and versions of torch and NumPy,
+            the end is the very same as that of a run that was never cut. Without a checkpoint, a
+            run that is cut leaves the learner where it was.
         every: items between two checkpoints.
-        each: called with (position, prediction) for every item; after a resume, again for those since the checkpoint.
+        each: called with (position, prediction) for every item; after a resume, again for those
+            since the checkpoint.
         picture: a PNG of loss, labels and centres over time.
-        progress: a bar on the terminal, or called with (what, done, total); total is 0 where the stream has no length.
+        progress: a bar on the terminal, or called with (what, done, total); total is 0 where the
+            stream has no length.
 
     Example:
         >>> import cuvee
@@ -75,10 +79,15 @@ def run_online(
     check_whole("every", every, 1)
     for name, path in (("checkpoint", checkpoint), ("picture", picture)):
         if path is not None and (Path(path).is_dir() or not Path(path).resolve().parent.is_dir()):
-            raise OptionError(f"{name}={str(path)!r} must be the name of a file in a folder that exists")
+            raise OptionError(
+                f"{name}={str(path)!r} must be the name of a file in a folder that exists"
+            )
     stream = _checked(stream, online)
     total = len(stream) if isinstance(stream, Sized) else 0
-    items, course = iter(stream), _Course(online, None if checkpoint is None else Path(checkpoint), each)
+    items, course = (
+        iter(stream),
+        _Course(online, None if checkpoint is None else Path(checkpoint), each),
+    )
     course.begin(items)
     with _shown(progress, total) as show:
         show("rounds", course.position, total)
@@ -90,7 +99,11 @@ def run_online(
     if course.position % every:
         course.keep()
     if course.refused and not course.used and len(course.refused) == min(course.position, NOTES):
-        warnings.warn(f"not one item of the stream could be used: {course.refused[0]}", CuveeWarning, stacklevel=2)
+        warnings.warn(
+            f"not one item of the stream could be used: {course.refused[0]}",
+            CuveeWarning,
+            stacklevel=2,
+        )
     ledger: Any = online.ledger
     ledger = replace(ledger, notes=(*ledger.notes, *course.refused))
     if picture is not None:
@@ -111,7 +124,9 @@ class _Course:
     used: int = 0  # items of this run that were rounds
 
     def begin(self, items: Iterator[Any]) -> None:
-        """Go on from the checkpoint if there is one; else write one, for a run that is cut before the next."""
+        """Go on from the checkpoint if there is one; else write one, for a run that is cut before
+        the next.
+        """
         if self.file is not None and self.file.is_file():
             self.position, self.chain, self.refused = _resumed(items, self.online, self.file)
         if self.position == 0:
@@ -120,7 +135,11 @@ class _Course:
     def keep(self) -> None:
         """Write a checkpoint, where one is wanted."""
         if self.file is not None:
-            stream = {"position": self.position, "digest": self.chain.hex(), "refused": self.refused}
+            stream = {
+                "position": self.position,
+                "digest": self.chain.hex(),
+                "refused": self.refused,
+            }
             self.online.checkpoint(self.file, stream)
 
     def unless_cut(self, items: Iterator[Any]) -> Iterator[Any]:
@@ -155,30 +174,50 @@ class _Course:
 def _checked(stream: Any, online: Any) -> Iterable[Any]:
     """What can be gone through item by item; a table of mixtures by its rows."""
     if not callable(getattr(online, "predict_one", None)) or isinstance(online, type):
-        raise OptionError(f"the second argument must be an OnlineMap or OnlineMixtures; got {type(online).__name__}")
+        raise OptionError(
+            "the second argument must be an OnlineMap or OnlineMixtures; got "
+            f"{type(online).__name__}"
+        )
     sources = getattr(online, "sources", None) or None
-    if (table := read(stream, sources)) is not None:  # by itself a data frame would go through its columns' names
+    # by itself a data frame would go through its columns' names
+    if (table := read(stream, sources)) is not None:
         stream = ordered_alpha(table, sources, own=False)
-    if not isinstance(stream, Iterable) or isinstance(stream, str | bytes | Mapping) or getattr(stream, "ndim", 2) != 2:
-        raise OptionError("the first argument must be a stream: an array (T, N) of mixtures, or an iterable of targets")
+    if (
+        not isinstance(stream, Iterable)
+        or isinstance(stream, str | bytes | Mapping)
+        or getattr(stream, "ndim", 2) != 2
+    ):
+        raise OptionError(
+            "the first argument must be a stream: an array (T, N) of mixtures, or an iterable of "
+            "targets"
+        )
     return stream
 
 
-def _resumed(items: Iterator[Any], online: Learner[Any], path: Path) -> tuple[int, bytes, list[str]]:
+def _resumed(
+    items: Iterator[Any], online: Learner[Any], path: Path
+) -> tuple[int, bytes, list[str]]:
     """The learner put back to a checkpoint, and the stream moved on to where that was written."""
     try:
         said = files.header_of(path)["stream"]
-        position, wanted, refused = int(said["position"]), str(said["digest"]), [str(note) for note in said["refused"]]
+        position, wanted, refused = (
+            int(said["position"]),
+            str(said["digest"]),
+            [str(note) for note in said["refused"]],
+        )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} was written by save, not by run_online: give the checkpoint another name") from None
+        raise InputError(
+            f"{path} was written by save, not by run_online: give the checkpoint another name"
+        ) from None
     chain, passed = b"", 0
     for item in islice(items, position):
         chain, passed = _chained(chain, item), passed + 1
     if passed < position or chain.hex() != wanted:
         raise InputError(
-            f"{path} is a checkpoint after {position} items of another stream: give this one from its beginning, or "
+            f"{path} is a checkpoint after {position} items of another stream: give this one from "
+            "its beginning, or "
             "another name for the checkpoint"
         )
     online.restore(path)
@@ -215,9 +254,20 @@ class _Bar(AbstractContextManager[Callable[[str, int, int], None]]):
 
     def __init__(self, total: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self._progress = Progress(*columns, console=Console(stderr=True))
         self._task = self._progress.add_task("rounds", total=total or None)
 

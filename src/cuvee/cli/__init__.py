@@ -18,7 +18,8 @@ from cuvee.errors import CuveeError
 
 FINE, UNEXPECTED, BAD_INPUT, NOT_WRITTEN, STOPPED = 0, 1, 2, 74, 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-USAGE: Any = typer.BadParameter.__mro__[2]  # click's ClickException, which newer typers carry inside themselves
+# click's ClickException, which newer typers carry inside themselves
+USAGE: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="cuvee",
@@ -55,13 +56,17 @@ for _panel, _commands in PANELS.items():
 
 
 def main() -> None:
-    """Errors in one sentence with an exit code that says whose they are; `--debug` shows where they came from."""
-    words = [word for word in sys.argv[1:] if word != "--debug"]  # wherever it stands: who adds it, adds it last
+    """Errors in one sentence with an exit code that says whose they are; `--debug` shows where they
+    came from.
+    """
+    # wherever it stands: who adds it, adds it last
+    words = [word for word in sys.argv[1:] if word != "--debug"]
     debug = len(words) < len(sys.argv) - 1
     try:
         code = app(words, prog_name="cuvee", standalone_mode=False)
         sys.stdout.flush()
-        if code == STOPPED:  # what newer typers make of Ctrl-C outside of `speaking`, which says more
+        # what newer typers make of Ctrl-C outside of `speaking`, which says more
+        if code == STOPPED:
             show("cuvee: stopped", sys.stderr)
         sys.exit(code if isinstance(code, int) else FINE)
     except USAGE as error:
@@ -82,14 +87,19 @@ def main() -> None:
             show(f"cuvee: {reason}", sys.stderr)
             sys.exit(NOT_WRITTEN)
         said = one_line(error)
-        show(f"cuvee: unexpected {type(error).__name__}{said and f': {said}'}; run again with --debug", sys.stderr)
+        show(
+            f"cuvee: unexpected {type(error).__name__}{said and f': {said}'}; run again with "
+            "--debug",
+            sys.stderr,
+        )
         sys.exit(UNEXPECTED)
 
 
 def entry() -> None:
     """What a shell calls: `main`, and then out at once.
 
-    Threads of Arrow have been seen to abort a process that was done, while the interpreter was taken down.
+    Threads of Arrow have been seen to abort a process that was done, while the interpreter was
+    taken down.
     """
     code = UNEXPECTED
     try:

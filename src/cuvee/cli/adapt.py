@@ -1,4 +1,6 @@
-"""`cuvee adapt`, `resume`, `predict` and `report`: one table in, a folder with a model per target out."""
+"""`cuvee adapt`, `resume`, `predict` and `report`: one table in, a folder with a model per target
+out.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +29,35 @@ Stream = Annotated[
 ]
 AlphaFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="CSV of weights to use as they are, as cuvee weights writes it."),
+    typer.Option(
+        metavar="FILE", help="CSV of weights to use as they are, as cuvee weights writes it."
+    ),
 ]
 TestShare = Annotated[
     float,
-    typer.Option(metavar="X", help="Share of a target's labelled rows for scores; delivered models learn from all."),
+    typer.Option(
+        metavar="X",
+        help="Share of a target's labelled rows for scores; delivered models learn from all.",
+    ),
 ]
 LabelledRows = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Labelled rows of a target to learn from; the others are for scores alone."),
+    typer.Option(
+        metavar="N",
+        help="Labelled rows of a target to learn from; the others are for scores alone.",
+    ),
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")
+]
 
 
 def adapt(
     table: asked.TableFile,
     targets: asked.Targets,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for everything that is found.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="New folder for everything that is found.")
+    ],
     domain: asked.DomainColumn = None,
     label: asked.LabelColumn = "label",
     exclude: asked.Exclude = None,
@@ -77,10 +91,10 @@ def adapt(
 
     with speaking(quiet) as voice:
         options = asked.options(
-            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict, features=features, drop=drop,
-            text=text, encoding=encoding, impute=impute, standardise=standardise, levels=levels, stream=stream,
-            task=task, hypothesis=hypothesis, l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol,
-            seed=seed,
+            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
+            features=features, drop=drop, text=text, encoding=encoding, impute=impute,
+            standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
+            l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -106,24 +120,40 @@ def resume(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
 
 def predict(
     models: Annotated[
-        Path, typer.Argument(metavar="MODELS", help="The folder that cuvee adapt wrote, or the file of cuvee solve.")
+        Path,
+        typer.Argument(
+            metavar="MODELS", help="The folder that cuvee adapt wrote, or the file of cuvee solve."
+        ),
     ],
-    rows: Annotated[Path, typer.Argument(help="Table with the features that were learnt from, and the domain.")],
+    rows: Annotated[
+        Path, typer.Argument(help="Table with the features that were learnt from, and the domain.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CSV or Parquet to write, by its suffix; by default stdout.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="CSV or Parquet to write, by its suffix; by default stdout."
+        ),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Whose model all rows get; by default that of their domain."),
+        typer.Option(
+            metavar="NAME", help="Whose model all rows get; by default that of their domain."
+        ),
     ] = None,
-    keep: Annotated[list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")
+    ] = None,
     text: asked.Text = None,
     hypothesis: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="package.module:factory of a file's models, imported only if named here."),
+        typer.Option(
+            metavar="KIND",
+            help="package.module:factory of a file's models, imported only if named here.",
+        ),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run.")
+        str | None,
+        typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run."),
     ] = None,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
@@ -196,9 +226,18 @@ def _show(run: Run, as_json: bool) -> None:
     fair = any(one and one[0] is not None for one in balanced)
     metric = f"{found['metric']} (balanced)" if fair else found["metric"]
     columns = ("target", "learns from", metric, "best baseline", "‖w − w*‖ ≤")
-    print_table(columns, rows, f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}", str(run.path / "alpha.csv"))
+    print_table(
+        columns,
+        rows,
+        f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}",
+        str(run.path / "alpha.csv"),
+    )
     print_text(one_line(run.summary()))
-    if beside := [f"{name} {also[name]['mean'][0]:.3f}" for name in ALSO if name in also and also[name]["scored"]]:
+    if beside := [
+        f"{name} {also[name]['mean'][0]:.3f}"
+        for name in ALSO
+        if name in also and also[name]["scored"]
+    ]:
         print_text(f"Beside {found['metric']}, on average: {', '.join(beside)}.")
     show(f"report: {found['report']}")
 
@@ -216,14 +255,23 @@ def _scores(
     higher: bool,
     balanced: Sequence[float | None] | None,
 ) -> tuple[str, str]:
-    """Cuvee's own, which comes first, and that of the best of the others; balanced accuracies stand in brackets."""
+    """Cuvee's own, which comes first, and that of the best of the others; balanced accuracies stand
+    in brackets.
+    """
     from cuvee.report.findings import CONSTANT
 
     ours, *others = (one[0] for one in scores)
-    known = [(value, name) for value, name in zip(others, methods[1:], strict=True) if value is not None]
-    best = max(known, key=lambda one: (one[0] if higher else -one[0], one[1] in CONSTANT), default=None)
+    known = [
+        (value, name) for value, name in zip(others, methods[1:], strict=True) if value is not None
+    ]
+    best = max(
+        known, key=lambda one: (one[0] if higher else -one[0], one[1] in CONSTANT), default=None
+    )
     fair = f" ({balanced[0]:.3f})" if balanced and balanced[0] is not None else ""
-    return "–" if ours is None else f"{ours:.3f}{fair}", "–" if best is None else f"{best[0]:.3f} {best[1]}"
+    return (
+        "–" if ours is None else f"{ours:.3f}{fair}",
+        "–" if best is None else f"{best[0]:.3f} {best[1]}",
+    )
 
 
 def _proven(status: str, distance: float | None) -> str:

@@ -1,4 +1,6 @@
-"""α as a CSV: a column `target`, a column per source, and "(own sample)" last where targets' own rows joined."""
+"""α as a CSV: a column `target`, a column per source, and "(own sample)" last where targets' own
+rows joined.
+"""
 
 from __future__ import annotations
 
@@ -36,34 +38,60 @@ class Weights:
         return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))
 
     def check_named(self) -> None:
-        """Raise `MixtureError` where two rows have one name, as models are asked for by name, or need one."""
+        """Raise `MixtureError` where two rows have one name, as models are asked for by name, or
+        need one.
+        """
         if self.own and self.targets is None:
-            raise MixtureError("alpha weighs own samples but does not say whose: add a column 'target'")
+            raise MixtureError(
+                "alpha weighs own samples but does not say whose: add a column 'target'"
+            )
         name, rows = Counter(self.rows).most_common(1)[0]
         if rows > 1:
-            raise MixtureError(f"alpha has {rows} rows for target {name!r}: give each model a name of its own")
+            raise MixtureError(
+                f"alpha has {rows} rows for target {name!r}: give each model a name of its own"
+            )
 
     def ordered(self, names: Sequence[str]) -> Weights:
-        """Return the columns of sources in the order of `names`; an error unless these are the names they have."""
+        """Return the columns of sources in the order of `names`; an error unless these are the
+        names they have.
+        """
         table = Labelled(self.alpha, [*self.columns, *([OWN] if self.own else [])])
         return Weights(tuple(names), ordered_alpha(table, names), self.targets)
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Return the targets that are sources of others and not of themselves, as with every domain in turn."""
+        """Return the targets that are sources of others and not of themselves, as with every domain
+        in turn.
+        """
         place = {name: j for j, name in enumerate(self.columns)}
-        alone = {t for t, row in zip(self.rows, self.alpha, strict=True) if t in place and row[place[t]] == 0}
+        alone = {
+            t
+            for t, row in zip(self.rows, self.alpha, strict=True)
+            if t in place and row[place[t]] == 0
+        }
         return tuple(alone) if len(self.columns) > 1 else ()
 
     def of_sources(self) -> tuple[Weights, str]:
-        """What it says of the sources, with each row on the simplex again, and a note where that changed it."""
+        """What it says of the sources, with each row on the simplex again, and a note where that
+        changed it.
+        """
         if not self.own:
             return self, ""
         shared = self.alpha[:, :-1].sum(1)
         some = shared > 0
-        targets = None if self.targets is None else tuple(t for t, s in zip(self.targets, some, strict=True) if s)
-        note = f"the column {OWN!r} is left out here, and what is left of each row scaled to sum to 1"
-        note += "" if some.all() else f"; {int((~some).sum())} rows had nothing left and are passed over"
+        targets = (
+            None
+            if self.targets is None
+            else tuple(t for t, s in zip(self.targets, some, strict=True) if s)
+        )
+        note = (
+            f"the column {OWN!r} is left out here, and what is left of each row scaled to sum to 1"
+        )
+        note += (
+            ""
+            if some.all()
+            else f"; {int((~some).sum())} rows had nothing left and are passed over"
+        )
         return Weights(self.columns, self.alpha[some, :-1] / shared[some, None], targets), note
 
 
@@ -73,16 +101,21 @@ def read_alpha(path: str) -> Weights:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{where} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise InputError(
+            f"{where} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+        ) from None
     targets, columns, alpha = from_csv(text, where)
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{where}: two columns are named {twice!r}; keep one")
     sources = [name for name in columns if name != OWN]
     if not sources or not len(alpha):
-        raise InputError(f"{where} holds no weights: it needs a column per source and a row per target")
+        raise InputError(
+            f"{where} holds no weights: it needs a column per source and a row per target"
+        )
     order = [*sources, *([OWN] if OWN in columns else [])]
-    alpha = np.nan_to_num(alpha[:, [columns.index(name) for name in order]], nan=0.0)  # empty: it is no source
+    # empty: it is no source
+    alpha = np.nan_to_num(alpha[:, [columns.index(name) for name in order]], nan=0.0)
     try:
         return Weights(tuple(sources), check_alpha(alpha, len(order)), targets or None)
     except MixtureError as error:
@@ -99,7 +132,9 @@ def write_alpha(mix: Mixtures, path: Path | None) -> None:
 
 
 def merged(parts: Sequence[Mixtures], names: Sequence[str]) -> Mixtures:
-    """Return targets with different sources as one table, in the order of `names`; no weight is an empty cell."""
+    """Return targets with different sources as one table, in the order of `names`; no weight is an
+    empty cell.
+    """
     if len(parts) == 1:
         return parts[0]
     used = {name for part in parts for name in part.columns}

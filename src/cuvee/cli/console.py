@@ -23,7 +23,8 @@ class Voice:
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
-        self._held: list[str] | None = []  # until something is under way: what is refused at once needs no notes
+        # until something is under way: what is refused at once needs no notes
+        self._held: list[str] | None = []
         self.hint: Callable[[], str] = lambda: ""
         """What to do after Ctrl-C, asked when it comes."""
 
@@ -66,7 +67,9 @@ class _Bar(Bar):
 
 @contextmanager
 def speaking(quiet: bool = False) -> Iterator[Voice]:
-    """Around a command: warnings become notes; Ctrl-C and a reader that went away end it without a traceback."""
+    """Around a command: warnings become notes; Ctrl-C and a reader that went away end it without a
+    traceback.
+    """
     voice = Voice(quiet)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what other libraries warn of is not for users to mend
@@ -81,12 +84,15 @@ def speaking(quiet: bool = False) -> Iterator[Voice]:
             show(f"cuvee: stopped{voice.hint()}", sys.stderr)
             raise SystemExit(STOPPED) from None
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python flushes once more when it ends
+            # python flushes once more when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE_CLOSED) from None
 
 
 def show(text: object, stream: TextIO | None = None) -> None:
-    """Print lines for people, on stdout or `stream`: whatever names are in them, the terminal obeys nothing of it."""
+    """Print lines for people, on stdout or `stream`: whatever names are in them, the terminal obeys
+    nothing of it.
+    """
     print(visible(str(text), keep="\n"), file=stream or sys.stdout)
 
 

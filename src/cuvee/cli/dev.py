@@ -20,10 +20,12 @@ from cuvee.errors import OptionError
 def demo(
     seed: Annotated[int, typer.Option(metavar="N", help="Which images are drawn.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="New folder for the run; by default runs/demo.")
+        Path | None,
+        typer.Option(metavar="DIR", help="New folder for the run; by default runs/demo."),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw α and the accuracies into this PNG.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw α and the accuracies into this PNG."),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -55,7 +57,9 @@ def _unused(path: Path) -> Path:
 
 
 def sample(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet to write, by its suffix.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV or Parquet to write, by its suffix.")
+    ],
     seed: Annotated[int, typer.Option(metavar="N", help="Which visits are drawn.")] = 0,
     force: Force = False,
     quiet: Quiet = False,
@@ -75,7 +79,9 @@ def sample(
 
 def bench(
     name: Annotated[str, typer.Argument(help="A file of benchmarks/, without .py.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, to see that it runs.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller sizes, to see that it runs.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="On one line.")] = False,
 ) -> None:
     """Run a benchmark of this repository and print its ratios.
@@ -90,12 +96,17 @@ def bench(
 def reproduce(
     name: Annotated[str, typer.Argument(help="A file of experiments/, without .py.")],
     full: Annotated[
-        bool, typer.Option("--full", help="The setting whose results are published, instead of two minutes.")
+        bool,
+        typer.Option(
+            "--full", help="The setting whose results are published, instead of two minutes."
+        ),
     ] = False,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where its folder is made, or gone on with.")] = Path(
-        "results"
-    ),
-    jobs: Annotated[int, typer.Option(metavar="N", help="Processes that measure side by side.")] = 1,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where its folder is made, or gone on with.")
+    ] = Path("results"),
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="Processes that measure side by side.")
+    ] = 1,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -118,13 +129,17 @@ def reproduce(
 
 
 def _of_the_clone(kind: str, name: str) -> Any:
-    """KIND/NAME.py of the clone this runs in: benchmarks and experiments are not part of the installed package."""
+    """KIND/NAME.py of the clone this runs in: benchmarks and experiments are not part of the
+    installed package.
+    """
     folders = [Path(__file__).resolve().parents[3] / kind, Path.cwd() / kind]
     folder = next((f for f in folders if f.is_dir()), None)
     if folder is None:
         raise OptionError(f"{kind} live in cuvee's repository: run this from a clone of it")
     known = sorted(p.stem for p in folder.glob("*.py") if not p.stem.startswith("_"))
     if name not in known:
-        raise OptionError(f"no {kind.removesuffix('s')} named {name!r}; there is {', '.join(known)}")
+        raise OptionError(
+            f"no {kind.removesuffix('s')} named {name!r}; there is {', '.join(known)}"
+        )
     sys.path.insert(0, str(folder.parent))
     return importlib.import_module(f"{kind}.{name}")

@@ -20,34 +20,60 @@ if TYPE_CHECKING:
     from cuvee.hypothesis import Hypothesis
     from cuvee.problem import Domain
 
-OutMap = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")]
+OutMap = Annotated[
+    Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the map to.")
+]
 MapTol = Annotated[
-    float, typer.Option("--tol", metavar="X", help="On the gradient ‖∇‖∞ of the models that the map gives.")
+    float,
+    typer.Option(
+        "--tol", metavar="X", help="On the gradient ‖∇‖∞ of the models that the map gives."
+    ),
 ]
 Sample = Annotated[
     str | None,
-    typer.Option("--mixtures", metavar="FILE", help="CSV of weights like those to come; - reads stdin."),
+    typer.Option(
+        "--mixtures", metavar="FILE", help="CSV of weights like those to come; - reads stdin."
+    ),
 ]
 Concentration = Annotated[
     float,
-    typer.Option(metavar="X", help="Of the Dirichlet law that mixtures are drawn from: 1 is uniform, less is sparser."),
+    typer.Option(
+        metavar="X",
+        help="Of the Dirichlet law that mixtures are drawn from: 1 is uniform, less is sparser.",
+    ),
 ]
 MapMethod = Annotated[
-    str, typer.Option(metavar="NAME", help=f"What the map is: {', '.join(registry.names())}; see docs/maps.md.")
+    str,
+    typer.Option(
+        metavar="NAME", help=f"What the map is: {', '.join(registry.names())}; see docs/maps.md."
+    ),
 ]
 Stream = Annotated[
-    str, typer.Option(metavar="FILE", help="CSV of weights, a row per round; its columns name the sources.")
+    str,
+    typer.Option(
+        metavar="FILE", help="CSV of weights, a row per round; its columns name the sources."
+    ),
 ]
 OutOnline = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Safetensors file to write the map to, as it is at the end.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Safetensors file to write the map to, as it is at the end."),
 ]
 Checkpoint = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Kept while it runs; if it is there, the run goes on from it.")
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Kept while it runs; if it is there, the run goes on from it."
+    ),
 ]
-Budget = Annotated[float, typer.Option(metavar="X", help="Share of the rounds that may be paid for with a solve.")]
-Variant = Annotated[str, typer.Option(metavar="NAME", help="auto, paper, paper_repaired, first_order or curved.")]
+Budget = Annotated[
+    float, typer.Option(metavar="X", help="Share of the rounds that may be paid for with a solve.")
+]
+Variant = Annotated[
+    str, typer.Option(metavar="NAME", help="auto, paper, paper_repaired, first_order or curved.")
+]
 Policy = Annotated[str, typer.Option(metavar="NAME", help="auto, coin, budget or certificate.")]
-Evaluate = Annotated[bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")]
+Evaluate = Annotated[
+    bool, typer.Option("--evaluate", help="Also solve every round, to know the loss.")
+]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it into this PNG.")]
 
 
@@ -58,7 +84,9 @@ def learn(
     label: asked.LabelColumn = "label",
     targets: asked.NotSources = None,
     method: MapMethod = "auto",
-    labels: Annotated[int, typer.Option(metavar="N", help="Mixtures to solve and learn from.")] = 256,
+    labels: Annotated[
+        int, typer.Option(metavar="N", help="Mixtures to solve and learn from.")
+    ] = 256,
     tol: MapTol = 1e-3,
     mixtures: Sample = None,
     concentration: Concentration = 1.0,
@@ -81,15 +109,16 @@ def learn(
 ) -> None:
     """Learn the map from weights to models, for cuvee solve --map and cuvee.load_map.
 
-    Example: cuvee learn visits.csv --domain hospital --label readmitted --targets new --out map.safetensors
+    Example: cuvee learn visits.csv --domain hospital --label readmitted --targets new --out
+    map.safetensors
     """
     from cuvee.api import learn as learn_map
 
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
-            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
-            l2=l2, seed=seed,
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features,
+            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            levels=levels, task=task, hypothesis=hypothesis, l2=l2, seed=seed,
         )  # fmt: skip
         registry.find(method)
         check_out(out, force, (".safetensors",))
@@ -97,12 +126,19 @@ def learn(
         sample = _sample(mixtures, [s.name for s in sources], voice)
         voice.tell(notes)
         with voice.bar() as bar:
-            how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed, "progress": bar}
+            how: Any = {
+                "mixtures": sample,
+                "concentration": concentration,
+                "seed": seed,
+                "progress": bar,
+            }
             how["method"] = method
             atlas = learn_map(sources, kind, n_labels=labels, tol=tol, **how)
         atlas.save(out)
         if as_json:
-            print_json(_map(atlas, [s.name for s in sources], tol) | {"notes": notes, "out": str(out)})
+            print_json(
+                _map(atlas, [s.name for s in sources], tol) | {"notes": notes, "out": str(out)}
+            )
         else:
             show(f"{atlas!r}\nmap: {out}")
 
@@ -135,15 +171,16 @@ def plan(
 ) -> None:
     """Solve or learn for so many targets? Measured here, answered in two sentences.
 
-    Example: cuvee plan visits.csv --domain hospital --label readmitted --targets new --n-targets 10000
+    Example: cuvee plan visits.csv --domain hospital --label readmitted --targets new --n-targets
+    10000
     """
     from cuvee.api import plan as make_plan
 
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
-            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
-            l2=l2, seed=seed,
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features,
+            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            levels=levels, task=task, hypothesis=hypothesis, l2=l2, seed=seed,
         )  # fmt: skip
         if picture is not None:
             check_out(picture, force=True, option="--picture")
@@ -192,37 +229,46 @@ def online(
 ) -> None:
     """Models for targets that arrive one by one; at the end what that cost.
 
-    Example: cuvee online visits.csv --domain hospital --label readmitted --stream alpha.csv --out online.safetensors
+    Example: cuvee online visits.csv --domain hospital --label readmitted --stream alpha.csv --out
+    online.safetensors
     """
     from cuvee.api import OnlineMap, run_online
     from cuvee.cli.alpha import read_alpha
 
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
-            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
-            l2=l2, seed=seed,
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features,
+            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            levels=levels, task=task, hypothesis=hypothesis, l2=l2, seed=seed,
         )  # fmt: skip
         _check_outs(out, checkpoint, picture, force)
         given, note = read_alpha(stream).of_sources()
         sources, kind, notes = _prepared(table, options, lambda opened: opened.named(given.columns))
         given = given.ordered([s.name for s in sources])
-        voice.hint = lambda: f"; the same command goes on from {checkpoint}" if _is_file(checkpoint) else ""
+        voice.hint = lambda: (
+            f"; the same command goes on from {checkpoint}" if _is_file(checkpoint) else ""
+        )
         voice.tell([*notes, *([note] if note else [])])
         how: Any = {"variant": variant, "policy": policy, "evaluate": evaluate, "seed": seed}
         with voice.bar() as bar:
             learner = OnlineMap(sources, kind, label_budget=budget, tol=tol, **how)
-            ledger = run_online(given.alpha, learner, checkpoint=checkpoint, picture=picture, progress=bar)
+            ledger = run_online(
+                given.alpha, learner, checkpoint=checkpoint, picture=picture, progress=bar
+            )
         voice.tell(ledger.notes)
         if out is not None:
             learner.save(out)
         if as_json:
-            print_json(_rounds(ledger) | {"notes": [*notes, *ledger.notes], "out": out and str(out)})
+            print_json(
+                _rounds(ledger) | {"notes": [*notes, *ledger.notes], "out": out and str(out)}
+            )
         else:
             show(ledger if out is None else f"{ledger}\nmap: {out}")
 
 
-def _check_outs(out: Path | None, checkpoint: Path | None, picture: Path | None, force: bool) -> None:
+def _check_outs(
+    out: Path | None, checkpoint: Path | None, picture: Path | None, force: bool
+) -> None:
     """Raise an error unless all that a stream writes can be written."""
     if out is not None:
         check_out(out, force, (".safetensors",))
@@ -274,14 +320,20 @@ def _rounds(ledger: Any) -> dict[str, Any]:
 def _prepared(
     table: Path, options: Options, chosen: Callable[[OpenedTable], list[str]]
 ) -> tuple[Sequence[Domain], Hypothesis, tuple[str, ...]]:
-    """Return the sources that were chosen of a table, at one level, with their hypothesis, and what is to be said."""
+    """Return the sources that were chosen of a table, at one level, with their hypothesis, and what
+    is to be said.
+    """
     from cuvee.data.blends import of_sources
     from cuvee.data.opened import decodable, open_table
 
     with decodable():
         opened = open_table(table, options)
         prepared = of_sources(opened, chosen(opened))
-    return prepared.group(0).problem.sources, prepared.hypothesis(0), (prepared.inferred.why, *prepared.notes)
+    return (
+        prepared.group(0).problem.sources,
+        prepared.hypothesis(0),
+        (prepared.inferred.why, *prepared.notes),
+    )
 
 
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:

@@ -16,10 +16,13 @@ from cuvee.run import SavedModels
 
 
 def solved(found: Blends, given: Weights, map_file: Path | None, progress: Any) -> SavedModels:
-    """Return a model for each row of α, solved or asked of a map: those with the same sources together."""
+    """Return a model for each row of α, solved or asked of a map: those with the same sources
+    together.
+    """
     prepared, own = found.prepared, [OWN] if given.own else []
     options, columns = prepared.options, [*given.columns, *own]
-    inner = progress if len(found.parts) == 1 else None  # every domain in turn: one bar over all of them
+    # every domain in turn: one bar over all of them
+    inner = progress if len(found.parts) == 1 else None
     parts = []
     for part in found.parts:
         group, kind = prepared.group(part.group), prepared.hypothesis(part.group)
@@ -60,7 +63,9 @@ def print_models(models: SavedModels, out: Path) -> None:
     bounds = zip(models.certificate.distance, models.certificate.excess_risk, strict=True)
     rows = [
         (name, str(status), f"{distance:.2g}", f"{excess:.2g}")
-        for name, status, (distance, excess) in zip(models.targets, models.status, bounds, strict=True)
+        for name, status, (distance, excess) in zip(
+            models.targets, models.status, bounds, strict=True
+        )
     ]
     many = "1 model" if len(rows) == 1 else f"{len(rows)} models"
     ended = ", ".join(f"{models.status.count(s)} {s}" for s in dict.fromkeys(models.status))

@@ -19,7 +19,12 @@ _TABLE, _MODEL = "The table", "What is learnt"
 
 TableFile = Annotated[
     Path,
-    typer.Argument(help="CSV, Parquet or Feather with a row per example; or a folder with such a file per domain."),
+    typer.Argument(
+        help=(
+            "CSV, Parquet or Feather with a row per example; or a folder with such a file per "
+            "domain."
+        )
+    ),
 ]
 DomainColumn = Annotated[
     str | None,
@@ -27,18 +32,29 @@ DomainColumn = Annotated[
         "--domain",
         metavar="COL",
         rich_help_panel=_TABLE,
-        help="Column that names the domain; by default 'domain', in a folder the names of the files.",
+        help=(
+            "Column that names the domain; by default 'domain', in a folder the names of the files."
+        ),
     ),
 ]
 LabelColumn = Annotated[
-    str, typer.Option("--label", metavar="COL", rich_help_panel=_TABLE, help="Column to predict; empty: unlabelled.")
+    str,
+    typer.Option(
+        "--label",
+        metavar="COL",
+        rich_help_panel=_TABLE,
+        help="Column to predict; empty: unlabelled.",
+    ),
 ]
 Targets = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
         rich_help_panel=_TABLE,
-        help="Domains that get a model: a,b or a pattern like north*, or each for every domain in turn.",
+        help=(
+            "Domains that get a model: a,b or a pattern like north*, or each for every domain in "
+            "turn."
+        ),
     ),
 ]
 NotSources = Annotated[
@@ -47,7 +63,10 @@ NotSources = Annotated[
         "--targets",
         metavar="NAMES",
         rich_help_panel=_TABLE,
-        help="Domains that are targets, and so no sources: a,b or a pattern like north*; by default none.",
+        help=(
+            "Domains that are targets, and so no sources: a,b or a pattern like north*; by default "
+            "none."
+        ),
     ),
 ]
 Exclude = Annotated[
@@ -63,32 +82,46 @@ Strict = Annotated[
     typer.Option(
         "--strict",
         rich_help_panel=_TABLE,
-        help="Small sources, targets with too few labels and rows of unknown classes are errors, not notes.",
+        help=(
+            "Small sources, targets with too few labels and rows of unknown classes are errors, "
+            "not notes."
+        ),
     ),
 ]
 Features = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLS", rich_help_panel=_TABLE, help="Columns to learn from, a,b; by default all others."),
+    typer.Option(
+        metavar="COLS",
+        rich_help_panel=_TABLE,
+        help="Columns to learn from, a,b; by default all others.",
+    ),
 ]
 Drop = Annotated[
-    list[str] | None, typer.Option(metavar="COLS", rich_help_panel=_TABLE, help="Columns to leave out, a,b.")
+    list[str] | None,
+    typer.Option(metavar="COLS", rich_help_panel=_TABLE, help="Columns to leave out, a,b."),
 ]
 Text = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="COLS", rich_help_panel=_TABLE, help="Columns that are categories though they look like numbers."
+        metavar="COLS",
+        rich_help_panel=_TABLE,
+        help="Columns that are categories though they look like numbers.",
     ),
 ]
 Encoding = Annotated[
     str,
     typer.Option(
-        metavar="NAME", rich_help_panel=_TABLE, help="How text files are encoded; cp1252 is usual for those of Windows."
+        metavar="NAME",
+        rich_help_panel=_TABLE,
+        help="How text files are encoded; cp1252 is usual for those of Windows.",
     ),
 ]
 Impute = Annotated[
     bool,
     typer.Option(
-        "--impute", rich_help_panel=_TABLE, help="Fill gaps in features: the median, or the most frequent value."
+        "--impute",
+        rich_help_panel=_TABLE,
+        help="Fill gaps in features: the median, or the most frequent value.",
     ),
 ]
 Standardise = Annotated[
@@ -110,7 +143,9 @@ Levels = Annotated[
 Task = Annotated[
     str,
     typer.Option(
-        metavar="TASK", rich_help_panel=_MODEL, help="classification or regression; by default the labels tell."
+        metavar="TASK",
+        rich_help_panel=_MODEL,
+        help="classification or regression; by default the labels tell.",
     ),
 ]
 HypothesisName = Annotated[
@@ -119,11 +154,17 @@ HypothesisName = Annotated[
         "--hypothesis",
         metavar="KIND",
         rich_help_panel=_MODEL,
-        help="ridge, logistic, mlp, or package.module:factory, called with the numbers of inputs and outputs.",
+        help=(
+            "ridge, logistic, mlp, or package.module:factory, called with the numbers of inputs "
+            "and outputs."
+        ),
     ),
 ]
 L2 = Annotated[
-    float, typer.Option("--l2", metavar="X", rich_help_panel=_MODEL, help="Weight of the penalty l2/2 ‖w‖².")
+    float,
+    typer.Option(
+        "--l2", metavar="X", rich_help_panel=_MODEL, help="Weight of the penalty l2/2 ‖w‖²."
+    ),
 ]
 Method = Annotated[
     str,
@@ -135,20 +176,37 @@ Method = Annotated[
 ]
 C = Annotated[
     float,
-    typer.Option("--C", metavar="X", rich_help_panel=_MODEL, help="Price of leaning on few rows; path finds its own."),
+    typer.Option(
+        "--C",
+        metavar="X",
+        rich_help_panel=_MODEL,
+        help="Price of leaning on few rows; path finds its own.",
+    ),
 ]
-Tol = Annotated[float, typer.Option(metavar="X", rich_help_panel=_MODEL, help="On the gradient ‖∇‖∞ of a model.")]
+Tol = Annotated[
+    float,
+    typer.Option(metavar="X", rich_help_panel=_MODEL, help="On the gradient ‖∇‖∞ of a model."),
+]
 Seed = Annotated[
     int,
-    typer.Option(metavar="N", rich_help_panel=_MODEL, help="The same seed gives the same result on the same machine."),
+    typer.Option(
+        metavar="N",
+        rich_help_panel=_MODEL,
+        help="The same seed gives the same result on the same machine.",
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress, errors only.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No notes and no progress, errors only.")
+]
 
 
 def names(said: Said) -> tuple[str, ...]:
-    """Column names of an option that may be repeated, each a comma list; quotes keep a comma in a name.
+    """Column names of an option that may be repeated, each a comma list; quotes keep a comma in a
+    name.
 
     >>> names(["age,sex", '"weight, kg"'])
     ('age', 'sex', 'weight, kg')
@@ -158,7 +216,9 @@ def names(said: Said) -> tuple[str, ...]:
 
 
 def of_all_rows(**said: Any) -> Options:
-    """Return the options of a single step, which learns from all labelled rows: none are kept for scores."""
+    """Return the options of a single step, which learns from all labelled rows: none are kept for
+    scores.
+    """
     return options(**said, test=0.0)
 
 
@@ -166,5 +226,9 @@ def options(exclude: Said, features: Said, drop: Said, text: Said, **said: Any) 
     """`cuvee.run.Options` of what a command was told, its lists of columns taken apart."""
     from cuvee.data.options import Options
 
-    lists: dict[str, Any] = {"features": names(features) or None, "drop": names(drop), "text": names(text)}
+    lists: dict[str, Any] = {
+        "features": names(features) or None,
+        "drop": names(drop),
+        "text": names(text),
+    }
     return Options(exclude=tuple(exclude or ()), **lists, **said)

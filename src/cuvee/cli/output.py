@@ -28,7 +28,9 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def print_csv(content: str) -> None:
-    """A CSV on stdout: exactly as it is for whoever reads it from a pipe, and shown safely on a terminal."""
+    """A CSV on stdout: exactly as it is for whoever reads it from a pipe, and shown safely on a
+    terminal.
+    """
     sys.stdout.write(visible(content, keep="\n") if sys.stdout.isatty() else content)
 
 
@@ -42,7 +44,9 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, more_in: str = "") -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, more_in: str = ""
+) -> None:
     """At most 20 rows of it; the first column is what a row is about, numbers stand right."""
     from rich.console import Console
     from rich.markup import escape
@@ -73,11 +77,15 @@ def check_out(path: Path, force: bool, suffixes: Sequence[str] = (), option: str
         raise OptionError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
     if path.is_dir() or not folder.is_dir():
         what = "it is a folder" if path.is_dir() else f"there is no folder {folder}"
-        raise OptionError(f"{option} {path}: {what}; give the name of a file in a folder that exists")
+        raise OptionError(
+            f"{option} {path}: {what}; give the name of a file in a folder that exists"
+        )
     if not os.access(folder, os.W_OK):
         raise OptionError(f"{option} {path}: nothing may be written to {folder}; give another name")
     if path.exists() and not force:
-        raise OptionError(f"{option} {path}: there is such a file already; give another name, or --force")
+        raise OptionError(
+            f"{option} {path}: there is such a file already; give another name, or --force"
+        )
 
 
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
@@ -91,11 +99,15 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
         finally:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}; give another --out") from None
+        raise InputError(
+            f"{path} cannot be written: {error.strerror or error}; give another --out"
+        ) from None
 
 
 def write_frame(frame: Any, path: Path | None) -> None:
-    """A data frame as Parquet or CSV by the suffix, or as CSV on stdout; in a CSV no text is a formula."""
+    """A data frame as Parquet or CSV by the suffix, or as CSV on stdout; in a CSV no text is a
+    formula.
+    """
     if path is None:
         print_csv(guarded_frame(frame).to_csv(index=False))
     elif path.suffix.lower() == ".csv":

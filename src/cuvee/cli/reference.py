@@ -1,4 +1,6 @@
-"""The tables of options in docs/cli.md, made from the commands: `python -m cuvee.cli.reference docs/cli.md`."""
+"""The tables of options in docs/cli.md, made from the commands: `python -m cuvee.cli.reference
+docs/cli.md`.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,17 @@ def _said(param: Any) -> str:
         return help_text
     if param.required:
         return f"{help_text} **Required.**"
-    plain = param.default is None or param.is_flag or callable(param.default) or param.default == "auto"
+    plain = (
+        param.default is None or param.is_flag or callable(param.default) or param.default == "auto"
+    )
     return help_text if plain else f"{help_text} `{param.default}`"
 
 
 def filled(page: str) -> str:
     """The page with every table of options as the commands have it now."""
-    return BLOCK.sub(lambda m: f"<!-- options of {m[1]} -->\n{options_of(m[1])}\n<!-- end -->", page)
+    return BLOCK.sub(
+        lambda m: f"<!-- options of {m[1]} -->\n{options_of(m[1])}\n<!-- end -->", page
+    )
 
 
 if __name__ == "__main__":

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from cuvee.data.prepared import Prepared
     from cuvee.results import Mixtures
 
-OutAlpha = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")]
-OutModels = Annotated[Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")]
+OutAlpha = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="CSV to write; by default stdout.")
+]
+OutModels = Annotated[
+    Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")
+]
 _OWN_JOINS = " and ".join(name for name in alpha_methods.names() if alpha_methods.find(name).own)
 OwnJoins = Annotated[
     bool | None,
@@ -29,11 +33,15 @@ OwnJoins = Annotated[
 ]
 AlphaFile = Annotated[
     str,
-    typer.Option("--alpha", metavar="FILE", help="CSV of weights as cuvee weights writes it; - reads stdin."),
+    typer.Option(
+        "--alpha", metavar="FILE", help="CSV of weights as cuvee weights writes it; - reads stdin."
+    ),
 ]
 MapFile = Annotated[
     Path | None,
-    typer.Option("--map", metavar="FILE", help="Ask this map, which cuvee learn wrote, instead of solving."),
+    typer.Option(
+        "--map", metavar="FILE", help="Ask this map, which cuvee learn wrote, instead of solving."
+    ),
 ]
 
 
@@ -65,16 +73,18 @@ def weights(
 ) -> None:
     """How much each target should learn from each source: α as a CSV.
 
-    Example: cuvee weights visits.csv --domain hospital --label readmitted --targets new --out alpha.csv
+    Example: cuvee weights visits.csv --domain hospital --label readmitted --targets new --out
+    alpha.csv
     """
     from cuvee.cli.alpha import write_alpha
     from cuvee.data.prepare import prepare
 
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
-            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict, features=features, drop=drop,
-            text=text, encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task,
-            hypothesis=hypothesis, l2=l2, method=method, C=C, seed=seed,
+            label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
+            features=features, drop=drop, text=text, encoding=encoding, impute=impute,
+            standardise=standardise, levels=levels, task=task, hypothesis=hypothesis, l2=l2,
+            method=method, C=C, seed=seed,
         )  # fmt: skip
         if out is not None:
             check_out(out, force)
@@ -99,7 +109,9 @@ def _estimated(prepared: Prepared, progress: Any, how: Any) -> Mixtures:
     parts, many = [], len(prepared.members)
     inner = progress if many == 1 else None  # every domain in turn: one bar over all of them
     for i in range(many):
-        parts.append(estimate(prepared.group(i).problem, prepared.hypothesis(i), progress=inner, **how))
+        parts.append(
+            estimate(prepared.group(i).problem, prepared.hypothesis(i), progress=inner, **how)
+        )
         if inner is None:
             progress("weighing", i + 1, many)
     return merged(parts, prepared.sources)
@@ -141,7 +153,8 @@ def solve(
 ) -> None:
     """A certified model for every row of α: its columns name the sources, its rows the targets.
 
-    Example: cuvee solve visits.csv --domain hospital --label readmitted --alpha alpha.csv --out models.safetensors
+    Example: cuvee solve visits.csv --domain hospital --label readmitted --alpha alpha.csv --out
+    models.safetensors
     """
     from cuvee.cli.alpha import read_alpha
     from cuvee.cli.models import as_dict, print_models, solved
@@ -150,9 +163,9 @@ def solve(
 
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
-            label=label, domain=domain, exclude=exclude, strict=strict, features=features, drop=drop, text=text,
-            encoding=encoding, impute=impute, standardise=standardise, levels=levels, task=task, hypothesis=hypothesis,
-            l2=l2, tol=tol, seed=seed,
+            label=label, domain=domain, exclude=exclude, strict=strict, features=features,
+            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            levels=levels, task=task, hypothesis=hypothesis, l2=l2, tol=tol, seed=seed,
         )  # fmt: skip
         check_out(out, force, (".safetensors",))
         given = read_alpha(alpha)

@@ -1,11 +1,21 @@
-"""Components: the only rooms with rows. `protocol` says what may be asked, the other files answer it."""
+"""Components: the only rooms with rows. `protocol` says what may be asked, the other files answer
+it.
+"""
 
 from cuvee.components.binding import bind
 from cuvee.components.bounded import BoundedComponents
 from cuvee.components.bounds import RowConstants
 from cuvee.components.linear import LinearComponents
 from cuvee.components.local import LocalComponents
-from cuvee.components.protocol import ALL, Batch, Components, Folds, LinearSums, Pullback, QuadraticSums
+from cuvee.components.protocol import (
+    ALL,
+    Batch,
+    Components,
+    Folds,
+    LinearSums,
+    Pullback,
+    QuadraticSums,
+)
 from cuvee.components.quadratic import QuadraticComponents
 from cuvee.components.rows import check_precision
 

@@ -11,7 +11,9 @@ from cuvee.problem import Problem
 
 
 def bind(problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> Any:
-    """Return the components of a problem with all the sums that the space and the loss allow, wherever rows live."""
+    """Return the components of a problem with all the sums that the space and the loss allow,
+    wherever rows live.
+    """
     if lives_elsewhere(problem):
         kind = SiteQuadratic if space.quadratic and loss == "trained" else SiteComponents
         return kind(problem, space, loss, **options)

@@ -1,7 +1,9 @@
-"""Components of logistic and softmax regression with the bounded loss, 1 − p_y: no graph, tile by tile.
+"""Components of logistic and softmax regression with the bounded loss, 1 − p_y: no graph, tile by
+tile.
 
-A tile holds the class probabilities of all models on some rows, rows first: a row's label picks a line of it, and one
-small product adds lines up by source. Of a minibatch they are kept for the pullback, of all rows worked out again.
+A tile holds the class probabilities of all models on some rows, rows first: a row's label picks a
+line of it, and one small product adds lines up by source. Of a minibatch they are kept for the
+pullback, of all rows worked out again.
 """
 
 from __future__ import annotations
@@ -22,24 +24,32 @@ from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Problem
 
-TILE = {"cpu": 2**18, "cuda": 2**26}  # probabilities in a tile: what the cache holds, what keeps a GPU busy
+# probabilities in a tile: what the cache holds, what keeps a GPU busy
+TILE = {"cpu": 2**18, "cuda": 2**26}
 KEPT = 2**24  # probabilities kept for a pullback
 FLOAT32_PAYS = 2**20  # numbers in the table of the sources' rows; targets have no say in it
 LONGEST_ODDS = -60.0  # e^60 still adds up in float32
 FLOAT32_HOLDS = 1e12  # larger entries stay in float64
 
 
-Kept = tuple[Tensor, ...]  # of a tile: chances of error; of more than two classes odds and the last one's chance too
+# of a tile: chances of error; of more than two classes odds and the last one's chance too
+Kept = tuple[Tensor, ...]
 
 
 class BoundedComponents(LocalComponents):
-    """`LocalComponents` of a logistic space with the bounded loss; in float32 where there are many rows."""
+    """`LocalComponents` of a logistic space with the bounded loss; in float32 where there are many
+    rows.
+    """
 
     space: LinearSpace
 
-    def __init__(self, problem: Problem, space: LinearSpace, loss: LossKind = "bounded", **options: Any) -> None:
+    def __init__(
+        self, problem: Problem, space: LinearSpace, loss: LossKind = "bounded", **options: Any
+    ) -> None:
         if not space.chances or loss != "bounded":
-            raise OptionError("only logistic models have this bounded loss; use LocalComponents for others")
+            raise OptionError(
+                "only logistic models have this bounded loss; use LocalComponents for others"
+            )
         super().__init__(problem, space, loss, **options)
         self._precision: torch.dtype | None = None
 
@@ -62,7 +72,9 @@ class BoundedComponents(LocalComponents):
 
         def pullback(v: Tensor) -> Tensor:
             if rows.X._version != version:
-                raise RuntimeError("the rows of this minibatch have been overwritten by the next one")
+                raise RuntimeError(
+                    "the rows of this minibatch have been overwritten by the next one"
+                )
             return self._pull(W, rows, v.to(W.dtype).expand(M, Q, -1), kept).to(w.dtype)
 
         return losses.to(w.dtype), pullback
@@ -75,7 +87,8 @@ class BoundedComponents(LocalComponents):
     def _columns(self, w: Tensor, rows: Rows) -> Tensor:
         """(M, Q, P) -> (width, scores · models), in the precision of the rows.
 
-        One score, of the second class, for two classes. For more, how far the last class is ahead of each other one.
+        One score, of the second class, for two classes. For more, how far the last class is ahead
+        of each other one.
         """
         by_model = w.to(rows.X.dtype).view(-1, self.space.n_outputs, self.space.width)
         if self.space.n_outputs > 1:
@@ -99,7 +112,8 @@ class BoundedComponents(LocalComponents):
         shared = total.T.view(M, Q, -1)
         if len(rows.own_X) == 0:
             return shared
-        p, wrong = self._chances(rows.own_X, rows.own_y[:, 0], self._own_columns(W, M, Q))  # wrong (M, k, Q)
+        # wrong (M, k, Q)
+        p, wrong = self._chances(rows.own_X, rows.own_y[:, 0], self._own_columns(W, M, Q))
         if kept is not None:
             kept.append(p)
         own = (wrong.transpose(-1, -2) * rows.own_weight).sum(-1, keepdim=True)
@@ -119,7 +133,8 @@ class BoundedComponents(LocalComponents):
         if len(rows.own_X):
             X, y = rows.own_X, rows.own_y[:, 0]
             p = kept[done] if kept else self._chances(X, y, self._own_columns(W, M, Q))[0]
-            slopes = self._slopes(p).mul_((rows.own_weight * v[..., n:]).transpose(-1, -2))  # (M, k, Q)
+            # (M, k, Q)
+            slopes = self._slopes(p).mul_((rows.own_weight * v[..., n:]).transpose(-1, -2))
             own = self._back(X, y, p, slopes).view(M, self.space.width, -1, Q)
             gradient = gradient + own.permute(1, 2, 0, 3)
         return self._by_model(gradient).reshape(M, Q, -1)
@@ -130,12 +145,15 @@ class BoundedComponents(LocalComponents):
         return W.view(width, -1, M, Q).permute(2, 0, 1, 3).reshape(M, width, -1)
 
     def _chances(self, X: Tensor, y: Tensor, W: Tensor) -> tuple[Kept, Tensor]:
-        """Rows X (..., r, width) -> what a pullback needs, and the chance of error (..., r, models)."""
+        """Rows X (..., r, width) -> what a pullback needs, and the chance of error (..., r,
+        models).
+        """
         K = self.space.n_outputs
         if K == 1:  # the label is a sign, and the chance of error all that is needed
             wrong = (_signed(X, y) @ W).sigmoid_()
             return (wrong,), wrong
-        # 1 + odds of every class against the last, 1 + e^−s = 1/σ(s): σ is faster than an exponential.
+        # 1 + odds of every class against the last, 1 + e^−s = 1/σ(s): σ is faster than an
+        # exponential.
         odds = (X @ W).clamp_(min=LONGEST_ODDS).sigmoid_().reciprocal_().view(*y.shape, K - 1, -1)
         last = odds[..., 0, :] - (K - 2.0)
         for c in range(1, K - 1):  # torch's own sum over a middle axis takes three times as long
@@ -143,20 +161,30 @@ class BoundedComponents(LocalComponents):
         last.reciprocal_()  # the last class's chance
         own = odds.view(-1, odds.shape[-1]).index_select(0, _lines(y, odds))
         own.index_fill_(0, (y == K - 1).view(-1).nonzero()[:, 0], 2.0)
-        wrong = torch.addcmul(1.0 + last, own.view_as(last), last, value=-1.0)  # 1 − (own − 1) · last
+        # 1 − (own − 1) · last
+        wrong = torch.addcmul(1.0 + last, own.view_as(last), last, value=-1.0)
         return (wrong, odds, last), wrong
 
     def _slopes(self, kept: Kept) -> Tensor:
-        """How steep each row's loss is, (..., r, models): p(1 − p) for two classes, p_y for more."""
+        """How steep each row's loss is, (..., r, models): p(1 − p) for two classes, p_y
+        for more.
+        """
         wrong = kept[0]
-        return torch.addcmul(wrong, wrong, wrong, value=-1.0) if self.space.n_outputs == 1 else 1.0 - wrong
+        return (
+            torch.addcmul(wrong, wrong, wrong, value=-1.0)
+            if self.space.n_outputs == 1
+            else 1.0 - wrong
+        )
 
     def _back(self, X: Tensor, y: Tensor, kept: Kept, slopes: Tensor) -> Tensor:
-        """The gradient (..., width, scores · models) from what `_slopes` gave, times whatever rows count for."""
+        """The gradient (..., width, scores · models) from what `_slopes` gave, times whatever rows
+        count for.
+        """
         if self.space.n_outputs == 1:
             return _signed(X, y).transpose(-1, -2) @ slopes
         _, odds, last = kept
-        by_class = (odds - 1.0).mul_((slopes * last).unsqueeze(-2))  # p_y p_c, and less p_y where c = y
+        # p_y p_c, and less p_y where c = y
+        by_class = (odds - 1.0).mul_((slopes * last).unsqueeze(-2))
         lines, others = _lines(y, odds), (y < odds.shape[-2]).view(-1).nonzero()[:, 0]
         flat = slopes.reshape(-1, slopes.shape[-1])
         by_class.view(-1, flat.shape[-1]).index_add_(0, lines[others], flat[others], alpha=-1.0)
@@ -178,7 +206,9 @@ class _Tile:
         n = self.sources.stop - self.sources.start
         if self.source is None:
             return (self.weight.view(n, 1, -1) @ by_row.view(n, -1, by_row.shape[-1]))[:, 0]
-        by_source = by_row.new_zeros(n, len(by_row)).scatter_(0, self.source[None], self.weight[None])
+        by_source = by_row.new_zeros(n, len(by_row)).scatter_(
+            0, self.source[None], self.weight[None]
+        )
         return by_source @ by_row
 
     def times(self, by_row: Tensor, v: Tensor) -> Tensor:
@@ -211,6 +241,8 @@ def _signed(X: Tensor, y: Tensor) -> Tensor:
 
 
 def _lines(y: Tensor, odds: Tensor) -> Tensor:
-    """Which line of odds (..., r, classes − 1, models) is each row's own; the last class has none."""
+    """Which line of odds (..., r, classes − 1, models) is each row's own; the last
+    class has none.
+    """
     others = odds.shape[-2]
     return torch.arange(y.numel(), device=y.device) * others + y.reshape(-1).clamp(max=others - 1)

@@ -1,4 +1,6 @@
-"""What can be bounded from the lengths of rows: steepness, curvature and size of losses, for all w in a ball."""
+"""What can be bounded from the lengths of rows: steepness, curvature and size of losses, for all w
+in a ball.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def row_constants(rows: Rows, space: LinearSpace, loss: LossKind) -> RowConstant
 
 
 def squared_lengths(rows: Rows, space: LinearSpace, loss: LossKind) -> tuple[Tensor, Tensor]:
-    """Return Σ_i p_i² ρ_i² ‖x_i‖² of sources (N,) and of own samples (M,), ρ_i how steep row i's loss is."""
+    """Return Σ_i p_i² ρ_i² ‖x_i‖² of sources (N,) and of own samples (M,), ρ_i how steep row i's
+    loss is.
+    """
 
     def squares(X: Tensor, y: Tensor, p: Tensor) -> Tensor:
         length = torch.linalg.vector_norm(X.double(), dim=-1)
@@ -55,7 +59,9 @@ def squared_lengths(rows: Rows, space: LinearSpace, loss: LossKind) -> tuple[Ten
 
 
 def risk_bounds(rows: Rows, space: LinearSpace, radius: float) -> RiskBounds:
-    """Return bounds on the curvature and the gradients of the sources' mean losses where ‖w‖ ≤ radius."""
+    """Return bounds on the curvature and the gradients of the sources' mean losses where ‖w‖ ≤
+    radius.
+    """
     length = torch.linalg.vector_norm(rows.X, dim=-1)
     slope, _, _ = space.score_bounds("trained", length, rows.y, radius)
     low, high = space.curvature_range(length * radius)

@@ -12,5 +12,11 @@ from cuvee.hypothesis.base import LossKind, Space
 def local_kind(space: Space, loss: LossKind) -> type[LocalComponents]:
     """Return the class of components for rows in this process."""
     if loss == "trained":
-        return QuadraticComponents if space.quadratic else LinearComponents if space.generalised else LocalComponents
+        return (
+            QuadraticComponents
+            if space.quadratic
+            else LinearComponents
+            if space.generalised
+            else LocalComponents
+        )
     return BoundedComponents if space.chances else LocalComponents

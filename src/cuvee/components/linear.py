@@ -1,10 +1,12 @@
-"""Components of models whose scores are linear in w: mixed gradients and Hessians of many models, tile by tile.
+"""Components of models whose scores are linear in w: mixed gradients and Hessians of many models,
+tile by tile.
 
     g = components.pull(w, v, batch)            # Σ_j v_j ∇f_j(w),  (M, Q, P)
     H = components.hessians(w, v, batch)        # Σ_j v_j ∇²f_j(w), (M, Q, P, P)
 
-The same numbers as a pullback, without the graph: a tile holds the scores of some models on some rows of one source,
-is turned into means in place and multiplied back. Sources with v = 0 are skipped, model by model.
+The same numbers as a pullback, without the graph: a tile holds the scores of some models on some
+rows of one source, is turned into means in place and multiplied back. Sources with v = 0 are
+skipped, model by model.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ TILE_ROWS = 1024  # rows of a tile
 SMALL = 128  # sources with fewer rows share tiles
 SPARSE = 0.7  # a source that fewer models weigh is worked out for those alone
 MANY_FEATURES, MOST_FEATURES = 256, 2048  # for whose second moments one can, and cannot, wait
-TILE = {"cpu": 2**20, "cuda": 2**29}  # scores in a tile: what the cache holds, what keeps a GPU busy
+# scores in a tile: what the cache holds, what keeps a GPU busy
+TILE = {"cpu": 2**20, "cuda": 2**29}
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,10 @@ class LinearComponents(LocalComponents):
         **options: Any,
     ) -> None:
         if not space.generalised or loss != "trained":
-            raise OptionError("only generalised linear models as trained have these gradients; use LocalComponents")
+            raise OptionError(
+                "only generalised linear models as trained have these gradients; use "
+                "LocalComponents"
+            )
         super().__init__(problem, space, loss, **options)
         if memory is not None:
             self._room = max(1, min(self._room, memory // 64))  # a few tiles of float64 at a time
@@ -68,7 +74,9 @@ class LinearComponents(LocalComponents):
         self._room = TILE["cuda" if self.counts.is_cuda else "cpu"]
         rows, lengths = self._all(self.space.dtype), self.counts.tolist()
         self._tiles = list(_tiles(lengths, on_gpu=self.counts.is_cuda))
-        self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(self.counts)
+        self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(
+            self.counts
+        )
         # Rows of a source mostly weigh alike; then one number replaces a pass over the tile.
         self._even = [bool((weight == weight[0]).all()) for weight in rows.weight.split(lengths)]
         self.statistics = self._statistics()
@@ -78,7 +86,9 @@ class LinearComponents(LocalComponents):
         """Return them block by block, as everything is summed here: long sums lose digits."""
         rows, space, lengths = self._all(self.space.dtype), self.space, self.counts.tolist()
         total = rows.X.new_zeros(len(lengths), space.n_params)
-        parts = zip(rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True)
+        parts = zip(
+            rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True
+        )
         for sum_of, even, source in zip(total, self._even, parts, strict=True):
             for X, y, weight in zip(*(t.split(TILE_ROWS) for t in source), strict=True):
                 by_row = space.statistic(y) if even else space.statistic(y) * weight
@@ -95,7 +105,9 @@ class LinearComponents(LocalComponents):
     def longest_row(self) -> Tensor:
         """() the largest norm of a row."""
         rows = self._all(self.space.dtype)
-        norms = [torch.linalg.vector_norm(X, dim=-1).amax() for X in (rows.X, rows.own_X) if X.numel()]
+        norms = [
+            torch.linalg.vector_norm(X, dim=-1).amax() for X in (rows.X, rows.own_X) if X.numel()
+        ]
         return torch.stack(norms).amax()
 
     @cached_property
@@ -140,13 +152,16 @@ class LinearComponents(LocalComponents):
         return torch.stack([weight @ X for X, weight in parts])
 
     def spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
-        """Return how far each source's rows lie around a reference row: reach (N,), and λ_max of second moments (N,).
+        """Return how far each source's rows lie around a reference row: reach (N,), and λ_max of
+        second moments (N,).
 
         The reach is the largest distance, the moment an upper bound; features alone, no intercept.
         """
         rows, lengths = self._all(self.space.dtype), self.counts.tolist()
         reach, largest = [], []
-        for X, weight in zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True):
+        for X, weight in zip(
+            rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True
+        ):
             centred = X - reference
             reach.append(torch.linalg.vector_norm(centred, dim=-1).amax())
             largest.append(largest_moment(centred.mul_(weight.sqrt()[:, None])))
@@ -170,7 +185,9 @@ class LinearComponents(LocalComponents):
         return self._pass(w, v, self._rows(batch, w.dtype), second=False)[0]
 
     def pull_with_second(self, w: Tensor, v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`pull`, and Σ_j v_j ∇²f_j(w) in the intercepts alone, (M, Q, outputs, outputs): almost free beside it."""
+        """`pull`, and Σ_j v_j ∇²f_j(w) in the intercepts alone, (M, Q, outputs, outputs): almost
+        free beside it.
+        """
         return self._pass(w, v, self._rows(batch, w.dtype), second=True)
 
     def _pass(self, w: Tensor, v: Tensor, rows: Rows, *, second: bool) -> tuple[Tensor, Tensor]:
@@ -184,7 +201,15 @@ class LinearComponents(LocalComponents):
             some = slice(low, low + size)
             busy = (shares[some] != 0).sum(0).tolist()
             for tile in self._tiles:
-                self._add(gradient[some], bends[some] if second else None, flat[some], shares[some], busy, tile, rows)
+                self._add(
+                    gradient[some],
+                    bends[some] if second else None,
+                    flat[some],
+                    shares[some],
+                    busy,
+                    tile,
+                    rows,
+                )
         gradient, bends = gradient.view(M, Q, P), bends.view(M, Q, K, K)
         if v.shape[-1] > N and M > 0:
             self._add_own(gradient, bends if second else None, w, v[..., N:].to(w.dtype), rows)
@@ -231,7 +256,9 @@ class LinearComponents(LocalComponents):
         else:
             bends.index_add_(0, index, bend)
 
-    def _add_own(self, gradient: Tensor, bends: Tensor | None, w: Tensor, v: Tensor, rows: Rows) -> None:
+    def _add_own(
+        self, gradient: Tensor, bends: Tensor | None, w: Tensor, v: Tensor, rows: Rows
+    ) -> None:
         """The same for each target's own block: v (M, Q, 1)."""
         space, weight = self.space, (rows.own_weight * v).unsqueeze(-2)  # (M, Q, 1, k)
         mean = space.mean_(space.own_scores(w, rows.own_X))  # (M, Q, K, k)
@@ -242,10 +269,16 @@ class LinearComponents(LocalComponents):
             bends += space.summed_curvature(mean * weight, mean)
 
     def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
-        """Σ_j v_j ∇²f_j(w) u without any Hessian: w, u (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P)."""
+        """Σ_j v_j ∇²f_j(w) u without any Hessian: w, u (M, Q, P), v (M, Q, N or N+1) ->
+        (M, Q, P).
+        """
         (M, Q, P), rows = w.shape, self._rows(batch, w.dtype)
         N, space = len(self.counts), self.space
-        flat, moved, shares = w.reshape(-1, P), u.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N]
+        flat, moved, shares = (
+            w.reshape(-1, P),
+            u.reshape(-1, P),
+            v.reshape(M * Q, v.shape[-1])[:, :N],
+        )
         result = torch.zeros_like(flat)
 
         size = max(1, self._room // (space.n_outputs * self._longest))
@@ -256,12 +289,16 @@ class LinearComponents(LocalComponents):
                 if not any(busy[tile.first : tile.last]):
                     continue
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
-                bent = space.change(space.mean_(space.scores(flat[some], X)), space.scores(moved[some], X))
+                bent = space.change(
+                    space.mean_(space.scores(flat[some], X)), space.scores(moved[some], X)
+                )
                 bent *= (shares[some][:, self._source_of[part]] * rows.weight[part])[:, None]
                 result[some] += (bent.view(-1, len(X)) @ X).view(-1, P)
         result = result.view(M, Q, P)
         if v.shape[-1] > N and M > 0:
-            bent = space.change(space.mean_(space.own_scores(w, rows.own_X)), space.own_scores(u, rows.own_X))
+            bent = space.change(
+                space.mean_(space.own_scores(w, rows.own_X)), space.own_scores(u, rows.own_X)
+            )
             bent = bent * (rows.own_weight * v[..., N:])[:, :, None]
             result = result + (bent.flatten(1, 2) @ rows.own_X).view(M, Q, P)
         return result
@@ -275,8 +312,12 @@ class LinearComponents(LocalComponents):
             H[:, :, a] = self.hessian_blocks(w, v, batch, a).transpose(-3, -2)
         return H.view(M, Q, P, P)
 
-    def hessian_blocks(self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False) -> Tensor:
-        """The rows of the Hessian that belong to one output, as blocks (M, Q, K, width, width), or `only` its own."""
+    def hessian_blocks(
+        self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False
+    ) -> Tensor:
+        """The rows of the Hessian that belong to one output, as blocks (M, Q, K, width, width), or
+        `only` its own.
+        """
         (M, Q, P), rows = w.shape, self._rows(batch, w.dtype)
         N, width, space = len(self.counts), self.space.width, self.space
         flat, shares = w.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N].to(w.dtype)
@@ -296,7 +337,9 @@ class LinearComponents(LocalComponents):
                 if len(active) == 0:
                     continue
                 bend = curvature(space.mean_(space.scores(flat[active], X)))  # (m, K, rows)
-                bend = bend * (shares[active][:, self._source_of[part]] * rows.weight[part])[:, None]
+                bend = (
+                    bend * (shares[active][:, self._source_of[part]] * rows.weight[part])[:, None]
+                )
                 scaled = bend[:, :, None] * X.T.contiguous()  # (m, K, width, rows)
                 blocks[active] += (scaled.view(-1, len(X)) @ X).view(-1, K, width, width)
         blocks = blocks.view(M, Q, K, width, width)
@@ -333,7 +376,9 @@ def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
 
 
 def largest_moment(R: Tensor) -> Tensor:
-    """Return an upper bound on λ_max(RᵀR) for rows R (m, d), from the smaller one of RᵀR and RRᵀ."""
+    """Return an upper bound on λ_max(RᵀR) for rows R (m, d), from the smaller one of
+    RᵀR and RRᵀ.
+    """
     if min(R.shape) > MOST_FEATURES:  # either matrix would cost more than the models themselves
         return R.square().sum() * (1 + 1e-9)
     return top_eigenvalue(R @ R.T if len(R) < R.shape[1] else R.T @ R)

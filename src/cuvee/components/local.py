@@ -34,8 +34,8 @@ from cuvee.problem import Domain, Problem
 class LocalComponents:
     """Losses of any hypothesis, by one forward over stacked rows and a walk back through its graph.
 
-    M = 0 is allowed: then w has no target axis to match and the losses have N columns. Rows are stacked when they are
-    first needed; numbers are computed in the precision of w.
+    M = 0 is allowed: then w has no target axis to match and the losses have N columns. Rows are
+    stacked when they are first needed; numbers are computed in the precision of w.
     """
 
     def __init__(
@@ -53,11 +53,16 @@ class LocalComponents:
         self._gather()
 
     @classmethod
-    def of_samples(cls, samples: Sequence[Domain], space: Space, loss: LossKind = "trained", **options: Any) -> Self:
+    def of_samples(
+        cls, samples: Sequence[Domain], space: Space, loss: LossKind = "trained", **options: Any
+    ) -> Self:
         """Return components of own samples alone, with no sources beside them."""
         other = cls.__new__(cls)
         other.space, other.loss = space, loss
-        other._seed, other._device = options.get("seed", 0), torch.device(options.get("device", "cpu"))
+        other._seed, other._device = (
+            options.get("seed", 0),
+            torch.device(options.get("device", "cpu")),
+        )
         other._bind((), samples)
         other._gather()
         return other
@@ -69,11 +74,14 @@ class LocalComponents:
         device = self._device
         self._sources, self._own = tuple(sources), tuple(targets)
         self.counts = torch.tensor([s.n_rows for s in sources], dtype=torch.int64, device=device)
-        self.own_counts = torch.tensor([t.n_rows for t in targets], dtype=torch.int64, device=device)
+        self.own_counts = torch.tensor(
+            [t.n_rows for t in targets], dtype=torch.int64, device=device
+        )
         self._targets: Tensor | None = None  # their numbers in the problem, once some have left
         names = [*(f"source {s.name}" for s in sources), *(f"target {t.name}" for t in targets)]
         self._stream = RowStream(names, torch.cat([self.counts, self.own_counts]), self._seed)
-        self._tables: dict[torch.dtype, Table] = {}  # of all targets: one for all that are narrowed from here
+        # of all targets: one for all that are narrowed from here
+        self._tables: dict[torch.dtype, Table] = {}
         self._chosen: dict[torch.dtype, Rows] = {}
         self._folded: tuple[Folds, torch.dtype, Rows] | None = None
         self._parts: dict[Part, LocalComponents] = {}
@@ -93,7 +101,8 @@ class LocalComponents:
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         """Return f (M, Q, N+1) for w (M, Q, P), and its pullback (M, Q or 1, N+1) -> (M, Q, P).
 
-        One forward over shared and own rows; the graph behind the pullback is walked once, when it is called.
+        One forward over shared and own rows; the graph behind the pullback is walked once, when it
+        is called.
         """
         leaf = w.detach().requires_grad_()
         with torch.enable_grad():
@@ -115,13 +124,18 @@ class LocalComponents:
         return self.losses(w, batch)[1](v)
 
     def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
-        """Return Σ_j v_j ∇²f_j(w) u for w, u (M, Q, P), v (M, Q, N or N+1), by a walk back through the gradient."""
+        """Return Σ_j v_j ∇²f_j(w) u for w, u (M, Q, P), v (M, Q, N or N+1), by a walk back through
+        the gradient.
+        """
         leaf, rows, v = w.detach().requires_grad_(), self._rows(batch, w.dtype), v.to(w.dtype)
-        share = v[..., : len(rows.lengths)].repeat_interleave(rows.lengths, -1) * rows.weight  # (M, Q, rows)
+        # (M, Q, rows)
+        share = v[..., : len(rows.lengths)].repeat_interleave(rows.lengths, -1) * rows.weight
         with torch.enable_grad():  # no sums by source: torch cannot differentiate those twice
             total = leaf.new_zeros(())
             if len(rows.X):
-                total = (self.space.loss(self.loss, self.space.scores(leaf, rows.X), rows.y) * share).sum()
+                total = (
+                    self.space.loss(self.loss, self.space.scores(leaf, rows.X), rows.y) * share
+                ).sum()
             if len(rows.own_X):
                 total = total + (self._own_forward(leaf, rows) * v[..., -1]).sum()
             (gradient,) = torch.autograd.grad(total, leaf, create_graph=True)
@@ -145,7 +159,8 @@ class LocalComponents:
         space = self.space
         if len(rows.lengths) == 0:
             return self._own_forward(w, rows)[..., None]
-        by_row = space.loss(self.loss, space.scores(w, rows.X), rows.y) * rows.weight  # (M, Q, rows)
+        # (M, Q, rows)
+        by_row = space.loss(self.loss, space.scores(w, rows.X), rows.y) * rows.weight
         shared = source_sums(by_row, rows)  # (M, Q, N)
         if len(rows.own_X) == 0:
             return shared
@@ -156,7 +171,9 @@ class LocalComponents:
         return (by_row * rows.own_weight).sum(-1)
 
     def narrow(self, targets: Tensor) -> Self:
-        """Return the same sources with some of the targets (their numbers), which see and draw what they did."""
+        """Return the same sources with some of the targets (their numbers), which see and draw what
+        they did.
+        """
         if len(self.own_counts) == 0:
             return self
         other = copy(self)
@@ -172,7 +189,8 @@ class LocalComponents:
         return self.narrow(torch.zeros(0, dtype=torch.int64, device=self._device))
 
     def own_moments(self, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean and variance of row losses on each own sample, (M, Q) twice, and Σ weight² of its rows (M,).
+        """Return mean and variance of row losses on each own sample, (M, Q) twice, and Σ weight² of
+        its rows (M,).
 
         w (Q, P) are the same models for every target.
         """
@@ -188,7 +206,9 @@ class LocalComponents:
     def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the same of every source's first `most` rows."""
         first = [Domain(s.name, s.X[:most], s.y[:most]) for s in self._sources]
-        return LocalComponents.of_samples(first, self.space, self.loss, device=self._device).own_moments(w)
+        return LocalComponents.of_samples(
+            first, self.space, self.loss, device=self._device
+        ).own_moments(w)
 
     def fold_weights(self, count: int) -> Tensor:
         """Return how much of each target's own sample lies in each of `count` folds: (M, count)."""
@@ -202,16 +222,22 @@ class LocalComponents:
         return bounds.row_constants(self._all(self.space.dtype), self._linear(), self.loss)
 
     def squared_lengths(self) -> tuple[Tensor, Tensor]:
-        """Return Σ p²ρ²‖x‖² of every source (N,) and own sample (M,): what complexities are made of."""
+        """Return Σ p²ρ²‖x‖² of every source (N,) and own sample (M,): what complexities are made
+        of.
+        """
         return bounds.squared_lengths(self._all(self.space.dtype), self._linear(), self.loss)
 
     def risk_bounds(self, radius: float) -> RiskBounds:
-        """Return bounds on Hessians and gradients of the sources' trained losses where ‖w‖ ≤ radius."""
+        """Return bounds on Hessians and gradients of the sources' trained losses where ‖w‖ ≤
+        radius.
+        """
         return bounds.risk_bounds(self._all(self.space.dtype), self._linear(), radius)
 
     def _linear(self) -> Any:
         if not self.space.bounds_known:
-            raise OptionError("the losses of a network have no known bound: use a linear model, such as Ridge")
+            raise OptionError(
+                "the losses of a network have no known bound: use a linear model, such as Ridge"
+            )
         return self.space
 
     def bytes_per_row(self) -> int:
@@ -223,10 +249,14 @@ class LocalComponents:
             sizes = []
             first = torch.zeros(rows, dtype=torch.int64)
             with (
-                saved_tensors_hooks(lambda x: sizes.append(x.numel() * x.element_size()), lambda x: x),
+                saved_tensors_hooks(
+                    lambda x: sizes.append(x.numel() * x.element_size()), lambda x: x
+                ),
                 torch.enable_grad(),
             ):
-                space.trained(space.scores(w.repeat(models, 1).requires_grad_(), X[first]), y[first])
+                space.trained(
+                    space.scores(w.repeat(models, 1).requires_grad_(), X[first]), y[first]
+                )
             return sum(sizes)
 
         return max(1, kept(3, 3) - kept(3, 2) - kept(2, 3) + kept(2, 2))
@@ -236,7 +266,9 @@ class LocalComponents:
     def _rows(self, batch: Batch, dtype: torch.dtype) -> Rows:
         """Return what a batch describes, in the precision asked for."""
         if batch.part != "all":
-            return self._part(batch.part)._rows(Batch(batch.step, batch.size, batch.own_whole, batch.folds), dtype)
+            return self._part(batch.part)._rows(
+                Batch(batch.step, batch.size, batch.own_whole, batch.folds), dtype
+            )
         if batch.step is None:
             return self._all(dtype) if batch.folds is None else self._held_out(batch.folds, dtype)
         own = None
@@ -244,7 +276,8 @@ class LocalComponents:
             own = self._held_out(batch.folds, dtype)
         elif batch.own_whole:
             own = self._all(dtype)
-        if self._drawn is None or self._drawn[:2] != (batch, dtype):  # it is asked for at two points, mostly
+        # it is asked for at two points, mostly
+        if self._drawn is None or self._drawn[:2] != (batch, dtype):
             self._drawn = batch, dtype, self._minibatch(batch.step, batch.size, own, dtype)
         return self._drawn[2]
 
@@ -277,19 +310,23 @@ class LocalComponents:
         return self._folded[2]
 
     def _minibatch(self, step: int, size: int, own: Rows | None, dtype: torch.dtype) -> Rows:
-        """Return `size` rows with replacement from every source and every target, determined by seed and step.
+        """Return `size` rows with replacement from every source and every target, determined by
+        seed and step.
 
-        With `own`, its own block is taken as it is instead. They stand in a buffer that the next call overwrites: a
-        fresh one every step costs more than the forward.
+        With `own`, its own block is taken as it is instead. They stand in a buffer that the next
+        call overwrites: a fresh one every step costs more than the forward.
         """
         table, M, N = self._table(dtype), len(self.own_counts), len(self.counts)
-        starts = table.starts if self._targets is None else table.starts[self._domains(self._targets)]
+        starts = (
+            table.starts if self._targets is None else table.starts[self._domains(self._targets)]
+        )
         picked = (self._stream.draw(step, size) + starts).view(-1)
         if self._buffer is None or len(self._buffer) != len(picked) or self._buffer.dtype != dtype:
             self._buffer = table.X.new_empty(len(picked), *table.X.shape[1:])
         X = torch.index_select(table.X, 0, picked, out=self._buffer)
         y, weight = table.y[picked], table.drawn_weight[picked] / size
-        # A single target is one more source to the forward: no second pass through the model for its rows.
+        # A single target is one more source to the forward: no second pass through the model for
+        # its rows.
         shared = N + 1 if M == 1 and own is None else N
         n, left = shared * size, N + M - shared  # targets with a block of their own
         return Rows(
@@ -307,11 +344,23 @@ class LocalComponents:
         """Return the components of the rows that training sees, or of those it does not."""
         if part not in self._parts:
             which = 0 if part == "training" else 1
-            present = self._own if self._targets is None else [self._own[i] for i in self._targets.tolist()]
-            other = LocalComponents.of_samples((), self.space, self.loss, seed=self._seed, device=self._device)
+            present = (
+                self._own
+                if self._targets is None
+                else [self._own[i] for i in self._targets.tolist()]
+            )
+            other = LocalComponents.of_samples(
+                (), self.space, self.loss, seed=self._seed, device=self._device
+            )
             other._bind(
-                [split(s, held_out_rows("source", s, self._seed, LEAST_SOURCE))[which] for s in self._sources],
-                [split(t, held_out_rows("target", t, self._seed, LEAST_TARGET))[which] for t in present],
+                [
+                    split(s, held_out_rows("source", s, self._seed, LEAST_SOURCE))[which]
+                    for s in self._sources
+                ],
+                [
+                    split(t, held_out_rows("target", t, self._seed, LEAST_TARGET))[which]
+                    for t in present
+                ],
             )
             self._parts[part] = other
         return self._parts[part]

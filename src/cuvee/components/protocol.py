@@ -1,13 +1,16 @@
-"""What an algorithm may ask of the data: component losses f_1..f_N of many models, and their pullback.
+"""What an algorithm may ask of the data: component losses f_1..f_N of many models, and their
+pullback.
 
-    losses, pullback = components.losses(w, batch)   # w (M, Q, P) -> losses (M, Q, N+1), pullback -> (M, Q, P)
+    losses, pullback = components.losses(w, batch)   # w (M, Q, P) -> losses (M, Q, N+1), pullback
+    -> (M, Q, P)
 
-`losses[i, q, j] = f_j(w_iq)` for the N sources; the last column is f_T on target i's own labelled rows.
-`pullback(v)` is Σ_j v_iqj ∇f_j(w_iq); v (M, 1, N+1) serves all q. Q is whatever the caller stacks per target: a
-panel of adversaries, candidate mixtures, cross-validation folds.
+`losses[i, q, j] = f_j(w_iq)` for the N sources; the last column is f_T on target i's own labelled
+rows. `pullback(v)` is Σ_j v_iqj ∇f_j(w_iq); v (M, 1, N+1) serves all q. Q is whatever the caller
+stacks per target: a panel of adversaries, candidate mixtures, cross-validation folds.
 
-A `Batch` only describes rows. They are gathered where they live, and nothing outside this package holds one: sources
-may be in this process, in others or at other sites, and no algorithm changes by a line.
+A `Batch` only describes rows. They are gathered where they live, and nothing outside this package
+holds one: sources may be in this process, in others or at other sites, and no algorithm changes by
+a line.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ Part = Literal["all", "training", "held out"]
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """Own rows dealt out into `count` parts by their labels, part `number[q]` left out of what model q sees.
+    """Own rows dealt out into `count` parts by their labels, part `number[q]` left out of what
+    model q sees.
 
     With `only`, model q sees that part and nothing else.
     """
@@ -41,9 +45,10 @@ class Folds:
 class Batch:
     """Which rows to average over.
 
-    By default all of them. With a `step`, minibatch number `step` of `size` rows from every domain, drawn by a hash of
-    the seed, the domain's name and the step; with `own_whole` targets give all their rows all the same. `part` keeps
-    to four fifths of every domain ("training"), or to the fifth that early stopping looks at ("held out").
+    By default all of them. With a `step`, minibatch number `step` of `size` rows from every domain,
+    drawn by a hash of the seed, the domain's name and the step; with `own_whole` targets give all
+    their rows all the same. `part` keeps to four fifths of every domain ("training"), or to the
+    fifth that early stopping looks at ("held out").
     """
 
     step: int | None = None
@@ -108,7 +113,9 @@ class Components(Protocol):
         ...
 
     def narrow(self, targets: Tensor) -> Self:
-        """Return the same sources with some of the targets, which see and draw what they did before."""
+        """Return the same sources with some of the targets, which see and draw what they did
+        before.
+        """
         ...
 
     def without_targets(self) -> Self:
@@ -116,7 +123,9 @@ class Components(Protocol):
         ...
 
     def fold_weights(self, count: int) -> Tensor:
-        """Return how much of each target's own sample lies in each of `count` folds: (M, count), rows sum to 1."""
+        """Return how much of each target's own sample lies in each of `count` folds: (M, count),
+        rows sum to 1.
+        """
         ...
 
     def bytes_per_row(self) -> int:
@@ -124,7 +133,9 @@ class Components(Protocol):
         ...
 
     def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean and variance (N, Q) of row losses on each source's first rows, and Σ weight² (N,)."""
+        """Return mean and variance (N, Q) of row losses on each source's first rows, and Σ weight²
+        (N,).
+        """
         ...
 
 
@@ -142,7 +153,9 @@ class Grams:
 
 @dataclass(frozen=True)
 class Reference:
-    """A row and a label near the data: around them, squares of large means do not drown what varies."""
+    """A row and a label near the data: around them, squares of large means do not drown what
+    varies.
+    """
 
     row: Tensor  # (P,)
     label: Tensor  # ()
@@ -171,7 +184,9 @@ class QuadraticSums(Components, Protocol):
 
 
 class LinearSums(Components, Protocol):
-    """What components of generalised linear models offer besides: closed forms, and what certificates need."""
+    """What components of generalised linear models offer besides: closed forms, and what
+    certificates need.
+    """
 
     @property
     def space(self) -> GeneralisedSpace: ...
@@ -194,7 +209,9 @@ class LinearSums(Components, Protocol):
     @property
     def own_label_sizes(self) -> Tensor: ...
     def pull_with_second(self, w: Tensor, v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]: ...
-    def hessian_blocks(self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False) -> Tensor: ...
+    def hessian_blocks(
+        self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False
+    ) -> Tensor: ...
     def means(self) -> Tensor: ...
     def spread(self, reference: Tensor) -> tuple[Tensor, Tensor]: ...
     def own_spread(self, reference: Tensor) -> tuple[Tensor, Tensor]: ...

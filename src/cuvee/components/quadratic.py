@@ -1,8 +1,9 @@
-"""Components of squared loss through Gram matrices: full-data losses and pullbacks that no longer see n rows.
+"""Components of squared loss through Gram matrices: full-data losses and pullbacks that no longer
+see n rows.
 
-Per source, f_j(w) = ½wᵀA_j w − b_jᵀw + r_j with A_j = Σ_i p_i x_i x_iᵀ, b_j = Σ_i p_i y_i x_i, r_j = ½Σ_i p_i y_i²
-(p_i the row weights, summing to 1). Minibatches still go through the rows, and so does everything where there are
-fewer rows than numbers in the matrices' rows.
+Per source, f_j(w) = ½wᵀA_j w − b_jᵀw + r_j with A_j = Σ_i p_i x_i x_iᵀ, b_j = Σ_i p_i y_i x_i, r_j
+= ½Σ_i p_i y_i² (p_i the row weights, summing to 1). Minibatches still go through the rows, and so
+does everything where there are fewer rows than numbers in the matrices' rows.
 """
 
 from __future__ import annotations
@@ -29,16 +30,22 @@ FIRST = 256  # rows of a source that tell where it lies
 class QuadraticComponents(LocalComponents):
     """`LocalComponents` of a quadratic space with the trained loss.
 
-    Gram matrices are streamed from the sources' arrays: the table of all rows is stacked for minibatches alone.
+    Gram matrices are streamed from the sources' arrays: the table of all rows is stacked for
+    minibatches alone.
     """
 
-    def __init__(self, problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> None:
+    def __init__(
+        self, problem: Problem, space: Space, loss: LossKind = "trained", **options: Any
+    ) -> None:
         if not space.quadratic or loss != "trained":
-            raise OptionError("Gram matrices describe the squared loss as trained; use LocalComponents for others")
+            raise OptionError(
+                "Gram matrices describe the squared loss as trained; use LocalComponents for others"
+            )
         super().__init__(problem, space, loss, **options)
 
     def _gather(self) -> None:
-        self._sums: dict[str, Any] = {}  # what the sources' rows add up to: the same for all that are narrowed
+        # what the sources' rows add up to: the same for all that are narrowed
+        self._sums: dict[str, Any] = {}
 
     @property
     def roundings(self) -> float:
@@ -47,16 +54,26 @@ class QuadraticComponents(LocalComponents):
         return BLOCK + longest / BLOCK + self.own_rows
 
     def reference(self) -> Reference:
-        """Return, column by column, the least of the sources' means, taken over their first rows."""
+        """Return, column by column, the least of the sources' means, taken over their
+        first rows.
+        """
         rows, labels = [], []
         for domain in self._sources:
             rows.append(self.space.prepare(_tensor(domain.X[:FIRST], self._device)).mean(0))
-            labels.append(torch.as_tensor(self.space.encode(domain.y, domain.name)[:FIRST], device=self._device).mean())
+            labels.append(
+                torch.as_tensor(
+                    self.space.encode(domain.y, domain.name)[:FIRST], device=self._device
+                ).mean()
+            )
         return Reference(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
     def source_grams(self, around: Reference | None = None) -> Grams:
         """Return Grams (N, …), block by block."""
-        grams = each(lambda domain: _gram(domain, self.space, self._device, around), self._sources, self._device)
+        grams = each(
+            lambda domain: _gram(domain, self.space, self._device, around),
+            self._sources,
+            self._device,
+        )
         return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
 
     def own_grams(
@@ -67,8 +84,12 @@ class QuadraticComponents(LocalComponents):
         folds: Folds | None = None,
         models: slice = slice(None),
     ) -> Grams:
-        """Return Grams of some targets' own samples, (m, 1, …), or (m, q, …) for some models that leave out folds."""
-        rows = pick(self._own_blocks if folds is None else self._held_out(folds, self.space.dtype), targets)
+        """Return Grams of some targets' own samples, (m, 1, …), or (m, q, …) for some models that
+        leave out folds.
+        """
+        rows = pick(
+            self._own_blocks if folds is None else self._held_out(folds, self.space.dtype), targets
+        )
         X, y, weight = rows.own_X, rows.own_y, rows.own_weight
         if around is not None:
             X, y = X - around.row, y - around.label
@@ -89,7 +110,9 @@ class QuadraticComponents(LocalComponents):
             return self._all(self.space.dtype)
         if "own" not in self._sums:
             self._sums["own"] = Table.of((), self._own, self.space, self._device).rows
-        return self._sums["own"] if self._targets is None else pick(self._sums["own"], self._targets)
+        return (
+            self._sums["own"] if self._targets is None else pick(self._sums["own"], self._targets)
+        )
 
     def narrow(self, targets: Tensor) -> Self:
         other = super().narrow(targets)
@@ -125,8 +148,12 @@ def packed(A: Tensor) -> Tensor:
     return upper.view(N, P, P)[:, a, b].T.contiguous()
 
 
-def losses_by_grams(w: Tensor, sources: Grams, own: Grams, upper: Tensor) -> tuple[Tensor, Pullback]:
-    """Return squared losses (M, Q, N or N+1) and their pullback; `upper` is `packed` of the sources."""
+def losses_by_grams(
+    w: Tensor, sources: Grams, own: Grams, upper: Tensor
+) -> tuple[Tensor, Pullback]:
+    """Return squared losses (M, Q, N or N+1) and their pullback; `upper` is `packed` of the
+    sources.
+    """
     M, Q, P = w.shape
     N = len(sources.r)
     flat = w.reshape(-1, P)
@@ -139,7 +166,9 @@ def losses_by_grams(w: Tensor, sources: Grams, own: Grams, upper: Tensor) -> tup
         if v.shape[1] == 1:  # every model of a target mixes alike
             Aw = torch.cat([of @ A for of, A in zip(w.split(size), mixed, strict=True)])
         else:
-            Aw = torch.cat([_times(A, of) for of, A in zip(flat.split(size), mixed, strict=True)]).view(M, Q, P)
+            Aw = torch.cat(
+                [_times(A, of) for of, A in zip(flat.split(size), mixed, strict=True)]
+            ).view(M, Q, P)
         return Aw - v[..., :N] @ sources.b
 
     if len(own.r) == 0:
@@ -185,14 +214,18 @@ def _mixed(v: Tensor, A: Tensor) -> Tensor:
 
 
 def _times(A: Tensor, x: Tensor) -> Tensor:
-    """A x for a stack of matrices (..., a, b) and vectors (..., b); a million tiny products are no work for BLAS."""
+    """A x for a stack of matrices (..., a, b) and vectors (..., b); a million tiny products are no
+    work for BLAS.
+    """
     if A.shape[-1] * A.shape[-2] <= 512:
         return (A * x[..., None, :]).sum(-1)
     return (A @ x[..., None])[..., 0]
 
 
 def nearest_to_zero(means: Tensor) -> Tensor:
-    """(N, ...) -> (...): as close to the data as one point can be that a single wild source must not carry away."""
+    """(N, ...) -> (...): as close to the data as one point can be that a single wild source must
+    not carry away.
+    """
     return means.gather(0, means.abs().argmin(0, keepdim=True))[0]
 
 
@@ -200,13 +233,19 @@ def _gram(
     domain: Domain, space: Space, device: str | torch.device, around: Reference | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A, b, r of one source."""
-    labels, weights, even = space.encode(domain.y, domain.name), row_weights(domain), domain.weight is None
+    labels, weights, even = (
+        space.encode(domain.y, domain.name),
+        row_weights(domain),
+        domain.weight is None,
+    )
     P = space.n_params
     A, b, r = (torch.zeros(shape, dtype=space.dtype, device=device) for shape in ((P, P), (P,), ()))
     for low in range(0, domain.n_rows, BLOCK):
         part = slice(low, low + BLOCK)
         X = space.prepare(_tensor(domain.X[part], device))
-        y, weight = (torch.as_tensor(v[part], dtype=X.dtype, device=device) for v in (labels, weights))
+        y, weight = (
+            torch.as_tensor(v[part], dtype=X.dtype, device=device) for v in (labels, weights)
+        )
         if around is not None:
             X, y = X - around.row, y - around.label
         _add_block(A, b, r, X, y, weight, even=even)
@@ -214,12 +253,18 @@ def _gram(
 
 
 def _tensor(block: Array, device: str | torch.device) -> Tensor:
-    """Without a copy where that is allowed: torch wants memory it might write to, a memory map may be read-only."""
+    """Without a copy where that is allowed: torch wants memory it might write to, a memory map may
+    be read-only.
+    """
     return torch.as_tensor(block if block.flags.writeable else block.copy(), device=device)
 
 
-def _add_block(A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor, *, even: bool = False) -> None:
-    """Add the rows' part; `even` says that they all weigh alike, so that no copy of them needs to be scaled."""
+def _add_block(
+    A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor, *, even: bool = False
+) -> None:
+    """Add the rows' part; `even` says that they all weigh alike, so that no copy of them needs to
+    be scaled.
+    """
     # Each block is summed by itself first: long sums lose digits.
     A.add_(X.T @ (X if even else X * weight[:, None]), alpha=float(weight[0]) if even else 1.0)
     b.add_(X.T @ (weight * y))

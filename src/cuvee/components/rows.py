@@ -1,4 +1,6 @@
-"""Rows in this process, gathered and weighed: what the local components work on, and nobody else sees."""
+"""Rows in this process, gathered and weighed: what the local components work on, and nobody else
+sees.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ from cuvee.problem import Array, Domain
 
 HELD_OUT = 0.2  # of every domain, to tell when training should end
 LEAST_SOURCE, LEAST_TARGET = 3, 5
-"""Domains with fewer rows stay whole and serve for both; a source must keep two rows to train on."""
+"""Domains with fewer rows stay whole and serve for both; a source must keep two rows to train on.
+"""
 
 
 @dataclass(frozen=True)
 class Rows:
     """Rows to average over: every source's, and each target's own block.
 
-    A minibatch for a single target carries that target's rows as a last source and has an empty own block.
+    A minibatch for a single target carries that target's rows as a last source and has an empty own
+    block.
     """
 
     X: Tensor  # (rows, …), source after source
@@ -39,7 +43,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Table:
-    """All rows stacked: source after source, then k rows for every target, padded by repeats of weight 0."""
+    """All rows stacked: source after source, then k rows for every target, padded by repeats of
+    weight 0.
+    """
 
     X: Tensor  # (n + M·k, …)
     y: Tensor
@@ -49,7 +55,11 @@ class Table:
 
     @classmethod
     def of(
-        cls, sources: Sequence[Domain], targets: Sequence[Domain], space: Space, device: str | torch.device
+        cls,
+        sources: Sequence[Domain],
+        targets: Sequence[Domain],
+        space: Space,
+        device: str | torch.device,
     ) -> Table:
         k = max((t.n_rows for t in targets), default=0)
         X, y, weight = _stack([*sources, *(_padded(t, k) for t in targets)], space, device)
@@ -62,7 +72,9 @@ class Table:
     def to(self, dtype: torch.dtype) -> Table:
         """Return the same rows in another precision; class numbers stay what they are."""
         floats = {name: getattr(self, name) for name in ("X", "y", "weight")}
-        return replace(self, **{name: t.to(dtype) for name, t in floats.items() if t.is_floating_point()})
+        return replace(
+            self, **{name: t.to(dtype) for name, t in floats.items() if t.is_floating_point()}
+        )
 
     @cached_property
     def rows(self) -> Rows:
@@ -86,7 +98,9 @@ class Table:
 
     @cached_property
     def drawn_weight(self) -> Tensor:
-        """What a row counts for when rows are drawn uniformly: its weight × the rows of its domain."""
+        """What a row counts for when rows are drawn uniformly: its weight × the rows of
+        its domain.
+        """
         counts = torch.cat([self.counts, self.own_counts])
         return self.weight * counts.repeat_interleave(self._lengths).to(self.weight)
 
@@ -99,7 +113,9 @@ class Table:
         return int(self.own_counts.max()) if len(self.own_counts) else 0
 
 
-def _stack(tables: list[Domain], space: Space, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def _stack(
+    tables: list[Domain], space: Space, device: str | torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return X, y and row weights of all tables, one after the other."""
     if not tables:
         empty = torch.zeros(0, space.n_params, dtype=space.dtype, device=device)
@@ -129,7 +145,9 @@ def _check_finite(tables: list[Domain], X: Tensor) -> None:
         row = int(bad.nonzero()[0, 0])
         for domain in tables:
             if row < domain.n_rows:
-                raise DomainError(f"domain {domain.name!r}: row {row} of X is too large for {X.dtype}; rescale it")
+                raise DomainError(
+                    f"domain {domain.name!r}: row {row} of X is too large for {X.dtype}; rescale it"
+                )
             row -= domain.n_rows
 
 
@@ -158,7 +176,9 @@ def source_sums(by_row: Tensor, rows: Rows) -> Tensor:
 
 
 def hold_out(rows: Rows, keep: Tensor) -> Rows:
-    """Return the same rows with each target's own block reweighted by `keep` (M, Q, k) of 0 and 1."""
+    """Return the same rows with each target's own block reweighted by `keep` (M, Q, k)
+    of 0 and 1.
+    """
     weight = rows.own_weight * keep
     least = torch.finfo(weight.dtype).tiny
     return replace(rows, own_weight=weight / weight.sum(-1, keepdim=True).clamp(min=least))
@@ -173,10 +193,12 @@ def pick(rows: Rows, targets: Tensor | slice) -> Rows:
 
 
 def deal_folds(rows: Rows, count: int) -> Tensor:
-    """Return a fold number for every own row (M, k), −1 for padding: rows sorted by label, dealt out in turn.
+    """Return a fold number for every own row (M, k), −1 for padding: rows sorted by label, dealt
+    out in turn.
 
-    Sorting stratifies classes and quantities alike. A target with fewer rows than folds gets one fold per row; with
-    a single row that row is its own fold, and models see it only through their sources.
+    Sorting stratifies classes and quantities alike. A target with fewer rows than folds gets one
+    fold per row; with a single row that row is its own fold, and models see it only through their
+    sources.
     """
     real = rows.own_weight[:, 0] > 0  # (M, k)
     label = torch.where(real, rows.own_y[:, 0].double(), torch.inf)
@@ -186,9 +208,11 @@ def deal_folds(rows: Rows, count: int) -> Tensor:
 
 
 def held_out_rows(role: str, domain: Domain, seed: int, least: int) -> Array:
-    """Return sorted numbers of the rows that training does not see; all of a domain too small to be split.
+    """Return sorted numbers of the rows that training does not see; all of a domain too small to be
+    split.
 
-    Which ones is a matter of the seed and the domain's name alone, whatever other domains there are.
+    Which ones is a matter of the seed and the domain's name alone, whatever other domains there
+    are.
     """
     # Rows that weigh nothing tell nothing: neither part may consist of them.
     counted = np.arange(domain.n_rows) if domain.weight is None else np.flatnonzero(domain.weight)

@@ -1,10 +1,12 @@
 """Wide tables: where rows are fewer than columns, models live in the space that the rows span.
 
-A part of w that is orthogonal to every row changes no score. It costs λ/2 of its square, and room in a ball W. So no
-minimiser has one, and an adversary gains nothing by one: rows in an orthonormal basis of their span give the same
-losses, the same minimisers and the same norms, with as many coordinates as there are rows. Intercepts stay outside.
+A part of w that is orthogonal to every row changes no score. It costs λ/2 of its square, and room
+in a ball W. So no minimiser has one, and an adversary gains nothing by one: rows in an orthonormal
+basis of their span give the same losses, the same minimisers and the same norms, with as many
+coordinates as there are rows. Intercepts stay outside.
 
-For a w from anywhere, w = Q u + v with v orthogonal to all rows: f(w) = f(Qu) + λ/2‖v‖², and nothing couples the two.
+For a w from anywhere, w = Q u + v with v orthogonal to all rows: f(w) = f(Qu) + λ/2‖v‖², and
+nothing couples the two.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from cuvee.problem import Array, Domain, Problem
 LEAST_COLUMNS = 100  # fewer are solved as they are, in no time
 WIDE = 0.75  # rows per column up to which other coordinates are worth their making
 ALWAYS = 512  # so many rows make a basis in no time,
-ROWS_PER_MODEL = 100  # more only pay where many models share it, unless Gram matrices are the other way
+# more only pay where many models share it, unless Gram matrices are the other way
+ROWS_PER_MODEL = 100
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class RowsSpace:
 
 
 def targets_at_a_time(problem: Problem, space: Space) -> int:
-    """Return how many targets' own rows may join the sources' in one such space; 0 if none is worth using.
+    """Return how many targets' own rows may join the sources' in one such space; 0 if none is worth
+    using.
 
     They may double it, no more: each target pays for the coordinates of the others beside it.
     """
@@ -82,7 +86,8 @@ def basis_pays(problem: Problem, space: Space, models: int | None) -> bool:
 def of(problem: Problem, space: Any) -> RowsSpace:
     """Express all rows of the problem in a basis of their span, the sources' first.
 
-    So what the sources look like in it, and where adversaries start, does not depend on the targets.
+    So what the sources look like in it, and where adversaries start, does not depend on the
+    targets.
     """
     domains = (*problem.sources, *problem.targets)
     rows = space.standardise(torch.as_tensor(np.concatenate([d.X for d in domains])))
@@ -92,7 +97,9 @@ def of(problem: Problem, space: Any) -> RowsSpace:
     ends = np.cumsum([d.n_rows for d in domains])[:-1]
     given = [_with_rows(d, X) for d, X in zip(domains, np.split(parts, ends), strict=True)]
     sources, targets = given[: problem.n_sources], given[problem.n_sources :]
-    return RowsSpace(Problem(sources).with_targets(targets), space.in_coordinates(len(rows), shared), basis)
+    return RowsSpace(
+        Problem(sources).with_targets(targets), space.in_coordinates(len(rows), shared), basis
+    )
 
 
 def _with_rows(domain: Domain, X: Array) -> Domain:

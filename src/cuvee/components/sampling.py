@@ -1,8 +1,8 @@
 """Minibatch rows, drawn from one stream per domain.
 
-A draw is a hash of (seed, the domain's name, step, position): there is no state to keep. So a target draws
-the same rows alone or among a thousand others, reordering the sources reorders their minibatches and
-nothing else, and a run can continue from any step on any device.
+A draw is a hash of (seed, the domain's name, step, position): there is no state to keep. So a
+target draws the same rows alone or among a thousand others, reordering the sources reorders their
+minibatches and nothing else, and a run can continue from any step on any device.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ class RowStream:
 
     def __init__(self, names: Sequence[str], counts: Tensor, seed: int) -> None:
         keys = torch.tensor([_key(name) for name in names], dtype=torch.int64)
-        self._keys = _mix(keys.to(counts.device) + _mix(torch.tensor(seed, device=counts.device)) * 2)[:, None]
+        self._keys = _mix(
+            keys.to(counts.device) + _mix(torch.tensor(seed, device=counts.device)) * 2
+        )[:, None]
         self._counts = counts.to(torch.float64)[:, None]
-        self._drawn: tuple[int, int, Tensor] | None = None  # (first step, size, rows of a run of steps)
+        # (first step, size, rows of a run of steps)
+        self._drawn: tuple[int, int, Tensor] | None = None
 
     def of(self, domains: Tensor) -> RowStream:
         """The same streams of some of the domains."""
@@ -40,7 +43,8 @@ class RowStream:
     def draw(self, step: int, size: int) -> Tensor:
         """Row numbers (domains, size) of one minibatch per domain.
 
-        A run of steps is drawn at once and kept, as hashing two dozen numbers costs as much as thousands.
+        A run of steps is drawn at once and kept, as hashing two dozen numbers costs as much as
+        thousands.
         """
         run = max(1, AHEAD // max(1, size * len(self._keys)))
         first = step - step % run

@@ -1,7 +1,8 @@
-"""Components of sources whose rows live elsewhere: in other processes, on other machines, at other sites.
+"""Components of sources whose rows live elsewhere: in other processes, on other machines, at other
+sites.
 
-A *site* holds the rows of one source. It is asked questions by name and answers with sums over its rows; no row ever
-leaves it. Targets bring their few labelled rows along: those are here.
+A *site* holds the rows of one source. It is asked questions by name and answers with sums over its
+rows; no row ever leaves it. Targets bring their few labelled rows along: those are here.
 
     site.ask("values", handle, w, batch)     # one method is the whole transport
 """
@@ -27,13 +28,13 @@ from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Array, Domain, Problem
 
 QUESTIONS = frozenset(
-    {
-        "values", "pull", "pull_with_second", "hessians", "hessian_times", "hessian_blocks", "statistics", "largest",
-        "longest_row", "mean_squares", "rows_of_kind", "label_sizes", "means", "spread", "source_grams", "reference",
-        "source_moments", "bytes_per_row", "roundings",
-    }
+    { "values", "pull", "pull_with_second", "hessians", "hessian_times", "hessian_blocks",
+    "statistics", "largest", "longest_row", "mean_squares", "rows_of_kind", "label_sizes", "means",
+    "spread", "source_grams", "reference", "source_moments", "bytes_per_row", "roundings", }
 )  # fmt: skip
-"""What a site may be asked, once it is bound to a hypothesis: sums, maxima and means over all its rows."""
+"""What a site may be asked, once it is bound to a hypothesis: sums, maxima and means over all its
+rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,23 @@ class Answerer:
         self._domain, self._bound = domain, list[LocalComponents]()
 
     def answer(self, question: str, *arguments: Any) -> Any:
-        """Return the answer to one question; only what is listed in QUESTIONS may be asked of the rows."""
+        """Return the answer to one question; only what is listed in QUESTIONS may be asked of the
+        rows.
+        """
         if question == "introduce":
-            return Introduction(self._domain.facts.known(), self._domain.X.shape[1:], self._domain.features)
+            return Introduction(
+                self._domain.facts.known(), self._domain.X.shape[1:], self._domain.features
+            )
         if question == "bind":
             space, loss, options = arguments
-            self._bound.append(local_kind(space, loss)(Problem([self._domain]), space, loss, **options))
+            self._bound.append(
+                local_kind(space, loss)(Problem([self._domain]), space, loss, **options)
+            )
             return len(self._bound) - 1
         if question not in QUESTIONS:
-            raise DomainError(f"domain {self._domain.name!r}: its site does not answer {question!r}")
+            raise DomainError(
+                f"domain {self._domain.name!r}: its site does not answer {question!r}"
+            )
         handle, *rest = arguments
         asked = getattr(self._bound[handle], question)
         return asked(*rest) if callable(asked) else asked
@@ -92,11 +101,15 @@ class RemoteDomain(Domain):
 
     @property
     def X(self) -> Array:
-        raise DomainError(f"the rows of {self.name!r} stay at their site: this step needs them here")
+        raise DomainError(
+            f"the rows of {self.name!r} stay at their site: this step needs them here"
+        )
 
     @property
     def y(self) -> Array:
-        raise DomainError(f"the labels of {self.name!r} stay at their site: this step needs them here")
+        raise DomainError(
+            f"the labels of {self.name!r} stay at their site: this step needs them here"
+        )
 
     @property
     def n_rows(self) -> int:
@@ -130,9 +143,13 @@ class SiteComponents:
         memory: int | None = None,
     ) -> None:
         self.space, self.loss = space, loss
-        self._sites = [source.site for source in problem.sources if isinstance(source, RemoteDomain)]
+        self._sites = [
+            source.site for source in problem.sources if isinstance(source, RemoteDomain)
+        ]
         if len(self._sites) < problem.n_sources:
-            raise DomainError("some sources are at sites and some are here: put all of them at sites")
+            raise DomainError(
+                "some sources are at sites and some are here: put all of them at sites"
+            )
         self.counts = torch.tensor([s.n_rows for s in problem.sources], dtype=torch.int64)
         self._handles = self._all("bind", space, loss, {"seed": seed}, bound=False)
         kind = local_kind(space, loss) if loss == "trained" else LocalComponents
@@ -143,7 +160,9 @@ class SiteComponents:
         """Ask every site the same thing at the same time."""
         return self._each(question, [arguments] * len(self._sites), bound=bound)
 
-    def _each(self, question: str, arguments: Sequence[tuple[Any, ...]], *, bound: bool = True) -> list[Any]:
+    def _each(
+        self, question: str, arguments: Sequence[tuple[Any, ...]], *, bound: bool = True
+    ) -> list[Any]:
         """Ask every site with arguments of its own."""
         handles = [(h,) for h in self._handles] if bound else [()] * len(self._sites)
         with ThreadPoolExecutor(len(self._sites)) as pool:
@@ -182,10 +201,14 @@ class SiteComponents:
         return self.values(w, batch), pullback
 
     def _sum(self, question: str, v: Tensor, before: tuple[Any, ...], *after: Any) -> Any:
-        """Return Σ_j of what source j answers for its column of v, and of what own samples answer for the last one."""
+        """Return Σ_j of what source j answers for its column of v, and of what own samples answer
+        for the last one.
+        """
         N = len(self.counts)
         seen = [self._shared(a) if isinstance(a, Batch) else a for a in after]
-        parts = self._each(question, [(*before, v[..., j : j + 1].contiguous(), *seen) for j in range(N)])
+        parts = self._each(
+            question, [(*before, v[..., j : j + 1].contiguous(), *seen) for j in range(N)]
+        )
         if v.shape[-1] > N and len(self.own_counts):
             parts.append(getattr(self._own, question)(*before, v[..., N:], *after))
         if isinstance(parts[0], tuple):
@@ -208,7 +231,9 @@ class SiteComponents:
         total: Tensor = self._sum("hessian_times", v, (w, u), batch)
         return total
 
-    def hessian_blocks(self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False) -> Tensor:
+    def hessian_blocks(
+        self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False
+    ) -> Tensor:
         total: Tensor = self._sum("hessian_blocks", v, (w,), batch, output, only)
         return total
 
@@ -298,7 +323,10 @@ class SiteQuadratic(SiteComponents):
 
     def reference(self) -> Reference:
         told = self._all("reference")
-        row, label = (nearest_to_zero(torch.stack([getattr(r, name) for r in told])) for name in ("row", "label"))
+        row, label = (
+            nearest_to_zero(torch.stack([getattr(r, name) for r in told]))
+            for name in ("row", "label")
+        )
         return Reference(row, label)
 
     def source_grams(self, around: Reference | None = None) -> Grams:

@@ -1,8 +1,9 @@
 """Problems for weights that are there already: α names the sources, and perhaps the targets.
 
-`cuvee solve` asks for models of the rows of an α, `cuvee learn`, `plan` and `online` for maps on its columns. Rows and
-columns are prepared as for `adapt`: sources are those of a column, and whoever else has labelled rows is a target,
-asked for or not, so that columns are encoded alike whichever rows an α has.
+`cuvee solve` asks for models of the rows of an α, `cuvee learn`, `plan` and `online` for maps on
+its columns. Rows and columns are prepared as for `adapt`: sources are those of a column, and
+whoever else has labelled rows is a target, asked for or not, so that columns are encoded alike
+whichever rows an α has.
 """
 
 from __future__ import annotations
@@ -47,14 +48,17 @@ class Blends:
     parts: tuple[Blend, ...]
 
     def problem(self, part: Blend, group: Group) -> Problem:
-        """Return what a part is solved on: its sources, and its targets in the order of its rows if α weighs these."""
+        """Return what a part is solved on: its sources, and its targets in the order of its rows if
+        α weighs these.
+        """
         if not self.own:
             return group.whole.without_targets()
         place = {t.name: t for t in group.whole.targets}
         return group.whole.with_targets([place[self.names[i]] for i in part.rows])
 
     def offsets(self, part: Blend, group: Group, alpha: Floats) -> Floats:
-        """Return the level of each model, to add to its predictions; `alpha` (rows, columns) are its weights.
+        """Return the level of each model, to add to its predictions; `alpha` (rows, columns) are
+        its weights.
 
         It is that of the target's labelled rows. A model without any has the level of its sources,
         weighed as they are: that of one source alone is the model of its labels as they are.
@@ -62,11 +66,18 @@ class Blends:
         known = dict(zip(group.whole.source_names, group.levels, strict=True))
         known |= dict(zip(group.whole.target_names, group.whole_offset, strict=True))
         shared = alpha[:, : len(group.levels)] @ group.levels
-        return np.array([known.get(self.names[i], s) for i, s in zip(part.rows, shared.tolist(), strict=True)])
+        return np.array(
+            [known.get(self.names[i], s) for i, s in zip(part.rows, shared.tolist(), strict=True)]
+        )
 
 
 def blends(
-    opened: OpenedTable, columns: Sequence[str], names: Sequence[str], *, own: bool, apart: Collection[str]
+    opened: OpenedTable,
+    columns: Sequence[str],
+    names: Sequence[str],
+    *,
+    own: bool,
+    apart: Collection[str],
 ) -> Blends:
     """Return the problems of an α with these columns and rows.
 
@@ -86,29 +97,46 @@ def blends(
     asked = [_asked(opened, columns, [names[i] for i in part], own, apart) for part in rows]
     prepared = _prepared(opened, asked)
     if own and (lost := set(names) - set(prepared.targets)):
-        left_out = next(note for note in prepared.notes if any(note.startswith(f"target {name!r}") for name in lost))
+        left_out = next(
+            note
+            for note in prepared.notes
+            if any(note.startswith(f"target {name!r}") for name in lost)
+        )
         raise DomainError(f"alpha weighs own rows that cannot be used: {left_out}")
-    parts = [Blend(tuple(r), g, tuple(a.sources)) for g, (r, a) in enumerate(zip(rows, asked, strict=True))]
+    parts = [
+        Blend(tuple(r), g, tuple(a.sources))
+        for g, (r, a) in enumerate(zip(rows, asked, strict=True))
+    ]
     return Blends(prepared, tuple(names), own, tuple(parts))
 
 
 def _asked(
-    opened: OpenedTable, columns: Sequence[str], names: Sequence[str], own: bool, apart: Collection[str]
+    opened: OpenedTable,
+    columns: Sequence[str],
+    names: Sequence[str],
+    own: bool,
+    apart: Collection[str],
 ) -> Names:
-    """Return the group of some rows of an α: targets are those whose own rows, or whose level, is needed."""
+    """Return the group of some rows of an α: targets are those whose own rows, or whose level, is
+    needed.
+    """
     sources = [name for name in columns if name not in apart or name not in names]
     sizes = opened.sizes
     targets = list(names)
     if not own:
         levelled = opened.options.levels and opened.inferred.task is Task.regression
-        enough = (name for name in names if sizes.get(name, 0) >= LEAST_LABELLED and name not in sources)
+        enough = (
+            name for name in names if sizes.get(name, 0) >= LEAST_LABELLED and name not in sources
+        )
         targets = list(enough) if levelled else []
     return _names(opened, sources, targets)
 
 
 def _names(opened: OpenedTable, sources: Sequence[str], targets: Sequence[str] = ()) -> Names:
     known = {*sources, *targets}
-    return Names(targets, sources, [name for name in usable_names(opened.sizes) if name not in known])
+    return Names(
+        targets, sources, [name for name in usable_names(opened.sizes) if name not in known]
+    )
 
 
 def _prepared(opened: OpenedTable, groups: Sequence[Names]) -> Prepared:

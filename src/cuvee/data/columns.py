@@ -1,4 +1,6 @@
-"""One column: tidied into numbers, truth values or text, and the words that say what is wrong with it."""
+"""One column: tidied into numbers, truth values or text, and the words that say what is wrong with
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,27 @@ from cuvee.results import Floats
 
 
 def tidy(column: Any, where: str = "") -> Any:
-    """Return a column (rows,) as float64 (missing: NaN), bool or text; errors name the first cell that is neither."""
+    """Return a column (rows,) as float64 (missing: NaN), bool or text; errors name the first cell
+    that is neither.
+    """
     import pandas as pd
     from pandas.api import types
 
     dtype, name = column.dtype, str(column.name)
     if isinstance(dtype, pd.StringDtype) or dtype == np.bool_:
         return column
-    if isinstance(dtype, pd.CategoricalDtype):  # the user says that these are categories, even where they are numbers
+    # the user says that these are categories, even where they are numbers
+    if isinstance(dtype, pd.CategoricalDtype):
         written = np.array([*map(as_written, dtype.categories), None], dtype=object)
         return pd.Series(written[column.cat.codes], column.index, object, name)
     if types.is_bool_dtype(dtype) and not column.hasnans:
         return column.astype(np.bool_)
-    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):  # truth values with gaps too: 0, 1, NaN
+    # truth values with gaps too: 0, 1, NaN
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        _check_numbers(column, values, f"{at(where)}column {name!r}", whole=types.is_integer_dtype(dtype))
+        _check_numbers(
+            column, values, f"{at(where)}column {name!r}", whole=types.is_integer_dtype(dtype)
+        )
         return column if dtype == np.float64 else pd.Series(values, column.index, np.float64, name)
     return _of_objects(column, f"{at(where)}column {name!r}")
 
@@ -48,7 +56,9 @@ def _of_objects(column: Any, named: str) -> Any:
         if not numbers and cells.notna().any():  # a column of gaps alone is of no kind
             oddity, row = _oddity(cells)
             raise DomainError(f"{named} {oddity}", row)
-        values = np.array([np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)])
+        values = np.array(
+            [np.nan if gap else float(v) for v, gap in zip(cells, cells.isna(), strict=True)]
+        )
     except ArithmeticError:  # too large, or a decimal that refuses every question
         raise DomainError(f"{named} holds a number that no float can hold; rescale it") from None
     _check_numbers(column, values, named, whole=kind == "integer")
@@ -64,7 +74,8 @@ def _check_numbers(column: Any, values: Floats, named: str, *, whole: bool) -> N
         row = column.index[int(np.argmax(infinite))]
         raise DomainError(
             f"{named} is infinite at row {row} "
-            f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use impute (--impute)",
+            f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use "
+            "impute (--impute)",
             row,
         )
 
@@ -82,8 +93,10 @@ def _check_apart(column: Any, values: Floats, named: str) -> None:
 def too_long(named: str, one: tuple[int, str], other: tuple[int, str]) -> DomainError:
     """Return the error about two whole numbers, each with its row, that are the same float."""
     return DomainError(
-        f"{named} holds whole numbers with more digits than are kept: {one[1]} at row {one[0]} and {other[1]} at row "
-        f"{other[0]} would become the same; declare the column as text (--text) if these are identifiers, drop it, or "
+        f"{named} holds whole numbers with more digits than are kept: {one[1]} at row {one[0]} and "
+        f"{other[1]} at row "
+        f"{other[0]} would become the same; declare the column as text (--text) if these are "
+        "identifiers, drop it, or "
         "subtract a constant",
         one[0],
     )
@@ -98,7 +111,11 @@ def _oddity(cells: Any) -> tuple[str, int]:
     row, value, kind = there.index[odd], there.iloc[odd], kinds[odd]
     if kind != usual:
         shown = f" ({short(value)})" if isinstance(value, str | Real) else ""
-        return f"mixes types: it holds {usual}s, but a {kind}{shown} at row {row}; use one type throughout", row
+        return (
+            f"mixes types: it holds {usual}s, but a {kind}{shown} at row {row}; use one type "
+            "throughout",
+            row,
+        )
     if kind == "date":
         dates = f"holds dates, like {value} at row {row}"
         return f"{dates}; make numbers of them (days since a date?), or drop the column", row
@@ -112,7 +129,9 @@ def pick(frame: Any, name: str, where: str) -> Any:
         return frame[name]
     found = [i for i, column in enumerate(frame.columns) if str(column) == name]
     if len(found) != 1:
-        raise DomainError(f"{at(where)}{'two columns are' if found else 'no column is'} named {name!r}")
+        raise DomainError(
+            f"{at(where)}{'two columns are' if found else 'no column is'} named {name!r}"
+        )
     return frame.iloc[:, found[0]].rename(name)
 
 

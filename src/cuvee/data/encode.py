@@ -30,13 +30,27 @@ class Number:
 
     @classmethod
     def fitted(
-        cls, name: str, scaler: Any, low: float, high: float, fill: float | None, where: str = "", origin: float = 0.0
+        cls,
+        name: str,
+        scaler: Any,
+        low: float,
+        high: float,
+        fill: float | None,
+        where: str = "",
+        origin: float = 0.0,
     ) -> Number:
-        """From a `StandardScaler` fitted on this column less `origin`, and the range of the column."""
-        mean, spread, scale = origin + float(scaler.mean_[0]), float(np.sqrt(scaler.var_[0])), float(scaler.scale_[0])
+        """From a `StandardScaler` fitted on this column less `origin`, and the range of
+        the column.
+        """
+        mean, spread, scale = (
+            origin + float(scaler.mean_[0]),
+            float(np.sqrt(scaler.var_[0])),
+            float(scaler.scale_[0]),
+        )
         if not np.isfinite([mean, spread]).all():
             raise too_far(name, low, high, where)
-        never_varies = low == high or spread != scale  # scikit-learn takes 1 where the spread is only rounding
+        # scikit-learn takes 1 where the spread is only rounding
+        never_varies = low == high or spread != scale
         return cls(name, mean, 0.0 if never_varies else scale, fill)
 
     @property
@@ -46,9 +60,12 @@ class Number:
     def encode(self, column: Any, where: str) -> Floats:
         """A tidy column (rows,) -> (rows, 1)."""
         if not is_number(column):
-            row, value = next((row, value) for row, value in column.items() if isinstance(value, str))
+            row, value = next(
+                (row, value) for row, value in column.items() if isinstance(value, str)
+            )
             raise DomainError(
-                f"{at(where)}column {self.name!r} holds text, {short(value)} at row {row}, where the training rows "
+                f"{at(where)}column {self.name!r} holds text, {short(value)} at row {row}, where "
+                "the training rows "
                 "hold numbers; correct it",
                 row,
             )
@@ -63,7 +80,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column that becomes one 0/1 column per category; a single category never varies, and encodes to 0."""
+    """A column that becomes one 0/1 column per category; a single category never varies, and
+    encodes to 0.
+    """
 
     name: str
     categories: tuple[str, ...]
@@ -77,7 +96,11 @@ class Category:
         """A tidy column (rows,) -> (rows, categories)."""
         import pandas as pd
 
-        values = column.astype(object).map(as_written, na_action="ignore") if is_number(column) else column
+        values = (
+            column.astype(object).map(as_written, na_action="ignore")
+            if is_number(column)
+            else column
+        )
         values = values.to_numpy(dtype=object, na_value=self.fill)
         position = pd.Index(self.categories, dtype=object).get_indexer(values)
         unseen = position < 0
@@ -85,17 +108,22 @@ class Category:
             first = int(np.argmax(unseen))
             known = listed(self.categories, 10)
             raise DomainError(
-                f"{at(where)}column {self.name!r} is {short(values[first])} at row {column.index[first]}, which it is "
-                f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: {known}); correct "
+                f"{at(where)}column {self.name!r} is {short(values[first])} at row "
+                f"{column.index[first]}, which it is "
+                f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: "
+                f"{known}); correct "
                 "these rows, or leave them out",
                 column.index[first],
             )
-        return (position[:, None] == np.arange(len(self.categories))) * float(len(self.categories) > 1)
+        return (position[:, None] == np.arange(len(self.categories))) * float(
+            len(self.categories) > 1
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """Raw columns -> numbers, fitted on training rows: numeric columns standardised, others one-hot.
+    """Raw columns -> numbers, fitted on training rows: numeric columns standardised, others
+    one-hot.
 
     >>> import pandas as pd
     >>> encoder = Encoder.fit(pd.DataFrame({"age": [20, 40], "sex": ["f", "m"]}), ["age", "sex"])
@@ -106,18 +134,26 @@ class Encoder:
     columns: tuple[Number | Category, ...]
 
     @classmethod
-    def fit(cls, frame: Any, features: Sequence[str], *, impute: bool = False, where: str = "") -> Encoder:
-        """From training rows; with `impute`, missing numbers become the median and others the most frequent value."""
+    def fit(
+        cls, frame: Any, features: Sequence[str], *, impute: bool = False, where: str = ""
+    ) -> Encoder:
+        """From training rows; with `impute`, missing numbers become the median and others the most
+        frequent value.
+        """
         columns = [tidy(pick(frame, name, where), where) for name in features]
         if not columns or not len(frame):
-            raise DomainError(f"{at(where)}there are no {'rows' if columns else 'columns'} to learn from")
+            raise DomainError(
+                f"{at(where)}there are no {'rows' if columns else 'columns'} to learn from"
+            )
         if not impute:
             check_missing(columns, where)
         return cls(tuple(_fit(column, impute, where) for column in columns))
 
     def unscaled(self) -> Encoder:
         """Numbers as they are: for columns that have one scale already, such as pixels."""
-        as_it_is = (replace(c, mean=0.0, scale=1.0) if isinstance(c, Number) else c for c in self.columns)
+        as_it_is = (
+            replace(c, mean=0.0, scale=1.0) if isinstance(c, Number) else c for c in self.columns
+        )
         return Encoder(tuple(as_it_is))
 
     @property
@@ -127,7 +163,9 @@ class Encoder:
 
     @property
     def text(self) -> tuple[str, ...]:
-        """The raw columns that are categories: a file is read with these as text, so that '007' stays what it is."""
+        """The raw columns that are categories: a file is read with these as text, so that '007'
+        stays what it is.
+        """
         return tuple(column.name for column in self.columns if isinstance(column, Category))
 
     @property
@@ -149,20 +187,29 @@ class Encoder:
             only = f"column {same[0]!r} has the same value in every training row"
             return (f"{only}: it says nothing and is encoded as 0",)
         return (
-            f"{len(same)} columns ({listed(same)}) have the same value in every training row: they are encoded as 0",
+            f"{len(same)} columns ({listed(same)}) have the same value in every training row: "
+            "they are encoded as 0",
         )
 
     def __call__(self, frame: Any, *, where: str = "") -> Floats:
-        """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row and column."""
+        """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row
+        and column.
+        """
         columns = [tidy(pick(frame, name, where), where) for name in self.features]
-        check_missing([c for c, rule in zip(columns, self.columns, strict=True) if rule.fill is None], where)
-        # Written out, because that is shorter than rebuilding transformers; the tests compare it with theirs.
-        parts = [rule.encode(column, where) for rule, column in zip(self.columns, columns, strict=True)]
+        check_missing(
+            [c for c, rule in zip(columns, self.columns, strict=True) if rule.fill is None], where
+        )
+        # Written out, because that is shorter than rebuilding transformers; the tests compare it
+        # with theirs.
+        parts = [
+            rule.encode(column, where) for rule, column in zip(self.columns, columns, strict=True)
+        ]
         encoded = np.concatenate(parts, axis=1)
         if not np.isfinite(encoded).all():
             row, column = np.argwhere(~np.isfinite(encoded))[0]
             raise DomainError(
-                f"{at(where)}column {self.names[column]!r} is too far from the training rows at row "
+                f"{at(where)}column {self.names[column]!r} is too far from the training rows at "
+                "row "
                 f"{frame.index[row]}; correct it, or drop the column",
                 frame.index[row],
             )
@@ -174,13 +221,18 @@ class Encoder:
         for rule in self.columns:
             if isinstance(rule, Category):
                 column = tidy(pick(frame, rule.name, where), where)
-                good &= (column.map(as_written, na_action="ignore").isin(rule.categories) | column.isna()).to_numpy()
+                good &= (
+                    column.map(as_written, na_action="ignore").isin(rule.categories) | column.isna()
+                ).to_numpy()
         return good
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON that `from_dict` turns into the same encoder, bit by bit."""
         kinds = {Number: "number", Category: "category"}
-        return {"format": FORMAT, "columns": [{"kind": kinds[type(c)], **asdict(c)} for c in self.columns]}
+        return {
+            "format": FORMAT,
+            "columns": [{"kind": kinds[type(c)], **asdict(c)} for c in self.columns],
+        }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Encoder:
@@ -197,13 +249,18 @@ def _restored(kind: str, name: str, **rest: Any) -> Number | Category:
     if kind == "category":
         return Category(name, tuple(map(str, rest["categories"])), rest["fill"])
     return Number(
-        name, float(rest["mean"]), float(rest["scale"]), rest["fill"] if rest["fill"] is None else float(rest["fill"])
+        name,
+        float(rest["mean"]),
+        float(rest["scale"]),
+        rest["fill"] if rest["fill"] is None else float(rest["fill"]),
     )
 
 
 def too_far(name: str, low: float, high: float, where: str) -> DomainError:
     """Return the error about a column whose mean or spread no float holds."""
-    return DomainError(f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it")
+    return DomainError(
+        f"{at(where)}column {name!r} runs from {low:g} to {high:g}, too far for a float; rescale it"
+    )
 
 
 def _fit(column: Any, impute: bool, where: str) -> Number | Category:
@@ -228,15 +285,19 @@ def _fit(column: Any, impute: bool, where: str) -> Number | Category:
         low, high, origin = float(cells.min()), float(cells.max()), 0.0
         if hides_variation(scaler, low, high):
             scaler, origin = StandardScaler().fit(cells - low), low
-        return Number.fitted(name, scaler, low, high, None if fill is None else float(fill), where, origin)
+        return Number.fitted(
+            name, scaler, low, high, None if fill is None else float(fill), where, origin
+        )
     check_categories(name, column.nunique(), column.count(), column.dropna().iloc[0], where)
     return Category(name, tuple(OneHotEncoder().fit(cells).categories_[0].tolist()), fill)
 
 
 def hides_variation(scaler: Any, low: float, high: float) -> bool:
-    """Whether scikit-learn takes a column for constant that is not: its mean, far from 0, would hide the spread.
+    """Whether scikit-learn takes a column for constant that is not: its mean, far from 0, would
+    hide the spread.
 
-    Whole numbers that differ do so for a reason; others that differ in their last bits alone are one value, rounded.
+    Whole numbers that differ do so for a reason; others that differ in their last bits alone are
+    one value, rounded.
     """
     spread = float(np.sqrt(scaler.var_[0]))
     if spread == float(scaler.scale_[0]) or not np.isfinite(spread):
@@ -250,8 +311,10 @@ def check_categories(name: str, different: int, rows: int, example: str, where: 
     """More categories than a model can learn from: most likely an id, a free text or a date."""
     if different > MOST_CATEGORIES or (different >= MANY and different >= NEARLY_ALL * rows):
         raise DomainError(
-            f"{at(where)}column {name!r} has {different:,} different values in {count(rows, 'row')}, like "
-            f"{short(example)}; an id, a free text or a date cannot be one-hot encoded: drop it, or make numbers of it"
+            f"{at(where)}column {name!r} has {different:,} different values in "
+            f"{count(rows, 'row')}, like "
+            f"{short(example)}; an id, a free text or a date cannot be one-hot encoded: drop it, "
+            "or make numbers of it"
         )
 
 
@@ -261,13 +324,18 @@ def check_missing(columns: Sequence[Any], where: str) -> None:
     gaps = {name: gap for name, gap in gaps.items() if gap.any()}
     if gaps:
         rows = np.any(list(gaps.values()), axis=0)
-        say_missing({name: int(gap.sum()) for name, gap in gaps.items()}, int(rows.sum()), len(rows), where)
+        say_missing(
+            {name: int(gap.sum()) for name, gap in gaps.items()}, int(rows.sum()), len(rows), where
+        )
 
 
 def say_missing(cells: Mapping[str, int], rows: int, of: int, where: str) -> None:
     """Raise: `rows` of the `of` rows have missing values, so many in each column of `cells`."""
-    named = ", ".join(f"{name!r} ({n:,})" for name, n in list(cells.items())[:5]) + (", …" if len(cells) > 5 else "")
+    named = ", ".join(f"{name!r} ({n:,})" for name, n in list(cells.items())[:5]) + (
+        ", …" if len(cells) > 5 else ""
+    )
     raise DomainError(
-        f"{at(where)}{rows:,} of {count(of, 'row')} have missing values, in {count(len(cells), 'column')}: {named}; "
+        f"{at(where)}{rows:,} of {count(of, 'row')} have missing values, in "
+        f"{count(len(cells), 'column')}: {named}; "
         "fill them in, drop the columns, or use impute (--impute)"
     )

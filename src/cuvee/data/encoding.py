@@ -20,7 +20,8 @@ def check_encoding(encoding: Any) -> None:
         "".encode(encoding)
     except (LookupError, TypeError, ValueError):
         raise OptionError(
-            f"encoding must be the name of an encoding, such as {UTF8!r} or {USUAL!r}; got {encoding!r}"
+            f"encoding must be the name of an encoding, such as {UTF8!r} or {USUAL!r}; got "
+            f"{encoding!r}"
         ) from None
 
 

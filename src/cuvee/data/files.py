@@ -20,7 +20,13 @@ from cuvee.errors import DomainError, InputError
 
 HEAD = 1 << 20  # bytes that tell what a file is; no line may be longer
 ROWS = 1 << 16  # per batch
-BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".ipc": "Feather"}
+BINARY = {
+    ".parquet": "Parquet",
+    ".pq": "Parquet",
+    ".feather": "Feather",
+    ".arrow": "Feather",
+    ".ipc": "Feather",
+}
 TEXT = (".csv", ".tsv", ".txt")
 SEPARATORS = ",;\t|"
 
@@ -33,9 +39,15 @@ def files(path: Path, encoding: str = UTF8) -> list[tuple[File, str | None]]:
             raise InputError(f"{path} does not exist; is the name right?")
         if path.is_file():
             return [(_recognised(path, encoding), None)]
-        found = sorted(p for p in path.iterdir() if p.is_file() and _suffix(p) in (*BINARY, *TEXT) and p.name[0] != ".")
+        found = sorted(
+            p
+            for p in path.iterdir()
+            if p.is_file() and _suffix(p) in (*BINARY, *TEXT) and p.name[0] != "."
+        )
     if not found:
-        raise InputError(f"{path} holds no table; put a CSV, Parquet or Feather file per domain into it")
+        raise InputError(
+            f"{path} holds no table; put a CSV, Parquet or Feather file per domain into it"
+        )
     names = [p.name.removesuffix(".gz").rpartition(".")[0] for p in found]
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -76,21 +88,28 @@ def _recognised(path: Path, encoding: str) -> File:
 
 
 def separator_of(head: str) -> str:
-    """Return the one that splits the first lines into more than one cell, all of them alike, and into most."""
+    """Return the one that splits the first lines into more than one cell, all of them alike, and
+    into most.
+    """
     scores = {}
     for delimiter in SEPARATORS:
         try:
             lines = list(islice(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), 21))
         except csv.Error:
             continue
-        widths = [len(line) for line in lines if line][: max(1, len(lines) - 1)]  # the last line may be cut
-        scores[delimiter] = (widths[0] > 1, len(set(widths)) == 1, widths[0]) if widths else (False, False, 0)
+        # the last line may be cut
+        widths = [len(line) for line in lines if line][: max(1, len(lines) - 1)]
+        scores[delimiter] = (
+            (widths[0] > 1, len(set(widths)) == 1, widths[0]) if widths else (False, False, 0)
+        )
     return max(scores, key=lambda delimiter: scores[delimiter], default=",")
 
 
 @contextmanager
 def understood(path: Path, text: File | None = None) -> Iterator[None]:
-    """What pyarrow and the system raise about a file, in one sentence; `text` is the file if it is one of text."""
+    """What pyarrow and the system raise about a file, in one sentence; `text` is the file if it is
+    one of text.
+    """
     import pyarrow as pa
 
     try:
@@ -118,7 +137,9 @@ class File:
     encoding: str = UTF8
 
     def batches(self, names: Sequence[str], rows: int = ROWS) -> Iterator[Any]:
-        """pyarrow Tables of about `rows` rows with these columns alone; the columns of a text file are all text."""
+        """pyarrow Tables of about `rows` rows with these columns alone; the columns of a text file
+        are all text.
+        """
         import pyarrow as pa
         from pyarrow import ipc, parquet
 
@@ -143,7 +164,9 @@ class File:
         return arrow_csv.open_csv(
             pa.input_stream(str(self.path), compression="gzip" if self.packed else None),
             # Small blocks: the reader is many of them ahead.
-            arrow_csv.ReadOptions(block_size=HEAD, encoding="utf8" if self.encoding == UTF8 else self.encoding),
+            arrow_csv.ReadOptions(
+                block_size=HEAD, encoding="utf8" if self.encoding == UTF8 else self.encoding
+            ),
             arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             arrow_csv.ConvertOptions(**convert),
         )
@@ -151,7 +174,10 @@ class File:
     def _texts(self, names: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow as pa
 
-        columns = {"include_columns": list(names), "column_types": dict.fromkeys(names, pa.string())}
+        columns = {
+            "include_columns": list(names),
+            "column_types": dict.fromkeys(names, pa.string()),
+        }
         with self.opened(strings_can_be_null=True, **columns) as file:
             held: list[Any] = []
             for batch in file:
@@ -162,16 +188,33 @@ class File:
             if held:
                 yield pa.Table.from_batches(held)
 
-    def survey(self, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()) -> Surveyed:
-        """What the columns of text are. One batch tells little: all of it is looked at before it is converted."""
+    def survey(
+        self, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()
+    ) -> Surveyed:
+        """What the columns of text are. One batch tells little: all of it is looked at before it is
+        converted.
+        """
         typed = self.kind != "text"
-        kinds, told = survey(tables, text, unchecked, where=f"{self.path}: ", comma=self.delimiter == ";", typed=typed)
-        return Surveyed({**dict.fromkeys(text, "text"), **kinds}, told) if typed else Surveyed(kinds, told)
+        kinds, told = survey(
+            tables,
+            text,
+            unchecked,
+            where=f"{self.path}: ",
+            comma=self.delimiter == ";",
+            typed=typed,
+        )
+        return (
+            Surveyed({**dict.fromkeys(text, "text"), **kinds}, told)
+            if typed
+            else Surveyed(kinds, told)
+        )
 
     def load(
         self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()
     ) -> tuple[Any, list[Told]]:
-        """A frame of these columns; `text` are taken as text, and nobody looks into the `unchecked`."""
+        """A frame of these columns; `text` are taken as text, and nobody looks into the
+        `unchecked`.
+        """
         import pyarrow as pa
 
         tables = list(self.batches(names))
@@ -183,8 +226,14 @@ class File:
         return to_frame(table, kinds), told
 
     def line(self, row: int) -> str:
-        """Where a row of a text file stands, in words; nothing of others, which nobody opens in an editor."""
-        return line_of(self.path, row, self.delimiter, self.packed, self.encoding) if self.kind == "text" else ""
+        """Where a row of a text file stands, in words; nothing of others, which nobody opens in an
+        editor.
+        """
+        return (
+            line_of(self.path, row, self.delimiter, self.packed, self.encoding)
+            if self.kind == "text"
+            else ""
+        )
 
     def size(self) -> int:
         """How many rows there are."""
@@ -192,7 +241,9 @@ class File:
 
 
 def _sound(table: Any) -> Any:
-    """The table, its text and offsets checked: Arrow trusts what a file says, and pandas trusts Arrow."""
+    """The table, its text and offsets checked: Arrow trusts what a file says, and pandas trusts
+    Arrow.
+    """
     table.validate(full=True)
     return table
 
@@ -211,25 +262,34 @@ def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
         elif kind == "truth":
             column = compute.equal(compute.ascii_lower(column), "true")
         if pa.types.is_boolean(column.type) and column.null_count:
-            column = compute.cast(column, pa.float64())  # 0, 1 and NaN, where pandas would make objects of them
+            # 0, 1 and NaN, where pandas would make objects of them
+            column = compute.cast(column, pa.float64())
         columns[name] = _written(column) if kind == "text" else _exact(column)
     return pd.DataFrame(columns).set_axis(pd.RangeIndex(first, first + len(table)))
 
 
 def _written(column: Any) -> Any:
-    """Return a column that was declared as text; numbers of its type are written out, 12.0 as "12"."""
+    """Return a column that was declared as text; numbers of its type are written out,
+    12.0 as "12".
+    """
     import pyarrow as pa
     from pyarrow import compute
 
     if pa.types.is_integer(column.type):
         column = compute.cast(column, pa.string())
-    elif pa.types.is_floating(column.type) or pa.types.is_boolean(column.type) or pa.types.is_decimal(column.type):
+    elif (
+        pa.types.is_floating(column.type)
+        or pa.types.is_boolean(column.type)
+        or pa.types.is_decimal(column.type)
+    ):
         return column.to_pandas().astype(object).map(as_written, na_action="ignore")
     return column.to_pandas()
 
 
 def _exact(column: Any) -> Any:
-    """Return a column for pandas; whole numbers beside gaps stay whole where floats would round them."""
+    """Return a column for pandas; whole numbers beside gaps stay whole where floats would round
+    them.
+    """
     import pandas as pd
     import pyarrow as pa
     from pyarrow import compute
@@ -237,5 +297,7 @@ def _exact(column: Any) -> Any:
     if pa.types.is_integer(column.type) and column.null_count:
         ends = compute.min_max(column).as_py()
         if ends["max"] is not None and max(ends["max"], -ends["min"]) >= 2**53:
-            return column.to_pandas(types_mapper=lambda t: pd.UInt64Dtype() if t == pa.uint64() else pd.Int64Dtype())
+            return column.to_pandas(
+                types_mapper=lambda t: pd.UInt64Dtype() if t == pa.uint64() else pd.Int64Dtype()
+            )
     return column.to_pandas()

@@ -1,4 +1,6 @@
-"""One table in: files, folders, frames and arrays become a `Table`, and what is wrong with them one sentence."""
+"""One table in: files, folders, frames and arrays become a `Table`, and what is wrong with them one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,16 @@ DOMAIN, LABEL = "domain", "label"  # the columns, where the user names none
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One table: a domain and a label per row, and the columns to learn from; a missing label is an unlabelled row."""
+    """One table: a domain and a label per row, and the columns to learn from; a missing label is an
+    unlabelled row.
+    """
 
     frame: Any  # pandas.DataFrame of the features, the label and the domain (as text); index 0…n−1
     domain: str
     label: str
     features: tuple[str, ...]
-    notes: tuple[str, ...] = ()  # which columns were taken as categories, or read in a way worth knowing, and why
+    # which columns were taken as categories, or read in a way worth knowing, and why
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def _places(self) -> dict[str, Array]:
@@ -58,11 +63,16 @@ class Table:
         """The rows of one domain that have a label."""
         rows = self.rows(name)
         rows = rows[rows[self.label].notna()]
-        gappy = str(rows[self.label].dtype) == "Int64"  # whole numbers beside gaps; here are none any more
+        # whole numbers beside gaps; here are none any more
+        gappy = str(rows[self.label].dtype) == "Int64"
         return rows.astype({self.label: np.int64}) if gappy else rows
 
     def __repr__(self) -> str:
-        sizes = (len(self.frame), "row"), (len(self.features), "feature"), (len(self.names), "domain")
+        sizes = (
+            (len(self.frame), "row"),
+            (len(self.features), "feature"),
+            (len(self.names), "domain"),
+        )
         return f"Table({', '.join(count(n, what) for n, what in sizes)})"
 
 
@@ -76,10 +86,11 @@ def read(
     text: Sequence[str] = (),
     encoding: str = UTF8,
 ) -> Table:
-    """A table from a file, a folder with a file per domain, a frame, name -> (X, y) or Dataset, or (X, y, domain).
+    """A table from a file, a folder with a file per domain, a frame, name -> (X, y) or Dataset, or
+    (X, y, domain).
 
-    `features` are all columns but `drop` where none are named; those of `text` are categories, whatever they look like.
-    `encoding` is that of text files.
+    `features` are all columns but `drop` where none are named; those of `text` are categories,
+    whatever they look like. `encoding` is that of text files.
     """
     domain = domain or DOMAIN
     parts = parts_of(source, domain, label, encoding)
@@ -99,7 +110,9 @@ def read_rows(
     text: Sequence[str] = (),
     encoding: str = UTF8,
 ) -> Any:
-    """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are ignored."""
+    """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are
+    ignored.
+    """
     parts = parts_of(source, domain or DOMAIN, LABEL, encoding)
     parts[0].check(text)
     return _gather(parts, features, also, domain, text)[0]
@@ -112,14 +125,18 @@ def columns_of(source: Any, encoding: str = UTF8) -> tuple[str, ...]:
 
 
 def located(source: Any, encoding: str = UTF8) -> AbstractContextManager[None]:
-    """Add to an error about a row of the whole source where that row stands: its line in a file, its row in a part."""
+    """Add to an error about a row of the whole source where that row stands: its line in a file,
+    its row in a part.
+    """
 
     def place(row: int) -> str:
         with suppress(CuveeError):  # a source that can be gone through once alone
             parts = parts_of(source, DOMAIN, LABEL, encoding)
             for part in parts:
                 if row < (rows := part.size()):
-                    return part.line(row) or (f"row {row} of {part.where}" if len(parts) > 1 else "")
+                    return part.line(row) or (
+                        f"row {row} of {part.where}" if len(parts) > 1 else ""
+                    )
                 row -= rows
         return ""
 
@@ -148,7 +165,11 @@ def spec(
 
 
 def _choose(
-    parts: Sequence[Part], domain: str, label: str, features: Sequence[str] | None, drop: Sequence[str]
+    parts: Sequence[Part],
+    domain: str,
+    label: str,
+    features: Sequence[str] | None,
+    drop: Sequence[str],
 ) -> tuple[str, ...]:
     """Return the features, the same in every part."""
     _check_roles(domain, label, features, drop)
@@ -156,48 +177,73 @@ def _choose(
     first.check(drop)
     if features is not None:
         if not features or len(set(features)) < len(features):
-            raise DomainError("name each feature once, and at least one; or none at all, to take every column")
+            raise DomainError(
+                "name each feature once, and at least one; or none at all, to take every column"
+            )
         return tuple(features)
     given = {domain, label, *drop}
     for part in parts:
         part.check([label, *([domain] if part.domain is None else [])])
         _check_columns(part, first, given)
     # pandas writes an index without a name like this; it numbers the rows and says nothing of them.
-    chosen = tuple(c for c in first.columns if c not in given and not c.startswith("__index_level_"))
+    chosen = tuple(
+        c for c in first.columns if c not in given and not c.startswith("__index_level_")
+    )
     if not chosen:
-        raise DomainError(f"{at(first.where)}no column is left to learn from beside the domain and the label")
+        raise DomainError(
+            f"{at(first.where)}no column is left to learn from beside the domain and the label"
+        )
     return chosen
 
 
-def _check_roles(domain: str, label: str, features: Sequence[str] | None, drop: Sequence[str]) -> None:
+def _check_roles(
+    domain: str, label: str, features: Sequence[str] | None, drop: Sequence[str]
+) -> None:
     """Raise `DomainError` where a column is asked to be two things."""
     if label == domain:
-        raise DomainError(f"column {label!r} is named as domain and as label; name two different columns")
+        raise DomainError(
+            f"column {label!r} is named as domain and as label; name two different columns"
+        )
     if isinstance(features, str) or isinstance(drop, str):
         raise DomainError("features and drop are lists of column names; got a single text")
     for name in (*(features or ()), *drop):
         if name in (domain, label):
-            raise DomainError(f"column {name!r} is the {'domain' if name == domain else 'label'}; it is no feature")
+            raise DomainError(
+                f"column {name!r} is the {'domain' if name == domain else 'label'}; it is no "
+                "feature"
+            )
 
 
 def _check_columns(part: Part, first: Part, given: Collection[str]) -> None:
     """Raise `DomainError` where a column to learn from has no name, or is not in the first part."""
     others = [name for name in part.columns if name not in given]
     if "" in others:
-        raise DomainError(f"{at(part.where)}column {part.columns.index('')} has no name; name it, or remove it")
+        raise DomainError(
+            f"{at(part.where)}column {part.columns.index('')} has no name; name it, or remove it"
+        )
     more = next((name for name in others if name not in first.columns), None)
     if more is not None:
-        raise DomainError(f"{at(part.where)}column {more!r} is not in {first.where}; give all the same columns")
+        raise DomainError(
+            f"{at(part.where)}column {more!r} is not in {first.where}; give all the same columns"
+        )
 
 
 def _gather(
-    parts: Sequence[Part], names: Sequence[str], raw: Sequence[str], domain: str | None, text: Sequence[str]
+    parts: Sequence[Part],
+    names: Sequence[str],
+    raw: Sequence[str],
+    domain: str | None,
+    text: Sequence[str],
 ) -> tuple[Any, list[Told]]:
-    """Return all parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text; and what to say."""
+    """Return all parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text;
+    and what to say.
+    """
     import pandas as pd
 
     raw = [name for name in raw if name not in names and name != domain]
-    frames, told_of_parts = zip(*(_load(part, names, raw, domain, text) for part in parts), strict=True)
+    frames, told_of_parts = zip(
+        *(_load(part, names, raw, domain, text) for part in parts), strict=True
+    )
     told = [one for part in told_of_parts for one in part]
     if len(frames) == 1:
         return frames[0], told
@@ -222,7 +268,9 @@ def _load(
     if not len(frame):
         raise DomainError(f"{at(part.where)}there are no rows")
     with placed(part.line):
-        columns = {name: tidy(frame[name], part.where) for name in names} | {name: frame[name] for name in raw}
+        columns = {name: tidy(frame[name], part.where) for name in names} | {
+            name: frame[name] for name in raw
+        }
         if domain is not None:
             columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
     return pd.DataFrame(columns, frame.index), told
@@ -234,7 +282,8 @@ def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
     kinds = {is_number(frames[i][name]): parts[i].where for i in reversed(there)}
     if len(kinds) > 1:
         raise DomainError(
-            f"column {name!r} holds numbers in {kinds[True]} but text in {kinds[False]}; use one type, or "
+            f"column {name!r} holds numbers in {kinds[True]} but text in {kinds[False]}; use one "
+            "type, or "
             "declare it as text (--text)"
         )
     if False in kinds or any(frame[name].dtype != np.bool_ for frame in frames):

@@ -21,13 +21,21 @@ class Names(NamedTuple):
     targets: Sequence[str]
     sources: Sequence[str]
     others: Sequence[str] = ()
-    """Domains that are neither, and would be targets if somebody asked: columns are encoded by their rows too."""
+    """Domains that are neither, and would be targets if somebody asked: columns are encoded by
+    their rows too.
+    """
 
 
 def assigned(
-    sizes: Mapping[str, int], small: Pool, targets: Sequence[str], *, in_turn: bool = False, strict: bool = False
+    sizes: Mapping[str, int],
+    small: Pool,
+    targets: Sequence[str],
+    *,
+    in_turn: bool = False,
+    strict: bool = False,
 ) -> tuple[list[Names], list[str]]:
-    """Return who learns from whom, and notes on domains that are too small; `in_turn` makes a group of every target.
+    """Return who learns from whom, and notes on domains that are too small; `in_turn` makes a group
+    of every target.
 
     >>> assigned({"north": 9, "south": 9, "new": 9}, Pool((), (), ()), ["new"])[0][0].sources
     ['north', 'south']
@@ -35,10 +43,14 @@ def assigned(
     kept, notes = enough(sizes, targets, strict=strict)
     usable = usable_names(small.resized(sizes))
     grouped = [[t] for t in kept] if in_turn else [kept]
-    groups = [Names(some, [n for n in usable if n not in own]) for some, own in ((g, set(g)) for g in grouped)]
+    groups = [
+        Names(some, [n for n in usable if n not in own])
+        for some, own in ((g, set(g)) for g in grouped)
+    ]
     if not all(group.sources for group in groups):
         raise DomainError(
-            f"no source is left: no other domain has {LEAST_ROWS} labelled rows; label some, or name fewer targets"
+            f"no source is left: no other domain has {LEAST_ROWS} labelled rows; label some, or "
+            "name fewer targets"
         )
     return groups, [*notes, *small.notes]
 
@@ -48,7 +60,8 @@ def usable_names(sizes: Mapping[str, int]) -> list[str]:
     usable = [name for name, rows in sizes.items() if rows >= LEAST_ROWS]
     if OWN in usable:
         raise DomainError(
-            f"a domain is named {OWN!r}, as each target's own rows are called: rename it, or leave it out with exclude "
+            f"a domain is named {OWN!r}, as each target's own rows are called: rename it, or leave "
+            "it out with exclude "
             "(--exclude)"
         )
     return usable
@@ -72,15 +85,21 @@ def taught(
     """
     if task is Task.regression:
         at = rows.at
-        plain = [Taught({t: at[t] for t in g.targets}, g.sources, {o: at[o] for o in g.others}, None) for g in groups]
+        plain = [
+            Taught({t: at[t] for t in g.targets}, g.sources, {o: at[o] for o in g.others}, None)
+            for g in groups
+        ]
         return plain, []
     classes, has = _classes(rows)
     place = {name: i for i, name in enumerate(rows.at)}
     kept, notes = [], list[str]()
     for group in groups:
         known = has[[place[s] for s in group.sources]].any(0)
-        alone = known.sum() < 2 and len(groups) > 1  # one class; where all share it the hypothesis says so
-        strange = {t for t in (*group.targets, *group.others) if alone or (has[place[t]] & ~known).any()}
+        # one class; where all share it the hypothesis says so
+        alone = known.sum() < 2 and len(groups) > 1
+        strange = {
+            t for t in (*group.targets, *group.others) if alone or (has[place[t]] & ~known).any()
+        }
         targets, said = _teachable(rows, group.targets, strange, classes[known], strict)
         others, _ = _teachable(rows, group.others, strange, classes[known], False)
         notes += said
@@ -103,12 +122,16 @@ def _classes(rows: Labelled) -> tuple[Array, Array]:
 def _teachable(
     rows: Labelled, names: Sequence[str], strange: set[str], classes: Array, strict: bool
 ) -> tuple[dict[str, Array], list[str]]:
-    """Return name -> places of the rows that sources with these classes can teach, if any; and notes on the others."""
+    """Return name -> places of the rows that sources with these classes can teach, if any; and
+    notes on the others.
+    """
     kept, notes = {}, list[str]()
     for name in names:
         places = rows.at[name]
         if name in strange:
-            fits, said = teachable(name, rows.y[places], classes, strict=strict, at=rows.number[places])
+            fits, said = teachable(
+                name, rows.y[places], classes, strict=strict, at=rows.number[places]
+            )
             places, notes = places[fits], [*notes, *said]
         if len(places):
             kept[name] = places

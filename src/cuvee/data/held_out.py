@@ -13,11 +13,14 @@ from cuvee.data.options import Options
 from cuvee.data.roles import LEAST_LABELLED
 from cuvee.problem import Array
 
-Divided = dict[str, tuple[Array, Array]]  # of every target: numbers of its rows to learn from, and for scores
+# of every target: numbers of its rows to learn from, and for scores
+Divided = dict[str, tuple[Array, Array]]
 
 
 def divided(rows: Mapping[str, int], options: Options) -> Divided:
-    """Return which of the labelled rows of every target are learnt from, and which are for scores."""
+    """Return which of the labelled rows of every target are learnt from, and which are
+    for scores.
+    """
     return {name: _divided(n, options, i) for i, (name, n) in enumerate(rows.items())}
 
 
@@ -29,13 +32,22 @@ def _divided(rows: int, options: Options, position: int) -> tuple[Array, Array]:
 
 
 def drop_unseen(
-    rows: LabelledFrame, encoder: Encoder, places: dict[str, Array], parts: Divided, names: tuple[str, ...]
+    rows: LabelledFrame,
+    encoder: Encoder,
+    places: dict[str, Array],
+    parts: Divided,
+    names: tuple[str, ...],
 ) -> list[str]:
-    """Take test rows that hold a category of no training row out of `places` and `parts`; return notes on them."""
+    """Take test rows that hold a category of no training row out of `places` and `parts`; return
+    notes on them.
+    """
     tests = [places[name][parts[name][1]] for name in names]
     if not sum(map(len, tests)):
         return []
-    fits = np.split(encoder.fits(rows.frame.iloc[np.concatenate(tests)]), np.cumsum([len(t) for t in tests])[:-1])
+    fits = np.split(
+        encoder.fits(rows.frame.iloc[np.concatenate(tests)]),
+        np.cumsum([len(t) for t in tests])[:-1],
+    )
     notes = []
     for name, good in zip(names, fits, strict=True):
         if good.all():
@@ -50,10 +62,15 @@ def drop_unseen(
 
 
 def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:
-    """Return what is to be said of scores: what they are of, and which targets have no row left to score on."""
+    """Return what is to be said of scores: what they are of, and which targets have no row left to
+    score on.
+    """
     notes = _unscored(options, sizes, parts)
     if options.labelled is None and any(len(test) for _, test in parts.values()):
-        notes.append("scores are of models that saw no test row; delivered models learn from all labelled rows")
+        notes.append(
+            "scores are of models that saw no test row; delivered models learn from all labelled "
+            "rows"
+        )
     return notes
 
 
@@ -65,7 +82,13 @@ def _unscored(options: Options, sizes: Mapping[str, int], parts: Divided) -> lis
     who = f"target {bare[0]!r}" if one else f"{len(bare):,} targets ({listed(bare)})"
     if options.labelled is not None:
         asked = f"{options.labelled:,} labelled rows were asked for (--labelled)"
-        why = f"{asked} and {f'{own:,} are there' if one else f'they have {own:,} or fewer'}; ask for fewer"
+        why = (
+            f"{asked} and {f'{own:,} are there' if one else f'they have {own:,} or fewer'}; ask "
+            "for fewer"
+        )
     else:
-        why = f"of {f'its {own:,}' if one else f'their {own:,} or fewer'} labelled rows none can be spared; label more"
+        why = (
+            f"of {f'its {own:,}' if one else f'their {own:,} or fewer'} labelled rows none can be "
+            "spared; label more"
+        )
     return [f"no row of {who} is left to score on: {why}"]

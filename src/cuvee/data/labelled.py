@@ -32,7 +32,9 @@ class Labelled:
         return {name: len(places) for name, places in self.at.items()}
 
     def pooled(self, names: Sequence[str]) -> Self:
-        """Return the same with the rows of some domains, in the order of the table, as the domain SMALL."""
+        """Return the same with the rows of some domains, in the order of the table, as the domain
+        SMALL.
+        """
         if not names:
             return self
         left = dict(self.at)
@@ -50,7 +52,8 @@ class LabelledFrame(Labelled):
     def of(cls, table: Table) -> LabelledFrame:
         """Return the rows of a table that have a label."""
         frame = table.frame[table.frame[table.label].notna()]
-        if str(frame[table.label].dtype) == "Int64":  # whole numbers beside gaps; here are none any more
+        # whole numbers beside gaps; here are none any more
+        if str(frame[table.label].dtype) == "Int64":
             frame = frame.astype({table.label: np.int64})
         places = frame.groupby(table.domain, sort=False).indices
         at = {name: places.get(name, np.zeros(0, np.int64)) for name in table.names}
@@ -63,7 +66,9 @@ class LabelledFrame(Labelled):
         """
         return self.frame.iloc[np.unique(np.concatenate([np.zeros(0, np.int64), *places]))]
 
-    def encoded(self, encoder: Encoder, places: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    def encoded(
+        self, encoder: Encoder, places: Mapping[str, Array]
+    ) -> dict[str, tuple[Array, Array]]:
         """Return name -> X (rows, d), y (rows,)."""
         joined = np.concatenate([np.zeros(0, np.int64), *places.values()])
         try:
@@ -73,4 +78,6 @@ class LabelledFrame(Labelled):
                 encoder(self.frame.iloc[some], where=name)
             raise
         ends = np.cumsum([len(some) for some in places.values()]).tolist()
-        return {name: (X[a:b], y[a:b]) for name, a, b in zip(places, [0, *ends[:-1]], ends, strict=True)}
+        return {
+            name: (X[a:b], y[a:b]) for name, a, b in zip(places, [0, *ends[:-1]], ends, strict=True)
+        }

@@ -1,10 +1,12 @@
-"""Each domain's own level, taken out of the labels of a quantity, so that domains share slopes and not means.
+"""Each domain's own level, taken out of the labels of a quantity, so that domains share slopes and
+not means.
 
-Patients, schools and machines differ in level before they differ in anything else. A mixture whose models have one
-intercept cannot learn slopes from domains at other levels, so they are brought to one level first. With y = u_j + x·w +
-noise, w as it is within the sources, levels u_j vary by τ² and k rows show one up to σ²/k: of what is seen,
-τ²/(τ² + σ²/k) is believed and taken out. Added to predictions again, it changes no model that has learnt from its own
-rows alone. Where sources share one level nothing happens.
+Patients, schools and machines differ in level before they differ in anything else. A mixture whose
+models have one intercept cannot learn slopes from domains at other levels, so they are brought to
+one level first. With y = u_j + x·w + noise, w as it is within the sources, levels u_j vary by τ²
+and k rows show one up to σ²/k: of what is seen, τ²/(τ² + σ²/k) is believed and taken out. Added to
+predictions again, it changes no model that has learnt from its own rows alone. Where sources share
+one level nothing happens.
 
 τ² and σ² are the sources': what becomes of one target does not depend on which others there are.
 
@@ -35,22 +37,30 @@ class Levelled:
 
 
 def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Levelled:
-    """The problem at one level; `l2` is the hypothesis's, and `pooled` are sources whose rows are of a domain each.
+    """The problem at one level; `l2` is the hypothesis's, and `pooled` are sources whose rows are
+    of a domain each.
 
     >>> X = [[0.0], [1.0], [2.0]]
     >>> low, high = Domain("low", X, [0.0, 1.1, 2.0]), Domain("high", X, [10.0, 11.0, 12.1])
-    >>> take_out(Problem([low, high], [Domain("t", X, [20.0, 21.0, 22.1])]), 0.0).offset.round().tolist()
+    >>> problem = Problem([low, high], [Domain("t", X, [20.0, 21.0, 22.1])])
+    >>> take_out(problem, 0.0).offset.round().tolist()
     [15.0]
     """
     check_number("l2", l2, least=0.0)
     facts, N = problem.facts, problem.n_sources
     check_numeric(facts)
     x = np.array([f.columns.mean.reshape(-1) for f in facts.domains])  # (N+M, d)
-    y, rows = (np.array(part, float) for part in zip(*((f.quantity.mean, f.worth) for f in facts.domains), strict=True))
-    own = np.array([s.name not in pooled for s in problem.sources])  # (N,) who has a level of their own
+    y, rows = (
+        np.array(part, float)
+        for part in zip(*((f.quantity.mean, f.worth) for f in facts.domains), strict=True)
+    )
+    # (N,) who has a level of their own
+    own = np.array([s.name not in pooled for s in problem.sources])
     own = own if own.any() else ~own
     each = [s.within for s, whole in zip(facts.sources, own, strict=True) if whole]
-    gram, cross, square = (np.mean([getattr(w, name) for w in each], 0) for name in ("gram", "cross", "square"))
+    gram, cross, square = (
+        np.mean([getattr(w, name) for w in each], 0) for name in ("gram", "cross", "square")
+    )
     slope = np.linalg.pinv(gram + l2 * np.eye(len(gram)), hermitian=True) @ cross
     noise = max(0.0, square - 2.0 * cross @ slope + slope @ gram @ slope)
     seen, error = y - x @ slope, noise / rows  # (N+M,)
@@ -72,10 +82,13 @@ def _rounded(levels: Floats, noise: float) -> Floats:
     """
     with np.errstate(divide="ignore"):
         unit = 2.0 ** (np.floor(np.log2(noise) / 2.0) - 20.0)
-    if unit <= np.spacing(np.abs(levels).max()):  # labels without noise: there is nothing to round to
+    # labels without noise: there is nothing to round to
+    if unit <= np.spacing(np.abs(levels).max()):
         return levels
     return np.asarray(np.round(levels / unit) * unit)
 
 
 def _lowered(domain: Domain, level: float) -> Domain:
-    return Domain(domain.name, domain.X, domain.y.astype(np.float64) - level, domain.weight, domain.features)
+    return Domain(
+        domain.name, domain.X, domain.y.astype(np.float64) - level, domain.weight, domain.features
+    )

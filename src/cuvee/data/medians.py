@@ -14,12 +14,14 @@ DIGITS = 13, 13, 13, 13, 12  # bits of a float64, by which medians are found
 
 
 def medians(frames: Callable[[], Iterable[Any]], sizes: Mapping[str, int]) -> dict[str, float]:
-    """Return the median of every column by name; `frames` goes through the rows anew, `sizes` counts values.
+    """Return the median of every column by name; `frames` goes through the rows anew, `sizes`
+    counts values.
 
     A pass finds one digit of the two middle values of each column, from the highest.
     """
     names = list(sizes)
-    rank = np.array([[(n - 1) // 2, n // 2] for n in sizes.values()]).reshape(-1, 2)  # (columns, 2) among those left
+    # (columns, 2) among those left
+    rank = np.array([[(n - 1) // 2, n // 2] for n in sizes.values()]).reshape(-1, 2)
     middle = np.zeros(rank.shape, np.uint64)  # the digits so far
     left = 64
     for bits in DIGITS:
@@ -35,11 +37,14 @@ def medians(frames: Callable[[], Iterable[Any]], sizes: Mapping[str, int]) -> di
                     )
         upto = seen.cumsum(-1)
         digit = (upto <= rank[..., None]).sum(-1)
-        rank -= np.where(digit > 0, np.take_along_axis(upto, np.maximum(digit - 1, 0)[..., None], -1)[..., 0], 0)
+        rank -= np.where(
+            digit > 0, np.take_along_axis(upto, np.maximum(digit - 1, 0)[..., None], -1)[..., 0], 0
+        )
         middle = (middle << np.uint64(bits)) | digit.astype(np.uint64)
     top = np.uint64(1 << 63)
     values = np.where(middle & top, middle ^ top, ~middle).view(np.float64)
-    return dict(zip(names, (0.5 * values).sum(1).tolist(), strict=True))  # a sum of both could overflow
+    # a sum of both could overflow
+    return dict(zip(names, (0.5 * values).sum(1).tolist(), strict=True))
 
 
 def _sortable(values: Floats) -> Array:

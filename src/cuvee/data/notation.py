@@ -69,7 +69,9 @@ def survey(
     return Surveyed({name: kind for name, (kind, _) in verdicts.items()}, told)
 
 
-def _looked_at(tables: Iterable[Any], aside: Collection[str], comma: bool, typed: bool) -> dict[str, _Looks]:
+def _looked_at(
+    tables: Iterable[Any], aside: Collection[str], comma: bool, typed: bool
+) -> dict[str, _Looks]:
     """Return what the cells of every text column look like, those named in `aside` left out."""
     import pyarrow as pa
 
@@ -201,13 +203,16 @@ class _Looks:
         if 2 * self.alike > self.cells and self.foreign is not None:
             raise DomainError(
                 f"{named} holds numbers in a notation that is not read, like "
-                f"{short(self.foreign.text)} at row {self.foreign.row}; write plain numbers, such as "
+                f"{short(self.foreign.text)} at row {self.foreign.row}; write plain numbers, such "
+                "as "
                 f"1234.5, or {as_text}",
                 self.foreign.row,
             )
 
     def check_points(self, named: str) -> None:
-        """Raise `DomainError` where every point may separate thousands, as beside decimal commas."""
+        """Raise `DomainError` where every point may separate thousands, as beside
+        decimal commas.
+        """
         if self.kind == "number" and self.point is not None and self.points == self.thousands:
             raise DomainError(
                 f"{named} is written with points, like {short(self.point.text)} at row "

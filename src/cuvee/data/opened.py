@@ -18,12 +18,15 @@ from cuvee.data.task import Inferred, check, infer
 from cuvee.errors import DomainError
 from cuvee.problem import LEAST_ROWS
 
-COLUMNS = ("domain", "label", "features", "drop", "text", "encoding")  # the options that `read` takes
+# the options that `read` takes
+COLUMNS = ("domain", "label", "features", "drop", "text", "encoding")
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedTable:
-    """A table and its labelled rows, without those of domains that are to be left out; nothing is encoded yet."""
+    """A table and its labelled rows, without those of domains that are to be left out; nothing is
+    encoded yet.
+    """
 
     source: Any  # what it was read from
     options: Options
@@ -45,22 +48,33 @@ class OpenedTable:
         return _used(self.rows, self.small)
 
     def targets(self, wanted: str | Sequence[str]) -> tuple[list[str], bool]:
-        """Return the domains that were named as targets, and whether that is every domain in turn."""
+        """Return the domains that were named as targets, and whether that is every
+        domain in turn.
+        """
         targets = choose(list(self.domains), wanted, self.excluded)
         return targets, wanted in (EACH, (EACH,)) and len(targets) == len(self.domains)
 
     def others(self, targets: str | None) -> list[str]:
-        """Return all domains that may be sources but the targets, where targets may be named or not."""
+        """Return all domains that may be sources but the targets, where targets may be named or
+        not.
+        """
         if targets == EACH and EACH not in self.domains:
-            raise DomainError("every domain in turn cannot be a target here: leave --targets out, or name some")
+            raise DomainError(
+                "every domain in turn cannot be a target here: leave --targets out, or name some"
+            )
         chosen = set() if targets is None else set(self.targets(targets)[0])
         sources = [name for name in usable_names(self.sizes) if name not in chosen]
         if not sources:
-            raise DomainError(f"no source is left: no other domain has {LEAST_ROWS} labelled rows; name fewer targets")
+            raise DomainError(
+                f"no source is left: no other domain has {LEAST_ROWS} labelled rows; name fewer "
+                "targets"
+            )
         return sources
 
     def named(self, wanted: Sequence[str], least: int = LEAST_ROWS) -> list[str]:
-        """Return these domains in the order of the table; one that is not there or has too few rows is an error."""
+        """Return these domains in the order of the table; one that is not there or has too few rows
+        is an error.
+        """
         sizes = self.sizes
         known = [*self.domains, *([SMALL] if self.small.names else [])]
         for name in wanted:
@@ -70,7 +84,8 @@ class OpenedTable:
             if rows < least or name not in sizes:
                 pooled = f"; it is part of {SMALL!r}" if name in self.small.names else ""
                 raise DomainError(
-                    f"domain {name!r} has {count(rows, 'labelled row')}, and needs {least}: label more, or leave it "
+                    f"domain {name!r} has {count(rows, 'labelled row')}, and needs {least}: label "
+                    "more, or leave it "
                     f"out{pooled}"
                 )
         asked = set(wanted)
@@ -91,8 +106,14 @@ def open_table(source: Any, options: Options) -> OpenedTable:
 
 
 def inferred_task(options: Options, labels: Any) -> Inferred:
-    """Return what the labels of all rows are, or raise an error where they are not what the user says."""
-    return infer(labels, options.label) if options.task == "auto" else check(labels, options.task, options.label)
+    """Return what the labels of all rows are, or raise an error where they are not what the user
+    says.
+    """
+    return (
+        infer(labels, options.label)
+        if options.task == "auto"
+        else check(labels, options.task, options.label)
+    )
 
 
 @contextmanager
@@ -101,7 +122,9 @@ def decodable() -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise DomainError(f"the table holds text that is none, {error.object!r:.60}: mend its encoding") from None
+        raise DomainError(
+            f"the table holds text that is none, {error.object!r:.60}: mend its encoding"
+        ) from None
 
 
 def _used(rows: LabelledFrame, small: Pool) -> Any:

@@ -34,12 +34,15 @@ class Options:
     domain: str | None = None
     """The column that says whose row each is; None: "domain", or the files of a folder."""
     targets: str | tuple[str, ...] = EACH
-    """Names (a number too), a comma list, patterns such as "north*", or "each": every domain in turn."""
+    """Names (a number too), a comma list, patterns such as "north*", or "each": every domain in
+    turn.
+    """
     exclude: tuple[str, ...] = ()
     """Domains that are neither source nor target, named as targets are."""
     strict: bool = False
-    """Make errors of what is otherwise noted: small sources that are pooled or left out, targets with too few labelled
-    rows, rows of a target whose class no source has."""
+    """Make errors of what is otherwise noted: small sources that are pooled or left out, targets
+    with too few labelled rows, rows of a target whose class no source has.
+    """
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
@@ -48,23 +51,34 @@ class Options:
     """Of text files: "utf-8", "cp1252", …."""
     task: str = "auto"
     hypothesis: str = "auto"
-    """"ridge", "logistic", "mlp", or "package.module:factory", which makes a module from (inputs, outputs)."""
+    """"ridge", "logistic", "mlp", or "package.module:factory", which makes a module from (inputs,
+    outputs).
+    """
     l2: float = 1e-2
     method: str = "path"
     C: float = 10.0
     test: float = 0.25
-    """Share of each target's labelled rows that is kept for scores; delivered models learn from all of them."""
+    """Share of each target's labelled rows that is kept for scores; delivered models learn from all
+    of them.
+    """
     labelled: int | None = None
-    """Labelled rows of each target to learn from, instead of a share: the others are for scores and nothing else."""
+    """Labelled rows of each target to learn from, instead of a share: the others are for scores and
+    nothing else.
+    """
     tol: float = 1e-6
     impute: bool = False
     standardise: bool = True
-    """Give every number column mean 0 and variance 1 on training rows; pixels and embeddings are better left alone."""
+    """Give every number column mean 0 and variance 1 on training rows; pixels and embeddings are
+    better left alone.
+    """
     levels: bool = True
-    """Take each domain's own level out of the labels of a quantity, so that domains share slopes and not means."""
+    """Take each domain's own level out of the labels of a quantity, so that domains share slopes
+    and not means.
+    """
     stream: bool | None = None
-    """Read the files batch by batch, never whole; None: where they are large. The encoding is then fitted on sources
-    alone, and a category that only targets have is an error."""
+    """Read the files batch by batch, never whole; None: where they are large. The encoding is then
+    fitted on sources alone, and a category that only targets have is an error.
+    """
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -74,7 +88,9 @@ class Options:
         if self.domain is not None and not isinstance(self.domain, str):
             raise OptionError(f"domain must be the name of a column; got {self.domain!r}")
         for name in ("strict", "impute", "standardise", "levels", "stream"):
-            if not isinstance(getattr(self, name), bool) and not (name == "stream" and self.stream is None):
+            if not isinstance(getattr(self, name), bool) and not (
+                name == "stream" and self.stream is None
+            ):
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
         for name in ("targets", "exclude", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
@@ -83,14 +99,16 @@ class Options:
         alpha_methods.find(self.method)
         if self.hypothesis not in KINDS and ":" not in self.hypothesis:
             raise OptionError(
-                f"hypothesis must be {', '.join(map(repr, KINDS))} or 'package.module:factory'; got {self.hypothesis!r}"
+                f"hypothesis must be {', '.join(map(repr, KINDS))} or 'package.module:factory'; "
+                f"got {self.hypothesis!r}"
             )
         check_number("l2", self.l2, least=0.0)
         check_number("C", self.C, above=0.0)
         check_number("test", self.test, least=0.0, most=0.9)
         check_number("tol", self.tol, above=0.0)
         for name in ("l2", "C", "test", "tol"):
-            object.__setattr__(self, name, float(getattr(self, name)))  # JSON knows no numbers of NumPy
+            # JSON knows no numbers of NumPy
+            object.__setattr__(self, name, float(getattr(self, name)))
         for name, least in (("labelled", LEAST_LABELLED), ("seed", 0)):
             value = getattr(self, name)
             if value is not None or name == "seed":
@@ -104,11 +122,17 @@ class Options:
 
     @classmethod
     def from_dict(cls, said: dict[str, Any], where: str = "run.json") -> Options:
-        """What `as_dict` gave, after a way through JSON, which has no tuples; `where` is for errors."""
+        """What `as_dict` gave, after a way through JSON, which has no tuples; `where` is for
+        errors.
+        """
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(said) - known):
-            raise InputError(f"{where} has an option {unknown[0]!r} that this version of cuvee does not know")
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
+            raise InputError(
+                f"{where} has an option {unknown[0]!r} that this version of cuvee does not know"
+            )
+        plain: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in said.items()
+        }
         return cls(**plain)
 
 
@@ -126,9 +150,18 @@ def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
 def kind_of(options: Options, task: Task) -> str:
     """Which hypothesis was asked for, or fits the task."""
     regression = task is Task.regression
-    kind = options.hypothesis if options.hypothesis != "auto" else "ridge" if regression else "logistic"
+    kind = (
+        options.hypothesis
+        if options.hypothesis != "auto"
+        else "ridge"
+        if regression
+        else "logistic"
+    )
     if kind == "ridge" and not regression:
-        raise OptionError("ridge predicts a quantity, and the labels are classes: choose logistic, or task regression")
+        raise OptionError(
+            "ridge predicts a quantity, and the labels are classes: choose logistic, or task "
+            "regression"
+        )
     if kind == "logistic" and regression:
         raise OptionError("logistic predicts classes, and the labels are a quantity: choose ridge")
     return kind
@@ -136,7 +169,11 @@ def kind_of(options: Options, task: Task) -> str:
 
 def in_words(options: Options, kind: str) -> str:
     """The hypothesis, for people."""
-    words = {"ridge": "ridge regression", "logistic": "logistic regression", "mlp": f"{HIDDEN} hidden units"}
+    words = {
+        "ridge": "ridge regression",
+        "logistic": "logistic regression",
+        "mlp": f"{HIDDEN} hidden units",
+    }
     return f"{words.get(kind, f'the network of {kind}')}, l2 = {options.l2:g}"
 
 
@@ -147,7 +184,9 @@ def hypothesis_of(options: Options, task: Task, n_inputs: int, n_outputs: int) -
         return Ridge(options.l2)
     if kind == "logistic":
         return Logistic(options.l2)
-    loss: Literal["squared", "cross_entropy"] = "squared" if task is Task.regression else "cross_entropy"
+    loss: Literal["squared", "cross_entropy"] = (
+        "squared" if task is Task.regression else "cross_entropy"
+    )
     return Network(_module(kind, n_inputs, n_outputs, options.seed), l2=options.l2, loss=loss)
 
 
@@ -157,7 +196,11 @@ def _module(kind: str, n_inputs: int, n_outputs: int, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if kind == "mlp":
-            layers = torch.nn.Linear(n_inputs, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, n_outputs)
+            layers = (
+                torch.nn.Linear(n_inputs, HIDDEN),
+                torch.nn.ReLU(),
+                torch.nn.Linear(HIDDEN, n_outputs),
+            )
             return torch.nn.Sequential(*layers)
         name, _, factory = kind.partition(":")
         try:

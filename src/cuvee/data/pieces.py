@@ -1,4 +1,6 @@
-"""The pieces of a source, each of which may be one domain: files, frames, arrays and datasets, all alike."""
+"""The pieces of a source, each of which may be one domain: files, frames, arrays and datasets, all
+alike.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from cuvee.inputs.arrays import as_array, as_labels
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a source: its columns, and how to load some (which, those taken as text, those nobody checks).
+    """A piece of a source: its columns, and how to load some (which, those taken as text, those
+    nobody checks).
 
     What is loaded comes with what is worth saying of it.
     """
@@ -38,13 +41,20 @@ class Part:
         """Each of these columns is there, once."""
         for name in names:
             if name not in self.columns:
-                raise DomainError(f"{at(self.where)}there is no column {name!r}{suggest(name, self.columns)}")
+                raise DomainError(
+                    f"{at(self.where)}there is no column {name!r}{suggest(name, self.columns)}"
+                )
             if self.columns.count(name) > 1:
-                raise DomainError(f"{at(self.where)}{self.columns.count(name)} columns are named {name!r}; rename them")
+                raise DomainError(
+                    f"{at(self.where)}{self.columns.count(name)} columns are named {name!r}; "
+                    "rename them"
+                )
 
 
 def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
-    """Return the pieces of a path, a frame, name -> (X, y) or Dataset, or (X, y, domain), in order."""
+    """Return the pieces of a path, a frame, name -> (X, y) or Dataset, or (X, y,
+    domain), in order.
+    """
     import pandas as pd
 
     if isinstance(source, str | PathLike):
@@ -57,7 +67,8 @@ def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
         return [_of_frame(frame, "")]
     if not isinstance(source, Mapping):
         raise InputError(
-            f"a {type(source).__name__} is no table; give a path, a frame, a mapping name -> (X, y), or (X, y, domain)"
+            f"a {type(source).__name__} is no table; give a path, a frame, a mapping name -> (X, "
+            "y), or (X, y, domain)"
         )
     if not source:
         raise DomainError("the mapping is empty; give at least one domain")
@@ -67,7 +78,11 @@ def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
         if isinstance(value, pd.DataFrame) or hasattr(value, "__arrow_c_stream__"):
             frame = _as_frame(value, where)
         else:
-            X, y = value if isinstance(value, tuple | list) and len(value) == 2 else _items(value, where)
+            X, y = (
+                value
+                if isinstance(value, tuple | list) and len(value) == 2
+                else _items(value, where)
+            )
             frame = _labelled(X, y, label, where)
         parts.append(_of_frame(frame, where, str(name)))
     return parts
@@ -77,10 +92,13 @@ def _items(data: Any, where: str) -> tuple[Any, Any]:
     """X and y of a torch `Dataset` of (x, y) items."""
     try:
         items = [data[i] for i in range(len(data))] if hasattr(data, "__len__") else list(data)
-        return np.stack([as_array(x) for x, _ in items]), [y.item() if hasattr(y, "item") else y for _, y in items]
+        return np.stack([as_array(x) for x, _ in items]), [
+            y.item() if hasattr(y, "item") else y for _, y in items
+        ]
     except (TypeError, ValueError, KeyError, IndexError, RuntimeError) as error:
         raise DomainError(
-            f"{where}: a {type(data).__name__} is neither (X, y) nor a Dataset of (x, y) items of one shape ({error})"
+            f"{where}: a {type(data).__name__} is neither (X, y) nor a Dataset of (x, y) items of "
+            f"one shape ({error})"
         ) from None
 
 
@@ -88,7 +106,9 @@ def _labelled(X: Any, y: Any, label: str, where: str) -> Any:
     """A frame of X (rows, …) and its labels y (rows,); None: all missing."""
     frame = _as_frame(X, where)
     if label in frame.columns:
-        raise DomainError(f"{at(where)}X has a column {label!r} beside the labels; name the label otherwise")
+        raise DomainError(
+            f"{at(where)}X has a column {label!r} beside the labels; name the label otherwise"
+        )
     frame[label] = np.full(len(frame), np.nan) if y is None else _as_list(y, len(frame), "y", where)
     return frame
 
@@ -96,12 +116,16 @@ def _labelled(X: Any, y: Any, label: str, where: str) -> Any:
 def _as_list(values: Any, rows: int, what: str, where: str) -> list[Any]:
     values = as_labels(values, f"{at(where)}{what}", "label" if what == "y" else what)
     if values.shape not in ((rows,), (rows, 1)):
-        raise DomainError(f"{at(where)}X has {count(rows, 'row')}, but {what} has shape {values.shape}")
+        raise DomainError(
+            f"{at(where)}X has {count(rows, 'row')}, but {what} has shape {values.shape}"
+        )
     return list(values.reshape(rows).tolist())
 
 
 def _as_frame(data: Any, where: str) -> Any:
-    """A frame of a frame, of anything that Arrow can take, or of an array (rows, …), its columns x0, x1, …."""
+    """A frame of a frame, of anything that Arrow can take, or of an array (rows, …), its columns
+    x0, x1, ….
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -115,12 +139,16 @@ def _as_frame(data: Any, where: str) -> Any:
             raise ValueError(f"shape {array.shape}")
         flat = array.reshape(len(array), int(np.prod(array.shape[1:])))
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DomainError(f"{at(where)}a {type(data).__name__} is no table, rows × columns ({error})") from None
+        raise DomainError(
+            f"{at(where)}a {type(data).__name__} is no table, rows × columns ({error})"
+        ) from None
     return pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
 
 
 def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
-    def load(names: Sequence[str], text: Collection[str], unchecked: Collection[str]) -> tuple[Any, list[Told]]:
+    def load(
+        names: Sequence[str], text: Collection[str], unchecked: Collection[str]
+    ) -> tuple[Any, list[Told]]:
         chosen = frame[list(names)].copy()
         for name in {*names} & {*text} - {*unchecked}:
             chosen[name] = chosen[name].map(as_written, na_action="ignore")
@@ -135,7 +163,9 @@ def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
 
 
 def _texts(frame: Any, names: Sequence[str]) -> Any:
-    """Return a pyarrow Table of the columns that are text, and not called categories by their type."""
+    """Return a pyarrow Table of the columns that are text, and not called categories by
+    their type.
+    """
     import pandas as pd
     import pyarrow as pa
     from pandas.api import types
@@ -146,8 +176,11 @@ def _texts(frame: Any, names: Sequence[str]) -> Any:
         if isinstance(column.dtype, pd.StringDtype) or (
             column.dtype == object and types.infer_dtype(column, skipna=True) == "string"
         ):
-            with suppress(pa.ArrowException, UnicodeEncodeError):  # halves of characters; told where they are written
-                texts[name] = pa.chunked_array([pa.array(column.astype(object), pa.string(), from_pandas=True)])
+            # halves of characters; told where they are written
+            with suppress(pa.ArrowException, UnicodeEncodeError):
+                texts[name] = pa.chunked_array(
+                    [pa.array(column.astype(object), pa.string(), from_pandas=True)]
+                )
     return pa.table(texts)
 
 

@@ -1,8 +1,10 @@
-"""One way from a table to problems: for `adapt`, for the single steps, and (from arrays) for scikit-learn.
+"""One way from a table to problems: for `adapt`, for the single steps, and (from arrays) for
+scikit-learn.
 
-`open_table` reads the rows, `assigned` and `taught` say who learns from whom, and `assembled` encodes columns and
-takes levels out. `adapt` and `cuvee weights` call `prepare`, which asks who the targets are; `cuvee.data.blends`
-starts from the names of an α instead, for what already has weights.
+`open_table` reads the rows, `assigned` and `taught` say who learns from whom, and `assembled`
+encodes columns and takes levels out. `adapt` and `cuvee weights` call `prepare`, which asks who the
+targets are; `cuvee.data.blends` starts from the names of an α instead, for what already has
+weights.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ def prepare(
     scratch: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Prepared:
-    """Return the problems of a table from anywhere: everything is validated, and nothing is learnt yet.
+    """Return the problems of a table from anywhere: everything is validated, and nothing is learnt
+    yet.
 
-    Files that are too large to be read whole are encoded into others in `scratch`; without it all are read whole.
+    Files that are too large to be read whole are encoded into others in `scratch`; without it all
+    are read whole.
     """
     if isinstance(source, str) and not source:
         raise InputError("no table is named: give a file, a folder or a frame")
@@ -75,23 +79,31 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     parts = divided({name: len(at) for name, at in places.items()}, options)
     encoders = _Encoders(rows, table.features, options)
     members = tuple(_members(encoders, group, parts) for group in kept)
-    said += [note for who in members for note in drop_unseen(rows, who.encoder, places, parts, who.targets)]
+    said += [
+        note
+        for who in members
+        for note in drop_unseen(rows, who.encoder, places, parts, who.targets)
+    ]
 
     def encoded(who: Members) -> dict[str, tuple[Array, Array]]:
         with located(opened.source, options.encoding):
-            wanted = {name: rows.at[name] for name in who.sources} | {name: places[name] for name in who.targets}
+            wanted = {name: rows.at[name] for name in who.sources} | {
+                name: places[name] for name in who.targets
+            }
             return rows.encoded(who.encoder, wanted)
 
     with located(opened.source, options.encoding):
         return Prepared.of(
-            options, opened.inferred, members, used[table.label], sizes=opened.sizes, pooled=opened.small.names,
-            divided=parts, notes=[*table.notes, *notes, *said], domain=table.domain, n_features=len(table.features),
-            rows=encoded,
+            options, opened.inferred, members, used[table.label], sizes=opened.sizes,
+            pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *said],
+            domain=table.domain, n_features=len(table.features), rows=encoded,
         )  # fmt: skip
 
 
 class _Encoders:
-    """Encoders that are fitted on some of the rows, each once: every domain in turn often has the same rows."""
+    """Encoders that are fitted on some of the rows, each once: every domain in turn often has the
+    same rows.
+    """
 
     def __init__(self, rows: LabelledFrame, features: Sequence[str], options: Options) -> None:
         self.rows, self._features, self._options = rows, features, options
@@ -108,19 +120,27 @@ class _Encoders:
 
 
 def _members(encoders: _Encoders, group: Taught, parts: Divided) -> Members:
-    learnt = [encoders.rows.at[s] for s in group.sources] + [at[parts[t][0]] for t, at in group.targets.items()]
+    learnt = [encoders.rows.at[s] for s in group.sources] + [
+        at[parts[t][0]] for t, at in group.targets.items()
+    ]
     encoder = encoders.fitted([*learnt, *group.others.values()])
     return Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
 
 
 def _is_large(source: Any, options: Options) -> bool:
-    """Return whether files are to be read batch by batch; `stream` says so, or their size and the hypothesis."""
+    """Return whether files are to be read batch by batch; `stream` says so, or their size and the
+    hypothesis.
+    """
     is_path = isinstance(source, str | Path)
     if options.stream is not None:
         if options.stream and not is_path:
             raise OptionError("stream reads files: give a path, or leave stream out")
         return options.stream
-    return is_path and _bytes(Path(source), options.encoding) > LARGE and options.hypothesis in ("auto", "ridge")
+    return (
+        is_path
+        and _bytes(Path(source), options.encoding) > LARGE
+        and options.hypothesis in ("auto", "ridge")
+    )
 
 
 def _bytes(path: Path, encoding: str) -> int:

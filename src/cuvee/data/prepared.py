@@ -24,7 +24,8 @@ from cuvee.results import Floats
 BELIEVED = 0.5  # of a level, from which on it is worth a note
 FAR = 1e150
 DIFFER = (
-    "domains differ in level: each of cuvee's models has its own, and learns slopes from others (--no-levels takes "
+    "domains differ in level: each of cuvee's models has its own, and learns slopes from others "
+    "(--no-levels takes "
     "labels as they are, as the baselines of a run do)"
 )
 
@@ -34,16 +35,21 @@ class Group:
     """Targets that learn from the same sources; every domain in turn makes a group of each."""
 
     problem: Problem  # targets with the rows to learn from
-    whole: Problem  # what delivered models learn from: targets with all their labelled rows, unless a number was asked
+    # what delivered models learn from: targets with all their labelled rows, unless a number was
+    # asked
+    whole: Problem
     plain: Problem  # `problem` with labels as they are: what baselines learn from
-    test: tuple[Domain | None, ...]  # (M,) rows for scores, labels as they are; None where there are none
+    # (M,) rows for scores, labels as they are; None where there are none
+    test: tuple[Domain | None, ...]
     offset: Floats  # (M,) to add to what models of `problem` predict: the targets' levels
     whole_offset: Floats  # (M,) the same for `whole`
     levels: Floats  # (N,) what was taken out of the sources' labels
 
     def part(self, some: slice) -> Group:
         """Return the same sources with some of the targets."""
-        problem, whole, plain = (p.with_targets(p.targets[some]) for p in (self.problem, self.whole, self.plain))
+        problem, whole, plain = (
+            p.with_targets(p.targets[some]) for p in (self.problem, self.whole, self.plain)
+        )
         offsets = self.offset[some], self.whole_offset[some]
         return Group(problem, whole, plain, self.test[some], *offsets, self.levels)
 
@@ -60,20 +66,24 @@ class Members:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Everything validated, nothing learnt yet; the rows of a group are made when it is asked for."""
+    """Everything validated, nothing learnt yet; the rows of a group are made when it is
+    asked for.
+    """
 
     members: tuple[Members, ...]
     options: Options
     inferred: Inferred
     kind: str  # of the hypothesis
     classes: Array | None  # of a classification, sorted: those of all groups
-    sizes: Mapping[str, int]  # labelled rows of every domain, of SMALL instead of those pooled in it
+    # labelled rows of every domain, of SMALL instead of those pooled in it
+    sizes: Mapping[str, int]
     pooled: tuple[str, ...]  # the domains that are pooled into SMALL
     divided: Divided  # of every target: its rows to learn from, and for scores
     notes: tuple[str, ...]
     n_features: int
     domain: str  # the column
-    rows: Callable[[Members], Mapping[str, tuple[Array, Array]]]  # name -> encoded X, y of the labelled rows
+    # name -> encoded X, y of the labelled rows
+    rows: Callable[[Members], Mapping[str, tuple[Array, Array]]]
     fingerprint: str = ""  # of the table, where a run is to be resumed
 
     @classmethod
@@ -87,15 +97,30 @@ class Prepared:
         notes: Sequence[str],
         **rest: Any,
     ) -> Prepared:
-        """Return everything together, with its hypothesis and what is worth saying; labels are those of all rows."""
+        """Return everything together, with its hypothesis and what is worth saying; labels are
+        those of all rows.
+        """
         known = [m.classes for m in members if m.classes is not None]
         classes = np.unique(np.concatenate(known)) if known else None
         if classes is None and (far := float(np.abs(labels.to_numpy(np.float64)).max())) > FAR:
             raise DomainError(
-                f"label {options.label!r} reaches {far:g}, whose square is too far for a float: rescale it"
+                f"label {options.label!r} reaches {far:g}, whose square is too far for a float: "
+                "rescale it"
             )
-        notes = (*notes, *members[0].encoder.notes, *scoring_notes(options, rest["sizes"], rest["divided"]))
-        return cls(members, options, inferred, kind_of(options, inferred.task), classes, notes=notes, **rest)
+        notes = (
+            *notes,
+            *members[0].encoder.notes,
+            *scoring_notes(options, rest["sizes"], rest["divided"]),
+        )
+        return cls(
+            members,
+            options,
+            inferred,
+            kind_of(options, inferred.task),
+            classes,
+            notes=notes,
+            **rest,
+        )
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -113,10 +138,14 @@ class Prepared:
         return self.options.levels and self.classes is None
 
     def hypothesis(self, i: int) -> Hypothesis:
-        """Return the hypothesis of a group: a network has as many inputs as its encoder has columns."""
+        """Return the hypothesis of a group: a network has as many inputs as its encoder has
+        columns.
+        """
         classes = self.members[i].classes
         n_outputs = 1 if classes is None else len(classes)
-        return hypothesis_of(self.options, self.inferred.task, len(self.members[i].encoder.names), n_outputs)
+        return hypothesis_of(
+            self.options, self.inferred.task, len(self.members[i].encoder.names), n_outputs
+        )
 
     def group(self, i: int) -> Group:
         """Return a group's rows as problems; `checked` has told what is to be said of them."""
@@ -137,7 +166,9 @@ class Prepared:
         test = tuple(domain(t, at) if len(at) else None for t, (_, at) in parts.items())
         problem = whole = Problem(sources, [domain(t, at) for t, (at, _) in parts.items()])
         if self.options.labelled is None and any(test):  # rows for scores are not to be wasted
-            whole = Problem(sources, [domain(t, np.sort(np.concatenate(both))) for t, both in parts.items()])
+            whole = Problem(
+                sources, [domain(t, np.sort(np.concatenate(both))) for t, both in parts.items()]
+            )
         if not self.levels:
             nothing = np.zeros(len(parts))
             return Group(problem, whole, problem, test, nothing, nothing, np.zeros(len(sources)))
@@ -150,7 +181,9 @@ class Prepared:
         return take_out(problem, self.options.l2, pooled=(SMALL,) if self.pooled else ())
 
     def checked(self, tell: Callable[[str, int, int], None]) -> Prepared:
-        """Return the same with what is to be said of its groups, each made once, so that nothing is wrong later."""
+        """Return the same with what is to be said of its groups, each made once, so that nothing is
+        wrong later.
+        """
         notes = list(self.notes)
         for i in range(len(self.members)):
             tell("preparing", i, len(self.members))
@@ -163,8 +196,13 @@ class Prepared:
             group = self._group(i)
             space = self.hypothesis(i).bind(group.whole.facts)
             check_precision((*group.whole.sources, *group.whole.targets), space)
-            differ = i == 0 and self.levels and bool((self._at_one_level(group.plain).believed >= BELIEVED).any())
+            differ = (
+                i == 0
+                and self.levels
+                and bool((self._at_one_level(group.plain).believed >= BELIEVED).any())
+            )
         said = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
-        if {*self.members[i].targets} & {*self.members[i].sources}:  # as an α says that somebody gave
+        # as an α says that somebody gave
+        if {*self.members[i].targets} & {*self.members[i].sources}:
             said = [one for one in said if one not in {*group.plain.notes, *group.problem.notes}]
         return [*said, DIFFER] if differ else said

@@ -1,10 +1,11 @@
 """Who is a source and who a target: one rule for small and unwanted domains, for every way in.
 
-A source needs LEAST_ROWS labelled rows. Domains with fewer are pooled into one source, SMALL: together
-they are rows to learn from like any others. Where that gives no source either, they are left out.
-A target needs LEAST_LABELLED labelled rows; a domain with fewer gets no model, and is a source like
-all that are no target: so no target is ever a small source. Labelled rows of a target whose class no
-source has are left out. Each of these is a note, or an error for those who ask to be strict.
+A source needs LEAST_ROWS labelled rows. Domains with fewer are pooled into one source, SMALL:
+together they are rows to learn from like any others. Where that gives no source either, they are
+left out. A target needs LEAST_LABELLED labelled rows; a domain with fewer gets no model, and is a
+source like all that are no target: so no target is ever a small source. Labelled rows of a target
+whose class no source has are left out. Each of these is a note, or an error for those who ask to be
+strict.
 """
 
 from __future__ import annotations
@@ -35,14 +36,17 @@ class Pool:
     notes: tuple[str, ...]
 
     def resized(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the labelled rows of every domain with SMALL, last, in place of those pooled in it."""
+        """Return the labelled rows of every domain with SMALL, last, in place of those pooled in
+        it.
+        """
         pooled = set(self.names)
         rows = {name: n for name, n in sizes.items() if name not in pooled}
         return rows | ({SMALL: sum(sizes[name] for name in self.names)} if self.names else {})
 
 
 def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
-    """Return what becomes of domains with too few labelled rows to be sources; `sizes` has the rows of every domain.
+    """Return what becomes of domains with too few labelled rows to be sources; `sizes` has the rows
+    of every domain.
 
     >>> pool({"north": 40, "hut": 1, "ferry": 1}).names
     ('hut', 'ferry')
@@ -51,13 +55,26 @@ def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
     few = [name for name, rows in sizes.items() if 0 < rows < LEAST_ROWS]
     if strict and (bare or few):
         name = next(n for n in sizes if n in {*bare, *few})
-        raise DomainError(f"source {name!r} has {count(sizes[name], 'labelled row')}, and needs {LEAST_ROWS}: {AWAY}")
-    notes = [f"{_have(bare)} no labelled row: {_they(bare, 'is no source', 'are no sources')}"] if bare else []
+        raise DomainError(
+            f"source {name!r} has {count(sizes[name], 'labelled row')}, and needs {LEAST_ROWS}: "
+            f"{AWAY}"
+        )
+    notes = (
+        [f"{_have(bare)} no labelled row: {_they(bare, 'is no source', 'are no sources')}"]
+        if bare
+        else []
+    )
     if not few:
         return Pool((), tuple(bare), tuple(notes))
-    too_few, away = f"{_have(few)} fewer than {LEAST_ROWS} labelled rows", _they(few, "is left out", "are left out")
+    too_few, away = (
+        f"{_have(few)} fewer than {LEAST_ROWS} labelled rows",
+        _they(few, "is left out", "are left out"),
+    )
     if SMALL in sizes:
-        notes.append(f"{too_few}: {away}, as a domain is named {SMALL!r} already; rename it to have them pooled")
+        notes.append(
+            f"{too_few}: {away}, as a domain is named {SMALL!r} already; rename it to have them "
+            "pooled"
+        )
     elif sum(sizes[name] for name in few) < LEAST_ROWS:
         notes.append(f"{too_few}: {away}")
     else:
@@ -66,38 +83,58 @@ def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
     return Pool((), (*bare, *few), tuple(notes))
 
 
-def enough(sizes: Mapping[str, int], targets: Sequence[str], *, strict: bool = False) -> tuple[list[str], list[str]]:
-    """Return the targets that have labelled rows enough, and a note on the others; an error where none is left."""
+def enough(
+    sizes: Mapping[str, int], targets: Sequence[str], *, strict: bool = False
+) -> tuple[list[str], list[str]]:
+    """Return the targets that have labelled rows enough, and a note on the others; an error where
+    none is left.
+    """
     few = [name for name in targets if sizes[name] < LEAST_LABELLED]
     if few and (strict or len(few) == len(targets)):
-        none = "" if strict or len(few) == 1 else f"none of the {len(few)} targets has labelled rows enough: "
+        none = (
+            ""
+            if strict or len(few) == 1
+            else f"none of the {len(few)} targets has labelled rows enough: "
+        )
         raise DomainError(
-            f"{none}target {few[0]!r} has {count(sizes[few[0]], 'labelled row')}, and needs {LEAST_LABELLED}: {AWAY}"
+            f"{none}target {few[0]!r} has {count(sizes[few[0]], 'labelled row')}, and needs "
+            f"{LEAST_LABELLED}: {AWAY}"
         )
     kept = [name for name in targets if sizes[name] >= LEAST_LABELLED]
     without_model = _they(few, "gets no model", "get no model")
-    return kept, [f"{_have(few)} fewer than {LEAST_LABELLED} labelled rows: {without_model}"] if few else []
+    return kept, [
+        f"{_have(few)} fewer than {LEAST_LABELLED} labelled rows: {without_model}"
+    ] if few else []
 
 
 def excluded(names: Sequence[str], exclude: Sequence[str]) -> list[str]:
-    """Return the domains that are to be left out, named as targets are; an unknown name is an error."""
+    """Return the domains that are to be left out, named as targets are; an unknown name is an
+    error.
+    """
     found = matching(names, exclude, "exclude") if exclude else []
     if exclude and not found:
         raise DomainError(f"exclude names no domain{suggest('', names)}")
     if found and len(found) == len(set(names)):
-        raise DomainError(f"exclude names all {count(len(found), 'domain')}, so that none is left: name fewer")
+        raise DomainError(
+            f"exclude names all {count(len(found), 'domain')}, so that none is left: name fewer"
+        )
     return found
 
 
 def without(table: Table, names: Sequence[str]) -> Table:
     """Return the table without the rows of some domains; the others keep their row numbers."""
-    return replace(table, frame=table.frame[~table.frame[table.domain].isin(names)]) if names else table
+    return (
+        replace(table, frame=table.frame[~table.frame[table.domain].isin(names)])
+        if names
+        else table
+    )
 
 
 def teachable(
     name: str, labels: Array, classes: Array, *, strict: bool = False, at: Array | None = None
 ) -> tuple[Array, list[str]]:
-    """Return which of a target's labelled rows (rows,) its sources' classes can teach, and what is to be said of it.
+    """Return which of a target's labelled rows (rows,) its sources' classes can teach, and what is
+    to be said of it.
 
     None of them can, where too few rows are left or the sources have one class alone: then it is no
     target. `at` (rows,) are the rows' numbers in the table.
@@ -109,7 +146,9 @@ def teachable(
     if len(classes) < 2:
         only = f"every row of its sources is of class {short(classes[0])}"
         if strict:
-            raise DomainError(f"target {name!r} cannot be learnt: {only}; add a source that has another")
+            raise DomainError(
+                f"target {name!r} cannot be learnt: {only}; add a source that has another"
+            )
         return np.zeros_like(known), [f"target {name!r} gets no model: {only}"]
     if known.all():
         return known, []
@@ -119,7 +158,9 @@ def teachable(
     many, rows = f"class{'' if len(strange) == 1 else 'es'}", count(int((~known).sum()), "row")
     which = f"{rows} of {many} {_named(strange)}{first}, which no source has"
     if strict:
-        raise DomainError(f"target {name!r} has {which}: add a source that has it, or drop such rows", row)
+        raise DomainError(
+            f"target {name!r} has {which}: add a source that has it, or drop such rows", row
+        )
     if known.sum() >= LEAST_LABELLED:
         return known, [f"target {name!r} has {which}: left out"]
     few = f"fewer than {LEAST_LABELLED} other labelled rows"
@@ -129,7 +170,11 @@ def teachable(
 def _have(names: Sequence[str]) -> str:
     """Return "domain 'a' has", or "3 domains ('a', 'b', 'c') have"."""
     shown = list(map(short, names))
-    return f"domain {shown[0]} has" if len(names) == 1 else f"{len(names):,} domains ({_named(shown)}) have"
+    return (
+        f"domain {shown[0]} has"
+        if len(names) == 1
+        else f"{len(names):,} domains ({_named(shown)}) have"
+    )
 
 
 def _they(names: Sequence[str], one: str, many: str) -> str:
@@ -137,4 +182,6 @@ def _they(names: Sequence[str], one: str, many: str) -> str:
 
 
 def _named(shown: Sequence[str], most: int = 5) -> str:
-    return ", ".join(shown[:most]) + (f" and {len(shown) - most:,} more" if len(shown) > most else "")
+    return ", ".join(shown[:most]) + (
+        f" and {len(shown) - most:,} more" if len(shown) > most else ""
+    )

@@ -1,4 +1,6 @@
-"""Rows with a domain each, as scikit-learn and skada pass them: whose each is, and the problem they make."""
+"""Rows with a domain each, as scikit-learn and skada pass them: whose each is, and the problem they
+make.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Roles(NamedTuple):
 
     @classmethod
     def read(cls, sample_domain: Any, target_domains: Any, n_rows: int, exclude: Any = ()) -> Roles:
-        """Targets are those named; without names the negative whole numbers, as in skada. No labels: one source."""
+        """Targets are those named; without names the negative whole numbers, as in skada. No
+        labels: one source.
+        """
         unwanted = _texts(exclude)
         if sample_domain is None:
             _check_unused(target_domains=target_domains is not None, exclude=bool(unwanted))
@@ -39,13 +43,20 @@ class Roles(NamedTuple):
         left_out = excluded(list(present), unwanted)
         negative = _negative(labels, present, left_out)
         if target_domains is None and negative is None:
-            raise OptionError("sample_domain holds names: say with target_domains=[...] which of them are targets")
+            raise OptionError(
+                "sample_domain holds names: say with target_domains=[...] which of them are targets"
+            )
         named = negative or [] if target_domains is None else _texts(target_domains)
         _check_targets(named, present, left_out, negative or [])
         sources = [label for name, label in present.items() if name not in {*named, *left_out}]
         if not sources:
-            raise DomainError("every domain is a target, so that no source is left to learn from: name fewer targets")
-        return cls(labels, np.array(sources), np.array([present[name] for name in dict.fromkeys(named)]))
+            raise DomainError(
+                "every domain is a target, so that no source is left to learn from: name fewer "
+                "targets"
+            )
+        return cls(
+            labels, np.array(sources), np.array([present[name] for name in dict.fromkeys(named)])
+        )
 
 
 def _texts(names: Any) -> list[str]:
@@ -54,55 +65,89 @@ def _texts(names: Any) -> list[str]:
 
 
 def _check_unused(**given: bool) -> None:
-    """Raise `OptionError` that names the first of these options that was given, where nobody says whose rows are."""
+    """Raise `OptionError` that names the first of these options that was given, where nobody says
+    whose rows are.
+    """
     for option in (option for option, was_given in given.items() if was_given):
         raise OptionError(f"{option} needs sample_domain, which says whose row each is")
 
 
-def _negative(labels: Array, present: Mapping[str, Any], left_out: Collection[str]) -> list[str] | None:
-    """Return the domains that are targets by the sign of their labels; None where labels are names."""
+def _negative(
+    labels: Array, present: Mapping[str, Any], left_out: Collection[str]
+) -> list[str] | None:
+    """Return the domains that are targets by the sign of their labels; None where
+    labels are names.
+    """
     if labels.dtype.kind != "i":
         return None
     return [name for name, label in present.items() if label < 0 and name not in left_out]
 
 
 def _check_targets(
-    named: Sequence[str], present: Mapping[str, Any], left_out: Collection[str], negative: Sequence[str]
+    named: Sequence[str],
+    present: Mapping[str, Any],
+    left_out: Collection[str],
+    negative: Sequence[str],
 ) -> None:
-    """Raise where there is no target, or a name is in no row, left out as well, or missing among those named."""
+    """Raise where there is no target, or a name is in no row, left out as well, or missing among
+    those named.
+    """
     if not named:
-        raise OptionError("there is no target: name it in target_domains, or make its sample_domain negative")
+        raise OptionError(
+            "there is no target: name it in target_domains, or make its sample_domain negative"
+        )
     if absent := [name for name in named if name not in present]:
         near = nearest(absent[0], present)
         raise DomainError(f"target_domains: {absent[0]!r} is in no row of sample_domain; {near}")
     if both := [name for name in named if name in left_out]:
-        raise OptionError(f"domain {both[0]!r} is in target_domains and in exclude: name it in one of them")
+        raise OptionError(
+            f"domain {both[0]!r} is in target_domains and in exclude: name it in one of them"
+        )
     if left := [name for name in negative if name not in named]:
-        raise OptionError(f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows")
+        raise OptionError(
+            f"domain {left[0]} is a target by its sign: add it to target_domains, or drop its rows"
+        )
 
 
 def domain_labels(sample_domain: Any, n_rows: int) -> Array:
-    """One label per row (rows,): whole numbers stay numbers, all else becomes text; one label stands for all rows."""
-    labels = np.asarray(sample_domain, None if hasattr(sample_domain, "dtype") else object)  # NaN in a list stays NaN
+    """One label per row (rows,): whole numbers stay numbers, all else becomes text; one label
+    stands for all rows.
+    """
+    # NaN in a list stays NaN
+    labels = np.asarray(sample_domain, None if hasattr(sample_domain, "dtype") else object)
     labels = np.full(n_rows, labels[()]) if labels.ndim == 0 else labels
     if labels.shape != (n_rows,):
-        raise DomainError(f"sample_domain has shape {labels.shape}, but X has {n_rows} rows: give one label per row")
+        raise DomainError(
+            f"sample_domain has shape {labels.shape}, but X has {n_rows} rows: give one label per "
+            "row"
+        )
     if (absent := missing(labels)).any():
-        raise DomainError(f"sample_domain is missing at row {int(np.argmax(absent))} ({int(absent.sum())} such rows)")
-    labels = np.array(labels.tolist()) if labels.dtype == object else labels  # numbers are numbers again
-    whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool((labels == np.round(labels)).all()))
+        raise DomainError(
+            f"sample_domain is missing at row {int(np.argmax(absent))} ({int(absent.sum())} such "
+            "rows)"
+        )
+    # numbers are numbers again
+    labels = np.array(labels.tolist()) if labels.dtype == object else labels
+    whole = labels.dtype.kind in "iu" or (
+        labels.dtype.kind == "f" and bool((labels == np.round(labels)).all())
+    )
     return labels.astype(np.int64 if whole else str)
 
 
 def missing(values: Array) -> Array:
     """(rows,) where there is no value: NaN, None, and what pandas has for them."""
     if values.dtype == object:
-        return np.array([not isinstance(v, str) and str(v) in ("nan", "None", "<NA>", "NaT") for v in values], bool)
+        return np.array(
+            [not isinstance(v, str) and str(v) in ("nan", "None", "<NA>", "NaT") for v in values],
+            bool,
+        )
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
 
 
 def masked(y: Array, classes: Array | None) -> Array:
-    """(rows,) where y is no label: missing, or −1 where that is none of the classes; a regression has None."""
+    """(rows,) where y is no label: missing, or −1 where that is none of the classes; a regression
+    has None.
+    """
     if classes is None or y.dtype.kind not in "ifO" or HIDDEN in classes.tolist():
         return missing(y)
     return missing(y) | np.asarray(y == HIDDEN)
@@ -116,7 +161,9 @@ def rows_by_domain(labels: Array) -> dict[str, Array]:
 
 
 class Split(NamedTuple):
-    """A table taken apart: the problem, which rows each of its domains holds, and what is to be said of the others."""
+    """A table taken apart: the problem, which rows each of its domains holds, and what is to be
+    said of the others.
+    """
 
     problem: Problem
     rows: dict[str, Array]
@@ -137,7 +184,9 @@ def split(
     weight: Array | None = None,
     features: tuple[str, ...] = (),
 ) -> Split:
-    """Return the problem in a table X (rows, features), y (rows,): who learns from whom is decided as for `adapt`."""
+    """Return the problem in a table X (rows, features), y (rows,): who learns from whom is decided
+    as for `adapt`.
+    """
     rows = _labelled(y, roles, classify, weight)
     task = Task.classification if classify else Task.regression
     small = pool(rows.sizes, strict=strict)
@@ -149,7 +198,9 @@ def split(
 
     def domain(name: str) -> Domain:
         at = numbers[name]
-        return Domain(name, X[at], rows.y[places[name]], None if weight is None else weight[at], features)
+        return Domain(
+            name, X[at], rows.y[places[name]], None if weight is None else weight[at], features
+        )
 
     label_of = {str(label): label for label in (*roles.sources, *roles.targets)}
 
@@ -173,7 +224,10 @@ def _labelled(y: Array, roles: Roles, classify: bool, weight: Array | None) -> L
     of_source, of_target = (np.isin(roles.labels, some) for some in (roles.sources, roles.targets))
     if (absent := of_source & missing(y)).any():
         row = int(np.argmax(absent))
-        raise DomainError(f"source {str(roles.labels[row])!r} has no label at row {row}: only targets may lack some")
+        raise DomainError(
+            f"source {str(roles.labels[row])!r} has no label at row {row}: only targets may lack "
+            "some"
+        )
     if classify:
         check_classification_targets(y[of_source])
     kept = of_source | (of_target & ~masked(y, np.unique(y[of_source]) if classify else None))
@@ -181,7 +235,8 @@ def _labelled(y: Array, roles: Roles, classify: bool, weight: Array | None) -> L
     held = rows_by_domain(roles.labels[number])
     at = {str(d): held.get(str(d), np.zeros(0, np.int64)) for d in (*roles.sources, *roles.targets)}
     labels = y[number]
-    labels = np.array(labels.tolist()) if y.dtype == object else labels  # objects, where some rows had None
+    # objects, where some rows had None
+    labels = np.array(labels.tolist()) if y.dtype == object else labels
     return Labelled(labels, number, at)
 
 

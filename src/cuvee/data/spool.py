@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import at, is_number, tidy
-from cuvee.data.encode import MOST_CATEGORIES, Category, Encoder, Number, check_categories, hides_variation, say_missing
+from cuvee.data.encode import (
+    MOST_CATEGORIES,
+    Category,
+    Encoder,
+    Number,
+    check_categories,
+    hides_variation,
+    say_missing,
+)
 from cuvee.data.files import ROWS, File, to_frame
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
@@ -58,10 +66,12 @@ def spool(
     fit_on: Collection[str] | None = None,
     batch_rows: int = ROWS,
 ) -> Spooled:
-    """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,), domain after domain.
+    """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,), domain after
+    domain.
 
-    Rows without a label are left out. Where no encoder is given, one is fitted on the domains `fit_on` (None: all).
-    Text is read three times (types, fit, write), other files twice; `impute` takes five more for exact medians.
+    Rows without a label are left out. Where no encoder is given, one is fitted on the domains
+    `fit_on` (None: all). Text is read three times (types, fit, write), other files twice; `impute`
+    takes five more for exact medians.
     """
     check_number("batch_rows", batch_rows, least=1)
     scan = _Scan(spec, batch_rows, spec.text if encoder is None else (*spec.text, *encoder.text))
@@ -77,7 +87,9 @@ def spool(
         raise DomainError(f"{spec.where}: no row has a label in column {spec.label!r}")
     for name in fit_on or ():
         if name not in rows:
-            raise DomainError(f"no labelled row belongs to domain {name!r}{suggest(name, list(rows))}")
+            raise DomainError(
+                f"no labelled row belongs to domain {name!r}{suggest(name, list(rows))}"
+            )
     if encoder is None:
         encoder = _encoder(list(fit.values()), scan, impute, fit_on)
         encoder = encoder if standardise else encoder.unscaled()
@@ -85,12 +97,16 @@ def spool(
     ends = np.cumsum(list(rows.values())).tolist()
     pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
     return Spooled(
-        tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces), encoder, scan.notes
+        tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces),
+        encoder,
+        scan.notes,
     )
 
 
 def census(spec: Spec) -> dict[str, int]:
-    """Labelled rows of every domain, in order of first appearance; those of a domain without any are 0."""
+    """Labelled rows of every domain, in order of first appearance; those of a domain without any
+    are 0.
+    """
     rows = Counter[str]()
     for frame, _ in _Scan(spec, ROWS, spec.text).frames((), unlabelled=True):
         labelled = frame[spec.label].notna()
@@ -111,8 +127,15 @@ class _Scan:
             with placed(file.line):
                 surveys.append(file.survey(file.batches(names, rows), text))
         again = text_throughout([each.told for each in surveys])
-        self._kinds: list[dict[str, Kind]] = [{**each.kinds, **dict.fromkeys(again, "text")} for each in surveys]
-        told = [one for each in surveys for one in each.told if one.name not in again or one.how != "typed"]
+        self._kinds: list[dict[str, Kind]] = [
+            {**each.kinds, **dict.fromkeys(again, "text")} for each in surveys
+        ]
+        told = [
+            one
+            for each in surveys
+            for one in each.told
+            if one.name not in again or one.how != "typed"
+        ]
         self.notes = notes(told, spec.label)
 
     def frames(self, names: Sequence[str], unlabelled: bool = False) -> Iterator[tuple[Any, str]]:
@@ -149,9 +172,14 @@ class _Labels:
     def add(self, labels: Any, where: str) -> None:
         if len(labels):
             self.kinds.add(kind := label_kind(labels))
-            self.longest = max(self.longest, int(labels.str.len().max())) if kind == "text" else self.longest
+            self.longest = (
+                max(self.longest, int(labels.str.len().max())) if kind == "text" else self.longest
+            )
         if "text" in self.kinds and len(self.kinds) > 1:
-            raise DomainError(f"{at(where)}column {labels.name!r} mixes types: labels are text or numbers throughout")
+            raise DomainError(
+                f"{at(where)}column {labels.name!r} mixes types: labels are text or numbers "
+                "throughout"
+            )
 
     @property
     def dtype(self) -> str:
@@ -188,7 +216,10 @@ class _Column:
             if len(self.seen) > MOST_CATEGORIES:
                 check_categories(self.name, len(self.seen), self.rows, cells.iloc[0], where)
         if self.seen and self.scaler is not None:
-            raise DomainError(f"{at(where)}column {self.name!r} holds text in one file and numbers in another; use one")
+            raise DomainError(
+                f"{at(where)}column {self.name!r} holds text in one file and numbers in another; "
+                "use one"
+            )
 
     def begin_again(self) -> None:
         """Fit the scaler once more, on the column less its least value."""
@@ -197,29 +228,49 @@ class _Column:
     def rule(self, fill: float | None, impute: bool, where: str) -> Number | Category:
         """As `Encoder.fit` makes it; `fill` is the median."""
         if self.scaler is None:
-            check_categories(self.name, len(self.seen), self.rows - self.gaps, next(iter(self.seen)), where)
+            check_categories(
+                self.name, len(self.seen), self.rows - self.gaps, next(iter(self.seen)), where
+            )
             often = max(self.seen.values())
             frequent = min(value for value, n in self.seen.items() if n == often)
             return Category(self.name, tuple(sorted(self.seen)), frequent if impute else None)
         for low in range(0, self.gaps if fill is not None else 0, ROWS):
             with np.errstate(over="ignore", invalid="ignore"):  # told by `Number.fitted`
-                self.scaler.partial_fit(np.full((min(ROWS, self.gaps - low), 1), fill) - self.origin)
+                self.scaler.partial_fit(
+                    np.full((min(ROWS, self.gaps - low), 1), fill) - self.origin
+                )
         return Number.fitted(self.name, self.scaler, self.low, self.high, fill, where, self.origin)
 
 
-def _encoder(columns: Sequence[_Column], scan: _Scan, impute: bool, fit_on: Collection[str] | None) -> Encoder:
-    """Return the encoder of columns that one pass has looked at, after the further passes that some of them need."""
+def _encoder(
+    columns: Sequence[_Column], scan: _Scan, impute: bool, fit_on: Collection[str] | None
+) -> Encoder:
+    """Return the encoder of columns that one pass has looked at, after the further passes that some
+    of them need.
+    """
     empty = next((column.name for column in columns if column.gaps == column.rows), None)
     if empty is not None:
         raise DomainError(f"{scan.spec.where}: column {empty!r} is missing in every row; drop it")
-    _fit_again([c for c in columns if c.scaler is not None and hides_variation(c.scaler, c.low, c.high)], scan, fit_on)
+    _fit_again(
+        [c for c in columns if c.scaler is not None and hides_variation(c.scaler, c.low, c.high)],
+        scan,
+        fit_on,
+    )
     fills = {}
     if impute:
-        numbers = {column.name: column.rows - column.gaps for column in columns if column.scaler is not None}
-        fills = medians(lambda: (scan.of_domains(f, fit_on) for f, _ in scan.frames(list(numbers))), numbers)
+        numbers = {
+            column.name: column.rows - column.gaps
+            for column in columns
+            if column.scaler is not None
+        }
+        fills = medians(
+            lambda: (scan.of_domains(f, fit_on) for f, _ in scan.frames(list(numbers))), numbers
+        )
     else:
         _say_gaps(columns, scan, fit_on)
-    return Encoder(tuple(column.rule(fills.get(column.name), impute, scan.spec.where) for column in columns))
+    return Encoder(
+        tuple(column.rule(fills.get(column.name), impute, scan.spec.where) for column in columns)
+    )
 
 
 def _fit_again(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] | None) -> None:
@@ -244,7 +295,9 @@ def _say_gaps(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] |
     say_missing(gaps, rows, columns[0].rows, scan.spec.where)
 
 
-def _write(folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str) -> tuple[Array, Array]:
+def _write(
+    folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str
+) -> tuple[Array, Array]:
     """X and y, mapped from the files written; what is unfinished is removed."""
     spec, n = scan.spec, sum(rows.values())
     paths = folder / "X.npy", folder / "y.npy"
@@ -252,12 +305,16 @@ def _write(folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder,
     start = dict(zip(rows, np.cumsum([0, *rows.values()]).tolist(), strict=False))
     end = {name: start[name] + size for name, size in rows.items()}
     try:
-        # Written as files, not through the maps: a full disk is then an error, and not the end of the process.
+        # Written as files, not through the maps: a full disk is then an error, and not the end of
+        # the process.
         with paths[0].open("wb") as X, paths[1].open("wb") as y:
             heads = [_head(X, "<f8", shapes[paths[0]]), _head(y, dtype, shapes[paths[1]])]
             for frame, where in scan.frames(spec.features):
                 with placed(scan.lines[where]):
-                    parts = [encoder(frame, where=where), frame[spec.label].to_numpy(object).astype(dtype)]
+                    parts = [
+                        encoder(frame, where=where),
+                        frame[spec.label].to_numpy(object).astype(dtype),
+                    ]
                 for name, places in frame.groupby(spec.domain, sort=False).indices.items():
                     for file, head, part in zip((X, y), heads, parts, strict=True):
                         file.seek(head + start[name] * part[:1].nbytes)
@@ -271,12 +328,15 @@ def _write(folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder,
             path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise InputError(
-                f"{folder} cannot be written ({error.strerror or error}); make room, or name another"
+                f"{folder} cannot be written ({error.strerror or error}); make room, or name "
+                "another"
             ) from None
         raise
 
 
 def _head(file: Any, dtype: str, shape: tuple[int, ...]) -> int:
     """Write the head of a .npy file, and say where its numbers begin."""
-    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": dtype, "fortran_order": False, "shape": shape}
+    )
     return int(file.tell())

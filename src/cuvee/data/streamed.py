@@ -1,4 +1,6 @@
-"""Tables too large to be read whole: ridge needs no row twice, so that its rows are encoded into a file."""
+"""Tables too large to be read whole: ridge needs no row twice, so that its rows are encoded into a
+file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from cuvee.errors import OptionError
 
 
 def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
-    """Return the problem of files that are read batch by batch; the encoder is fitted on sources alone.
+    """Return the problem of files that are read batch by batch; the encoder is fitted on sources
+    alone.
 
     Encoded rows lie in a file in `scratch`, and Gram matrices are made from it batch by batch.
     """
@@ -38,26 +41,43 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     what = replace(what, exclude=(*left_out, *small.unused))
     scratch.mkdir(parents=True, exist_ok=True)
     fit_on = [*(s for s in group.sources if s != SMALL or not small.names), *small.names]
-    spooled = spool(what, scratch, impute=options.impute, standardise=options.standardise, fit_on=fit_on)
+    spooled = spool(
+        what, scratch, impute=options.impute, standardise=options.standardise, fit_on=fit_on
+    )
     rows = {d.name: (d.X, d.y) for d in spooled.domains}
     if small.names:
-        X, y = (np.concatenate(part) for part in zip(*(rows.pop(name) for name in small.names), strict=True))
+        X, y = (
+            np.concatenate(part)
+            for part in zip(*(rows.pop(name) for name in small.names), strict=True)
+        )
         rows[SMALL] = X, y
     options = replace(options, task="regression") if options.hypothesis == "ridge" else options
-    labels = pd.Series(np.concatenate([rows[n][1] for n in (*group.sources, *group.targets)]), name=what.label)
+    labels = pd.Series(
+        np.concatenate([rows[n][1] for n in (*group.sources, *group.targets)]), name=what.label
+    )
     inferred = inferred_task(options, labels)
     if kind_of(options, inferred.task) != "ridge":
-        raise OptionError("stream is for ridge alone, and the labels are classes: this table has to fit into memory")
+        raise OptionError(
+            "stream is for ridge alone, and the labels are classes: this table has to fit into "
+            "memory"
+        )
     return Prepared.of(
-        options, inferred, (Members(tuple(group.targets), tuple(group.sources), spooled.encoder),), labels,
-        sizes=small.resized(sizes), pooled=small.names, divided=divided({t: sizes[t] for t in group.targets}, options),
-        notes=[*spooled.notes, *notes], domain=what.domain, n_features=len(what.features), rows=lambda who: rows,
+        options, inferred, (Members(tuple(group.targets), tuple(group.sources), spooled.encoder),),
+        labels, sizes=small.resized(sizes), pooled=small.names, divided=divided({t: sizes[t] for t
+        in group.targets}, options), notes=[*spooled.notes, *notes], domain=what.domain,
+        n_features=len(what.features), rows=lambda who: rows,
     )  # fmt: skip
 
 
 def _check_can_stream(options: Options) -> None:
     if options.targets in (EACH, (EACH,)):
-        raise OptionError("a table that is streamed cannot have every domain in turn as target: name the targets")
+        raise OptionError(
+            "a table that is streamed cannot have every domain in turn as target: name the targets"
+        )
     if options.hypothesis not in ("auto", "ridge") or options.task == "classification":
-        asked = repr(options.hypothesis) if options.hypothesis not in ("auto", "ridge") else "classification"
+        asked = (
+            repr(options.hypothesis)
+            if options.hypothesis not in ("auto", "ridge")
+            else "classification"
+        )
         raise OptionError(f"stream is for ridge alone; {asked} needs the table in memory")

@@ -1,4 +1,6 @@
-"""The names of domains: which of them are targets, and what was probably meant by a name that is not there."""
+"""The names of domains: which of them are targets, and what was probably meant by a name that is
+not there.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ from cuvee.inputs.arrays import check_apart
 EACH = "each"  # every domain in turn, the others being its sources
 
 
-def choose(names: Sequence[str], wanted: str | Sequence[str], excluded: Sequence[str] = ()) -> list[str]:
-    """Targets among the domains by name, comma list, pattern ("north*") or "each"; in the order of `names`.
+def choose(
+    names: Sequence[str], wanted: str | Sequence[str], excluded: Sequence[str] = ()
+) -> list[str]:
+    """Targets among the domains by name, comma list, pattern ("north*") or "each"; in the order of
+    `names`.
 
     >>> choose(["north 1", "north 2", "south", "west"], "north*,west")
     ['north 1', 'north 2', 'west']
@@ -26,19 +31,25 @@ def choose(names: Sequence[str], wanted: str | Sequence[str], excluded: Sequence
     if asked == [EACH] and EACH not in names:
         if len(names) < 2:
             raise DomainError(
-                f"there is one domain ({', '.join(names)}); 'each' needs at least 2, to learn from others"
+                f"there is one domain ({', '.join(names)}); 'each' needs at least 2, to learn from "
+                "others"
             )
         return list(names)
     parts = _parts([*names, *excluded], asked)
     if not parts:
-        raise DomainError(f"no target is named; name a domain, a pattern such as 'north*', or '{EACH}'")
+        raise DomainError(
+            f"no target is named; name a domain, a pattern such as 'north*', or '{EACH}'"
+        )
     both = next((part for part in parts if part in excluded), None)
     if both is not None:
-        raise DomainError(f"domain {both!r} is named as target and in exclude (--exclude): name it in one of them")
+        raise DomainError(
+            f"domain {both!r} is named as target and in exclude (--exclude): name it in one of them"
+        )
     chosen = matching(names, asked)
     if len(chosen) == len(set(names)):
         raise DomainError(
-            f"no source is left: {'the only domain is' if len(chosen) == 1 else f'all {len(chosen)} domains are'} "
+            "no source is left: "
+            f"{'the only domain is' if len(chosen) == 1 else f'all {len(chosen)} domains are'} "
             f"named as target; name fewer, or '{EACH}' for every domain in turn"
         )
     return chosen
@@ -63,7 +74,9 @@ def _parts(names: Sequence[str], asked: Sequence[str]) -> list[str]:
     """Return comma lists taken apart; a name may hold a comma itself."""
     known, parts = set(names), list[str]()
     for one in asked:
-        parts += [one] if one in known else [part.strip() for part in one.split(",") if part.strip()]
+        parts += (
+            [one] if one in known else [part.strip() for part in one.split(",") if part.strip()]
+        )
     return parts
 
 
@@ -77,18 +90,26 @@ def suggest(wrong: str, known: Sequence[str]) -> str:
     near = [lower[name] for name in get_close_matches(wrong.lower(), lower, n=3)]
     if near:
         return f"; did you mean {' or '.join(map(repr, near))}?"
-    return f"; there are {', '.join(map(short, known[:8]))}{', …' if len(known) > 8 else ''}" if known else ""
+    return (
+        f"; there are {', '.join(map(short, known[:8]))}{', …' if len(known) > 8 else ''}"
+        if known
+        else ""
+    )
 
 
 def domain_names(column: Any, where: str) -> Any:
-    """A column (rows,) of names, numbers or dates as names of domains; a missing one is an error."""
+    """A column (rows,) of names, numbers or dates as names of domains; a missing one is
+    an error.
+    """
     import pandas as pd
 
     try:
         codes, values = pd.factorize(column)
         missing = (codes < 0) | (column.astype(object) == "").to_numpy(bool)
     except (TypeError, ArithmeticError):  # what cannot be hashed or compared cannot be told apart
-        raise DomainError(f"{at(where)}column {str(column.name)!r} does not hold names of domains; use text") from None
+        raise DomainError(
+            f"{at(where)}column {str(column.name)!r} does not hold names of domains; use text"
+        ) from None
     if missing.any():
         row = column.index[int(np.argmax(missing))]
         raise DomainError(
@@ -98,5 +119,7 @@ def domain_names(column: Any, where: str) -> Any:
         )
     names = np.array([as_written(value) for value in values.tolist()], dtype=object)
     if len(set(names)) < len(names):
-        check_apart(column.tolist(), names[codes], f"{at(where)}column {str(column.name)!r}", "domain")
+        check_apart(
+            column.tolist(), names[codes], f"{at(where)}column {str(column.name)!r}", "domain"
+        )
     return pd.Series(names[codes], column.index, name=column.name)

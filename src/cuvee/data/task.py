@@ -1,4 +1,6 @@
-"""What the labels are, and so what there is to learn: a quantity or classes. Said aloud, with the reason."""
+"""What the labels are, and so what there is to learn: a quantity or classes. Said aloud, with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ class Inferred(NamedTuple):
 def infer(labels: Any, name: str = "label") -> Inferred:
     """The task of labels (rows,), those missing aside.
 
-    Text and truth values are classes. Whole numbers are classes when there are at most 20 of them and each is there
-    twice on average; so digits 0…9 are classes and exam scores 1…70 a quantity. Two whole numbers are always classes.
+    Text and truth values are classes. Whole numbers are classes when there are at most 20 of them
+    and each is there twice on average; so digits 0…9 are classes and exam scores 1…70 a quantity.
+    Two whole numbers are always classes.
 
     >>> infer([0, 1, 1, 0], "readmitted").why
     "label 'readmitted' has 2 values: classification"
@@ -41,7 +44,11 @@ def infer(labels: Any, name: str = "label") -> Inferred:
     kind, values, rows = label_kind(column), column.nunique(), len(column)
     said = f"label {name!r} has"
     if kind in ("text", "truth") or (kind == "whole" and values == 2):
-        what = f"{values} values" if kind != "text" else f"{values} values, like {short(column.iloc[0])}"
+        what = (
+            f"{values} values"
+            if kind != "text"
+            else f"{values} values, like {short(column.iloc[0])}"
+        )
         return Inferred(Task.classification, f"{said} {what}: classification")
     if kind == "quantity":
         broken = column[column != np.round(column)]
@@ -54,7 +61,8 @@ def infer(labels: Any, name: str = "label") -> Inferred:
         why = f"{said} {values} different whole numbers in only {count(rows, 'row')}: regression"
         return Inferred(Task.regression, why)
     return Inferred(
-        Task.classification, f"{said} {values} different whole numbers, not more than {MOST_CLASSES}: classification"
+        Task.classification,
+        f"{said} {values} different whole numbers, not more than {MOST_CLASSES}: classification",
     )
 
 
@@ -67,21 +75,29 @@ def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
     column = _tidy(labels, name)
     kind, values = label_kind(column), column.nunique()
     if task is Task.regression and kind == "text":
-        raise DomainError(f"label {name!r} holds text, like {short(column.iloc[0])}; a regression needs numbers")
+        raise DomainError(
+            f"label {name!r} holds text, like {short(column.iloc[0])}; a regression needs numbers"
+        )
     if task is Task.classification and kind == "quantity":
         row = int(np.argmax((column != np.round(column)).to_numpy()))
         raise DomainError(
-            f"label {name!r} is {short(float(column.iloc[row]))} at row {column.index[row]}; classes are text or whole "
+            f"label {name!r} is {short(float(column.iloc[row]))} at row {column.index[row]}; "
+            "classes are text or whole "
             "numbers: choose regression, or round the labels",
             column.index[row],
         )
     if task is Task.classification and values > MOST_FORCED:
-        raise DomainError(f"label {name!r} has {values} different values; more than {MOST_FORCED} classes are too many")
+        raise DomainError(
+            f"label {name!r} has {values} different values; more than {MOST_FORCED} classes are "
+            "too many"
+        )
     return Inferred(task, f"{task} was chosen; label {name!r} has {count(values, 'value')}")
 
 
 def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:
-    """Of tidy labels (rows,), those missing aside; whole numbers are those that a float holds exactly."""
+    """Of tidy labels (rows,), those missing aside; whole numbers are those that a float holds
+    exactly.
+    """
     if not is_number(labels):
         return "text"
     values = labels.dropna().to_numpy(np.float64)
@@ -104,10 +120,14 @@ def _tidy(labels: Any, name: str) -> Any:
     except (TypeError, ValueError) as error:
         if isinstance(error, DomainError):
             raise
-        raise DomainError(f"label {name!r} is no list of labels; give one number or text per row") from None
+        raise DomainError(
+            f"label {name!r} is no list of labels; give one number or text per row"
+        ) from None
     if not len(column):
         raise DomainError(f"label {name!r} is missing in every row; there is nothing to learn from")
     if column.nunique() < 2:
-        value = short(column.iloc[0]) if label_kind(column) == "text" else as_written(column.iloc[0])
+        value = (
+            short(column.iloc[0]) if label_kind(column) == "text" else as_written(column.iloc[0])
+        )
         raise DomainError(f"label {name!r} is {value} in every row; there is nothing to learn")
     return column

@@ -1,8 +1,9 @@
 """Co-component ERM: the minimiser of every mixture's risk, all mixtures together.
 
-`family(problem, space)` solves, certifies and differentiates for (M, N) mixtures; the public functions ask it.
-`solve(components, rows, alpha) -> w` is the inner call of the mixture path: α (M, Q, N+1) weighs the N sources and, in
-the last column, the target's own block (whose row weights may hold out a fold per q); w is (M, Q, P).
+`family(problem, space)` solves, certifies and differentiates for (M, N) mixtures; the public
+functions ask it. `solve(components, rows, alpha) -> w` is the inner call of the mixture path: α (M,
+Q, N+1) weighs the N sources and, in the last column, the target's own block (whose row weights may
+hold out a fold per q); w is (M, Q, P).
 """
 
 from __future__ import annotations
@@ -37,14 +38,19 @@ def family(
 ) -> Oracle:
     """Return the family of a space, with the data bound.
 
-    `models` says how many will be asked for, if that is known; `training` (seed, steps) matters to networks alone.
+    `models` says how many will be asked for, if that is known; `training` (seed, steps) matters to
+    networks alone.
     """
     if not space.convex:
         return NetworkFamily(problem, space, own=own, device=device, memory=memory, **training)
-    kind: Any = RidgeFamily if space.quadratic else GeneralisedFamily if space.generalised else ConvexFamily
+    kind: Any = (
+        RidgeFamily if space.quadratic else GeneralisedFamily if space.generalised else ConvexFamily
+    )
 
     def made(problem: Problem, space: Space, roundings: int = 0) -> Oracle:
-        bound: Oracle = kind(problem, space, own=own, device=device, memory=memory, roundings=roundings)
+        bound: Oracle = kind(
+            problem, space, own=own, device=device, memory=memory, roundings=roundings
+        )
         return bound
 
     wide = space.l2 > 0 and rows_space.targets_at_a_time(problem, space) >= 1

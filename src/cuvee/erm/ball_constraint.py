@@ -1,4 +1,6 @@
-"""When W binds: the minimiser over ‖w‖ ≤ radius is that of f + ν/2‖w‖² for the one ν that puts it on the sphere."""
+"""When W binds: the minimiser over ‖w‖ ≤ radius is that of f + ν/2‖w‖² for the one ν that puts it
+on the sphere.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ ROUNDS = 60
 
 
 def multiplier(
-    norm_at: Callable[[Tensor], Tensor], radius: float, most: Tensor, norm_at_0: Tensor, rtol: float = 1e-12
+    norm_at: Callable[[Tensor], Tensor],
+    radius: float,
+    most: Tensor,
+    norm_at_0: Tensor,
+    rtol: float = 1e-12,
 ) -> Tensor:
     """ν (M,) with ‖w(ν)‖ = radius, between 0 and `most` (M,), where ‖w(0)‖ = `norm_at_0` > radius.
 

@@ -1,14 +1,17 @@
 """Proven bounds on ‖w − w*(α)‖ and on the excess risk of any w, from its gradient.
 
-Without an unpenalised intercept the risk is λ-strongly convex: ‖w − w*‖ ≤ ‖∇‖/λ and excess ≤ ‖∇‖²/(2λ).
+Without an unpenalised intercept the risk is λ-strongly convex: ‖w − w*‖ ≤ ‖∇‖/λ and excess ≤
+‖∇‖²/(2λ).
 
-With one, it is not, and what stands in for λ along the intercepts is the curvature S of the data there, at w:
+With one, it is not, and what stands in for λ along the intercepts is the curvature S of the data
+there, at w:
 
-- squared loss: S = 1 everywhere, and around the mixture's mean row the two parts do not touch each other;
-- generalised linear models (logistic, softmax, Poisson): S is the smallest eigenvalue of the mixture's Hessian in the
-  intercepts, measured at w. It may fade on the way to w*, but not fast: the third derivative along v is at most ρ
-  times the second, where ρ bounds the change of any row's scores along v (self-concordance), so what remains of it is
-  at least φ(ρ) ≥ 1/(1 + ρ).
+- squared loss: S = 1 everywhere, and around the mixture's mean row the two parts do not touch each
+  other;
+- generalised linear models (logistic, softmax, Poisson): S is the smallest eigenvalue of the
+  mixture's Hessian in the intercepts, measured at w. It may fade on the way to w*, but not fast:
+  the third derivative along v is at most ρ times the second, where ρ bounds the change of any row's
+  scores along v (self-concordance), so what remains of it is at least φ(ρ) ≥ 1/(1 + ρ).
 
 docs/models.md derives the inequalities below. λ = 0 gives no bound: infinite.
 """
@@ -38,7 +41,9 @@ def strongly_convex(gradient: Tensor, mu: float | Tensor) -> Bounds:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far a mixture's rows lie around a reference row x0: what bounds by self-concordance know of the data."""
+    """How far a mixture's rows lie around a reference row x0: what bounds by self-concordance know
+    of the data.
+    """
 
     reference: Tensor  # (features,) x0
     reach: Tensor  # (...,) ≥ ‖x − x0‖ over all rows with positive weight
@@ -63,10 +68,12 @@ def squared_loss(
     constrained: bool,
     reference: Tensor | None = None,
 ) -> Bounds:
-    """Gradients (..., features), (...,), each known up to `slack`, and the mean, all around `reference` if given.
+    """Gradients (..., features), (...,), each known up to `slack`, and the mean, all around
+    `reference` if given.
 
-    In the coordinates b' = b + mean·w the Hessian is block diagonal, with at least λ for w and exactly Σα = 1 for b'.
-    When W binds, all that is known is λτ² + β² ≤ g_w τ + g_b β for the two distances τ and β, together.
+    In the coordinates b' = b + mean·w the Hessian is block diagonal, with at least λ for w and
+    exactly Σα = 1 for b'. When W binds, all that is known is λτ² + β² ≤ g_w τ + g_b β for the two
+    distances τ and β, together.
     """
     g = _norm(features - mean.row * intercept[..., None]) + slack * (1.0 + _norm(mean.row))
     h, mass = intercept.abs() + slack, mean.mass
@@ -105,20 +112,30 @@ def self_concordant(
     known: Known,
     loss: Concordance,
 ) -> Bounds:
-    """Return bounds from gradients (..., K, features), (..., K) and the Hessian in the intercepts (..., K, K)."""
+    """Return bounds from gradients (..., K, features), (..., K) and the Hessian in the intercepts
+    (..., K, K).
+    """
     slack = known.slack
     K = intercepts.shape[-1]
     several = K > 1
-    # Softmax does not see what all scores share, so that direction is left out and scores change by max − min.
+    # Softmax does not see what all scores share, so that direction is left out and scores change by
+    # max − min.
     S = torch.linalg.eigvalsh(second.nan_to_num())[..., 1] if several else second[..., 0, 0]
     # Sums and eigenvalues are known up to rounding of the trace; slack counts the same sums.
-    S = (S - (64 * EPS * K + known.relative) * second.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp(min=0.0)
+    S = (S - (64 * EPS * K + known.relative) * second.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp(
+        min=0.0
+    )
     k = loss.k
     g_u = _norm((features - intercepts[..., None] * spread.reference).flatten(-2))
     g_u = g_u + slack * (1.0 + _norm(spread.reference))
     g_b = _norm(intercepts) + slack
-    # How far features can make up for intercepts: rows weighed by their curvature lie no farther than the farthest.
-    a = spread.reach if loss.sharpness is None else (loss.sharpness * spread.second_moment / S).sqrt()
+    # How far features can make up for intercepts: rows weighed by their curvature lie no farther
+    # than the farthest.
+    a = (
+        spread.reach
+        if loss.sharpness is None
+        else (loss.sharpness * spread.second_moment / S).sqrt()
+    )
     G = g_u + a * g_b
     q = k * g_b / S
     s = S / k**2
@@ -137,14 +154,16 @@ def self_concordant(
 
 
 def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds:
-    """For W the ball ‖w‖ ≤ radius: from the Lagrangian f + ν/2(‖w‖² − radius²), whatever ν ≥ 0 is put in.
+    """For W the ball ‖w‖ ≤ radius: from the Lagrangian f + ν/2(‖w‖² − radius²), whatever ν ≥ 0 is
+    put in.
 
-    w (..., P) inside the ball and the gradient of f there, known up to `slack`; ν is the multiplier that w itself
-    suggests. f's own λ may miss the intercepts, ν misses nothing.
+    w (..., P) inside the ball and the gradient of f there, known up to `slack`; ν is the multiplier
+    that w itself suggests. f's own λ may miss the intercepts, ν misses nothing.
     """
     square = w.square().sum(-1)
     nu = -(gradient * w).sum(-1) / square.clamp(min=EPS)
-    nu = torch.where(nu > 0, nu, torch.nan)  # nothing pushes against the ball: nothing is learnt from it
+    # nothing pushes against the ball: nothing is learnt from it
+    nu = torch.where(nu > 0, nu, torch.nan)
     rest = _norm(gradient + nu[..., None] * w) + slack
     room = nu * ((radius**2 - square).clamp(min=0.0) + 8 * EPS * radius**2)
     distance = (rest + (rest.square() + nu * room).sqrt()) / nu
@@ -153,8 +172,9 @@ def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds
 
 
 def rounding(w: Tensor, scale: Tensor, summed: float) -> Tensor:
-    """What a float64 gradient may be off by, (...,): rows of size `scale` (...,), scores of scale · ‖w‖, each number
-    the result of at most `summed` roundings."""
+    """What a float64 gradient may be off by, (...,): rows of size `scale` (...,), scores of scale ·
+    ‖w‖, each number the result of at most `summed` roundings.
+    """
     return summed * EPS * scale * (1.0 + scale * _norm(w))
 
 

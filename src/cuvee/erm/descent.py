@@ -2,9 +2,9 @@
 
     GD(v, α, K):  v ← P_W(v − γ Σ_j α_j ∇f_j(v)),  γ = 1/L_f,  K times
 
-All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradient belongs to the step. Whoever descends
-does it here: Algorithm 3 itself with the gradients of plain components, the labels of Algorithms 2 and 4 with those of
-an oracle, which take less time and room.
+All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradient belongs to the step.
+Whoever descends does it here: Algorithm 3 itself with the gradients of plain components, the labels
+of Algorithms 2 and 4 with those of an oracle, which take less time and room.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ SAFETY = 1.1  # power iteration approaches L_f from below
 CHECK = 50
 
 Gradient = Callable[[Tensor, Tensor], Tensor]
-"""α (M, N or N+1), v (M, P) -> Σ_j α_j ∇f_j(v) + λv, (M, P): `Oracle.gradient`, or `gradient` of components."""
+"""α (M, N or N+1), v (M, P) -> Σ_j α_j ∇f_j(v) + λv, (M, P): `Oracle.gradient`, or `gradient` of
+components.
+"""
 
 
 def gd(
@@ -35,10 +37,11 @@ def gd(
     gamma: Tensor,
     tol: float = 0.0,
 ) -> tuple[Tensor, int]:
-    """Return v (M, P) after K steps for α (M, N or N+1) with rates γ (M,), and how many steps were taken.
+    """Return v (M, P) after K steps for α (M, N or N+1) with rates γ (M,), and how many steps were
+    taken.
 
-    They are fewer than K when no step is longer than γ·tol any more. Where the curvature has no limit no γ is safe: a
-    step that goes too far is taken back, and γ halved.
+    They are fewer than K when no step is longer than γ·tol any more. Where the curvature has no
+    limit no γ is safe: a step that goes too far is taken back, and γ halved.
     """
     rate, at_v = gamma[:, None].to(v), gradient(alpha, v) if K else v
     for k in range(1, K + 1):
@@ -46,7 +49,8 @@ def gd(
         at_new = gradient(alpha, new) if k < K or space.steepening is None else at_v
         moved = (new - v).abs() / rate
         if space.steepening is None:
-            # A convex risk that still falls, or rests, at the end of a step has fallen all along it.
+            # A convex risk that still falls, or rests, at the end of a step has fallen all along
+            # it.
             far = ~((at_new * (new - v)).sum(-1, keepdim=True) <= 0)
             new, at_new = torch.where(far, v, new), torch.where(far, at_v, at_new)
             rate, moved = torch.where(far, 0.5 * rate, rate), torch.where(far, torch.inf, moved)
@@ -58,16 +62,20 @@ def gd(
 
 
 def gradient(components: Components, alpha: Tensor, v: Tensor) -> Tensor:
-    """Return Σ_j α_j ∇f_j(v) + λv, (M, P), from the components of any hypothesis: the slow, plain way."""
+    """Return Σ_j α_j ∇f_j(v) + λv, (M, P), from the components of any hypothesis: the slow, plain
+    way.
+    """
     space = components.space
     _, pullback = components.losses(v[:, None], ALL)
     return pullback(alpha[:, None].to(v))[:, 0] + space.l2 * space.penalised.to(v) * v
 
 
 def smoothness(gradient: Gradient, space: Space, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
-    """Return L_f (M,), the largest curvature of each mixture at v, by power iteration on differences of gradients.
+    """Return L_f (M,), the largest curvature of each mixture at v, by power iteration on
+    differences of gradients.
 
-    For ridge it is the same everywhere, for logistic v = 0 tells the largest; for a network it is the one at v.
+    For ridge it is the same everywhere, for logistic v = 0 tells the largest; for a network it is
+    the one at v.
     """
     generator = torch.Generator().manual_seed(seed)
     u = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
@@ -96,14 +104,18 @@ def solve(
     They start from 0, or for a network from its initialisation.
     """
     space, M = components.space, len(alpha)
-    start = torch.zeros(1, space.n_params, dtype=space.dtype) if space.convex else space.start(1, seed)
+    start = (
+        torch.zeros(1, space.n_params, dtype=space.dtype) if space.convex else space.start(1, seed)
+    )
     w = start.to(alpha.device).expand(M, -1).clone()
     taken = torch.zeros(M, dtype=torch.int64, device=alpha.device)
     gathered = 0 if space.quadratic else components.n_rows + components.own_rows * space.n_params
     size = max(1, memory // (32 * (gathered + (len(components.counts) + 2) * space.n_params)))
     for low in range(0, M, size):
         some = slice(low, low + size)
-        part = components if size >= M else components.narrow(torch.arange(M, device=w.device)[some])
+        part = (
+            components if size >= M else components.narrow(torch.arange(M, device=w.device)[some])
+        )
         plain = partial(gradient, part)
         gamma = 1.0 / smoothness(plain, space, w[some], alpha[some])
         w[some], taken[some] = gd(plain, space, w[some], alpha[some], steps, gamma, tol)

@@ -1,6 +1,8 @@
-"""Many symmetric positive semidefinite systems at once; a singular one gets its least-norm solution.
+"""Many symmetric positive semidefinite systems at once; a singular one gets its least-norm
+solution.
 
-Norms are in units of the diagonal: what scale a column has does not decide whether a system is singular.
+Norms are in units of the diagonal: what scale a column has does not decide whether a system is
+singular.
 """
 
 from __future__ import annotations
@@ -13,19 +15,24 @@ NOISE = 1e-13  # of the largest, per unknown: smaller eigenvalues of a Gram matr
 
 
 def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Tensor]:
-    """H (..., P, P), b (..., P, R) -> H⁻¹b, and which systems were singular (...,). An overflowed system gives NaN.
+    """H (..., P, P), b (..., P, R) -> H⁻¹b, and which systems were singular (...,). An overflowed
+    system gives NaN.
 
     With `free_last` the last unknown, an intercept, does not count in the least norm.
     """
     factor, info = torch.linalg.cholesky_ex(H)
     x = torch.cholesky_solve(b, factor)
-    # A tiny pivot passes for positive definite but its solution is noise; both kinds go the careful way.
+    # A tiny pivot passes for positive definite but its solution is noise; both kinds go the careful
+    # way.
     size = H.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
     pivots = factor.diagonal(dim1=-2, dim2=-1)
-    doubtful = (info != 0) | ~(pivots > TINY_PIVOT * size).all(-1) | ~x.isfinite().flatten(-2).all(-1)
+    doubtful = (
+        (info != 0) | ~(pivots > TINY_PIVOT * size).all(-1) | ~x.isfinite().flatten(-2).all(-1)
+    )
     singular = torch.zeros_like(doubtful)
     if bool(doubtful.any()):
-        broken = ~(H.isfinite().flatten(-2).all(-1) & b.isfinite().flatten(-2).all(-1))  # nothing LAPACK should see
+        # nothing LAPACK should see
+        broken = ~(H.isfinite().flatten(-2).all(-1) & b.isfinite().flatten(-2).all(-1))
         careful = doubtful & ~broken
         least = _without_last if free_last else _least_norm
         found, deficient = least(H[careful].cpu(), b[careful].cpu())
@@ -37,10 +44,14 @@ def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Ten
 
 
 def _least_norm(H: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """By singular values, of H scaled to a unit diagonal; and whether the rank is less than full."""
+    """By singular values, of H scaled to a unit diagonal; and whether the rank is less
+    than full.
+    """
     size = H.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
     unit = torch.where(size > 0, 1.0 / size, 1.0)[..., None]
-    found = torch.linalg.lstsq(H * unit * unit.transpose(-1, -2), b * unit, rcond=NOISE * H.shape[-1], driver="gelsd")
+    found = torch.linalg.lstsq(
+        H * unit * unit.transpose(-1, -2), b * unit, rcond=NOISE * H.shape[-1], driver="gelsd"
+    )
     return found.solution * unit, found.rank < H.shape[-1]
 
 

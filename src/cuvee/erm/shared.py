@@ -1,4 +1,6 @@
-"""What the families of models have in common; what may be asked of them is the protocol of `cuvee.oracle`."""
+"""What the families of models have in common; what may be asked of them is the protocol of
+`cuvee.oracle`.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,13 @@ def statuses(M: int, *marks: tuple[Tensor, Status]) -> Array:
     return status
 
 
-def implicit_derivative(solve: Callable[[Tensor], Tensor], gradients: Tensor, w: Tensor, active: Tensor) -> Tensor:
+def implicit_derivative(
+    solve: Callable[[Tensor], Tensor], gradients: Tensor, w: Tensor, active: Tensor
+) -> Tensor:
     """−H⁻¹∇f_j (M, N, P), kept on the sphere for models whose ball is active.
 
-    `solve` applies (H + ν)⁻¹ to stacks (M, R, P). On the sphere ν moves with α just so that w·dw = 0.
+    `solve` applies (H + ν)⁻¹ to stacks (M, R, P). On the sphere ν moves with α just so that w·dw =
+    0.
     """
     if not bool(active.any()):
         return -solve(gradients)

@@ -23,11 +23,13 @@ ROUGH_PAYS = 2**20  # numbers in the table of the sources' rows
 ROUGH = 1e-5  # ‖∇‖∞ that is enough for a held-out loss, when every digit more costs seconds
 
 
-def solve(components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8) -> Tensor:
+def solve(
+    components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8
+) -> Tensor:
     """w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
-    Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol (on many rows ROUGH), networks
-    by Adam on minibatches.
+    Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol (on many
+    rows ROUGH), networks by Adam on minibatches.
     """
     space = components.space
     if alpha.numel() == 0:
@@ -46,7 +48,9 @@ def solve(components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0,
         linear = cast(LinearSums, components)
         rough = components.n_rows * linear.space.width >= ROUGH_PAYS
         tol = ROUGH if rough else tol
-        return generalised.solve(linear, batch, alpha, tol=tol, memory=MEMORY, certified=not rough).w
+        return generalised.solve(
+            linear, batch, alpha, tol=tol, memory=MEMORY, certified=not rough
+        ).w
     if space.convex:
         return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY).w
     return network.train_briefly(components, batch, alpha, seed=seed)

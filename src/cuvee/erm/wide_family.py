@@ -1,6 +1,8 @@
-"""The oracle of a linear hypothesis on a wide table: every question is put in the coordinates of the rows.
+"""The oracle of a linear hypothesis on a wide table: every question is put in the coordinates of
+the rows.
 
-Where own samples joined, targets are taken a few at a time, so that their rows do not fill the space they share.
+Where own samples joined, targets are taken a few at a time, so that their rows do not fill the
+space they share.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from cuvee.problem import Problem
 from cuvee.results import Status
 
 Make = Callable[[Problem, Any, int], Oracle]
-"""(problem, space, roundings that each number of its rows carries) -> the family that does the work."""
+"""(problem, space, roundings that each number of its rows carries) -> the family that does the
+work.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class WideFamily:
         return Part(models, replace(rows, basis=rows.basis.to(self._device)), family)
 
     def _parts(self) -> Iterator[Part]:
-        """Yield part after part; the first is kept, others are made again each time, to hold one at a time."""
+        """Yield part after part; the first is kept, others are made again each time, to hold one at
+        a time.
+        """
         yield self._first
         for models, problem in self._problems[1:]:
             yield self._part(models, problem)
@@ -75,8 +81,11 @@ class WideFamily:
             enough = tol / part.rows.space.n_params**0.5
             solved = part.family.solve(alpha[part.models], tol=enough, start=near)
             outcome = self._expanded(part.rows, solved)
-            if not self._space.quadratic:  # the tolerance asked for may be met where the stricter one was not
-                late = [s in (Status.ITERATION_LIMIT, Status.ILL_CONDITIONED) for s in outcome.status]
+            # the tolerance asked for may be met where the stricter one was not
+            if not self._space.quadratic:
+                late = [
+                    s in (Status.ITERATION_LIMIT, Status.ILL_CONDITIONED) for s in outcome.status
+                ]
                 outcome.status[(outcome.gradient <= tol).cpu().numpy() & late] = Status.SOLVED
             outcomes.append(outcome)
             if progress is not None:
@@ -94,7 +103,9 @@ class WideFamily:
         return _joined(outcomes)
 
     def _expanded(self, rows: RowsSpace, seen: Outcome, unseen: Tensor | None = None) -> Outcome:
-        """Return the outcome in all columns; the part of w that no row sees has λ alone to answer to."""
+        """Return the outcome in all columns; the part of w that no row sees has λ alone to answer
+        to.
+        """
         norm, l2 = torch.linalg.vector_norm, self._space.l2
         rounded = rows.roundings * EPS * norm(seen.w, dim=-1)
         distance, excess = seen.bounds.distance + rounded, seen.bounds.excess
@@ -117,7 +128,10 @@ class WideFamily:
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         return torch.cat(
-            [p.rows.expand(p.family.sensitivity(alpha[p.models], p.rows.split(w[p.models])[0])) for p in self._parts()]
+            [
+                p.rows.expand(p.family.sensitivity(alpha[p.models], p.rows.split(w[p.models])[0]))
+                for p in self._parts()
+            ]
         )
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:

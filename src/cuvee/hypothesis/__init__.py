@@ -1,4 +1,6 @@
-"""Hypotheses: what users write (`Ridge`, `Logistic`, `Poisson`, `Network`) and the `Space` each becomes."""
+"""Hypotheses: what users write (`Ridge`, `Logistic`, `Poisson`, `Network`) and the `Space` each
+becomes.
+"""
 
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.hypothesis.logistic import Logistic

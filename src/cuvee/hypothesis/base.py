@@ -1,10 +1,11 @@
 """The two roles: a `Hypothesis` is a small frozen description; bound to a problem it is a `Space`.
 
-A `Space` is the paper's H with its parameters flattened: w ∈ W ⊂ R^P, scores, the loss as trained and a
-bounded companion, and the projection onto W. Every method takes a batch of models; there is no loop.
+A `Space` is the paper's H with its parameters flattened: w ∈ W ⊂ R^P, scores, the loss as trained
+and a bounded companion, and the projection onto W. Every method takes a batch of models; there is
+no loop.
 
-Shapes, everywhere: w (..., P); scores (..., outputs, rows); row losses (..., rows). Rows are either shared
-by all models, X (rows, …), or each target's own, X (M, rows, …) with w (M, Q, P).
+Shapes, everywhere: w (..., P); scores (..., outputs, rows); row losses (..., rows). Rows are either
+shared by all models, X (rows, …), or each target's own, X (M, rows, …) with w (M, Q, P).
 """
 
 from __future__ import annotations
@@ -40,27 +41,37 @@ class Space(ABC):
     likelihood = False
     """Whether the trained loss is a negative log-likelihood, in which case it has no unit."""
     steepening: float | None = 1.0
-    """How many times its curvature at w = 0 the trained loss can reach elsewhere; None where there is no limit."""
+    """How many times its curvature at w = 0 the trained loss can reach elsewhere; None where there
+    is no limit.
+    """
     convex = True
     """Whether the mixture risk is convex in w, so that a minimiser can be certified."""
     linear = False
     """Whether scores are linear in w, so that only the span of the rows matters."""
     generalised = False
-    """Whether it is a generalised linear model, with a mean function: see `cuvee.hypothesis.generalised`."""
+    """Whether it is a generalised linear model, with a mean function: see
+    `cuvee.hypothesis.generalised`.
+    """
     chances = False
     """Whether the bounded loss is 1 − p_y of class probabilities whose scores are linear in w."""
     classes: Array | None = None
     """The classes that a classifier tells apart, sorted; None for quantities and counts."""
     bounds_known = False
-    """Whether the losses of a row can be bounded from its length, which the theorems' constants need."""
+    """Whether the losses of a row can be bounded from its length, which the theorems' constants
+    need.
+    """
 
     @abstractmethod
     def prepare(self, X: Tensor) -> Tensor:
-        """Rows as `scores` wants them (scaled, with a column for the intercept…), done once per table."""
+        """Rows as `scores` wants them (scaled, with a column for the intercept…), done once per
+        table.
+        """
 
     @abstractmethod
     def encode(self, y: Array, name: str) -> Array:
-        """Return the labels of domain `name` as numbers, or raise `DomainError` naming the row that does not fit."""
+        """Return the labels of domain `name` as numbers, or raise `DomainError` naming the row that
+        does not fit.
+        """
 
     @abstractmethod
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
@@ -76,7 +87,9 @@ class Space(ABC):
 
     @abstractmethod
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
-        """A bounded companion of it: with an unbounded loss the inner maximum of the paper runs away."""
+        """A bounded companion of it: with an unbounded loss the inner maximum of the paper runs
+        away.
+        """
 
     @abstractmethod
     def decide(self, scores: Tensor) -> Array:
@@ -84,7 +97,9 @@ class Space(ABC):
 
     @abstractmethod
     def start(self, n_models: int, seed: int) -> Tensor:
-        """Parameters (n_models, P) to start from, apart from each other; row k depends on seed and k alone."""
+        """Parameters (n_models, P) to start from, apart from each other; row k depends on seed and
+        k alone.
+        """
 
     @property
     def penalised(self) -> Tensor:
@@ -98,7 +113,8 @@ class Space(ABC):
         """P_W, exactly: the nearest point of the ball."""
         if self.radius is None:
             return w
-        norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True, dtype=torch.float64)  # float32 would overflow
+        # float32 would overflow
+        norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True, dtype=torch.float64)
         return w * (self.radius / norm.clamp(min=self.radius)).to(w.dtype)
 
     def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
@@ -118,15 +134,21 @@ class Space(ABC):
         """Class probabilities (..., rows, classes) of models w (..., P) on raw rows X."""
         with torch.no_grad():
             rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
-            return np.asarray(self.probabilities(self.scores(torch.as_tensor(w, dtype=self.dtype), rows)))
+            return np.asarray(
+                self.probabilities(self.scores(torch.as_tensor(w, dtype=self.dtype), rows))
+            )
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Scores (..., outputs, rows) -> (..., rows, classes), for classifiers."""
-        raise OptionError("this model predicts a quantity: it has no class probabilities, use predict")
+        raise OptionError(
+            "this model predicts a quantity: it has no class probabilities, use predict"
+        )
 
 
 class Hypothesis(Protocol):
-    """What the user writes. `standardised=True` asks for the same functions in scale-free coordinates."""
+    """What the user writes. `standardised=True` asks for the same functions in scale-free
+    coordinates.
+    """
 
     @property
     def radius(self) -> float | None: ...

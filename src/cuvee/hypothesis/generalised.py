@@ -1,8 +1,9 @@
 """Generalised linear models: what the fast solvers ask of a loss whose scores are linear in w.
 
-The gradient of a row's loss is (mean(scores) − statistic(y)) ⊗ x and its Hessian curvature ⊗ x xᵀ. Along any
-direction the third derivative is at most `concordance` times the largest change of a row's scores times the second:
-the loss is self-concordant, which is what certificates with an unpenalised intercept rest on.
+The gradient of a row's loss is (mean(scores) − statistic(y)) ⊗ x and its Hessian curvature ⊗ x xᵀ.
+Along any direction the third derivative is at most `concordance` times the largest change of a
+row's scores times the second: the loss is self-concordant, which is what certificates with an
+unpenalised intercept rest on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from cuvee.hypothesis.linear import LinearSpace
 
 
 class GeneralisedSpace(LinearSpace):
-    """A linear space with a mean function. Shapes: scores and means (..., outputs, rows), labels (..., rows)."""
+    """A linear space with a mean function. Shapes: scores and means (..., outputs, rows), labels
+    (..., rows).
+    """
 
     generalised = True
     sharpness: float | None
@@ -33,7 +36,9 @@ class GeneralisedSpace(LinearSpace):
 
     @abstractmethod
     def statistic(self, y: Tensor) -> Tensor:
-        """Return what labels say, (..., rows) -> (..., outputs, rows): the means of a perfect fit."""
+        """Return what labels say, (..., rows) -> (..., outputs, rows): the means of a
+        perfect fit.
+        """
 
     @abstractmethod
     def curvature(self, mean: Tensor, output: int) -> Tensor:
@@ -45,14 +50,16 @@ class GeneralisedSpace(LinearSpace):
 
     @abstractmethod
     def summed_curvature(self, weighted: Tensor, mean: Tensor) -> Tensor:
-        """Return Σ_rows weight · curvature, (..., outputs, outputs), where `weighted` is weight · mean."""
+        """Return Σ_rows weight · curvature, (..., outputs, outputs), where `weighted` is weight ·
+        mean.
+        """
 
     @abstractmethod
     def residual_bound(self, curvature: Tensor, labels: Tensor) -> Tensor:
         """Return a bound (M,) on the average size of mean − statistic, for what rounding may do.
 
-        `curvature` (M, outputs, outputs) is summed over a mixture's rows, and `labels` (M,) is the average size of
-        its statistics.
+        `curvature` (M, outputs, outputs) is summed over a mixture's rows, and `labels` (M,) is the
+        average size of its statistics.
         """
 
     @abstractmethod

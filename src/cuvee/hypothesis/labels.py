@@ -27,25 +27,33 @@ def find_classes(facts: Facts) -> Array:
             )
         if domain.labels.text != first.labels.text:
             raise DomainError(
-                f"domain {domain.name!r} has labels like {_shown(domain.labels.first)}, but {first.name!r} has labels "
+                f"domain {domain.name!r} has labels like {_shown(domain.labels.first)}, but "
+                f"{first.name!r} has labels "
                 f"like {_shown(first.labels.first)}: use text or numbers throughout"
             )
     by_source = [s.classes.values for s in facts.sources]
     try:
         classes = np.unique(np.concatenate([_comparable(values) for values in by_source]))
     except TypeError:
-        raise DomainError("the sources mix labels that cannot be compared (text and numbers?)") from None
+        raise DomainError(
+            "the sources mix labels that cannot be compared (text and numbers?)"
+        ) from None
     if len(classes) < 2:
-        raise DomainError(f"every source row has the label {_shown(classes[0])}; a classifier needs two classes")
+        raise DomainError(
+            f"every source row has the label {_shown(classes[0])}; a classifier needs two classes"
+        )
     if len(classes) > MOST_CLASSES:
-        raise DomainError(f"{len(classes)} different labels: if y is a quantity, use Ridge instead of Logistic")
+        raise DomainError(
+            f"{len(classes)} different labels: if y is a quantity, use Ridge instead of Logistic"
+        )
     for target in facts.targets:
         known = target.classes
         if known.values is None or known.rows is None:
             raise _unknown(target.name, target.labels.first, 0, classes)
         lost = _positions(known.values, classes)[1]
         if lost.any():
-            at = int(np.argmin(np.where(lost, known.rows, np.iinfo(known.rows.dtype).max)))  # the first such row
+            # the first such row
+            at = int(np.argmin(np.where(lost, known.rows, np.iinfo(known.rows.dtype).max)))
             raise _unknown(target.name, known.values[at], int(known.rows[at]), classes)
     return classes
 
@@ -55,11 +63,15 @@ def check_numeric(facts: Facts) -> None:
     for domain in facts.domains:
         if domain.labels.not_number is not None:
             row, label = domain.labels.not_number
-            raise DomainError(f"domain {domain.name!r}: label {_shown(label)} at row {row} is not a number")
+            raise DomainError(
+                f"domain {domain.name!r}: label {_shown(label)} at row {row} is not a number"
+            )
 
 
 def number_labels(y: Array, classes: Array, name: str) -> Array:
-    """Return y as positions in `classes`; the first label that is not there is named with its row."""
+    """Return y as positions in `classes`; the first label that is not there is named
+    with its row.
+    """
     position, lost = _positions(y, classes)
     if lost.any():
         row = int(np.argmax(lost))

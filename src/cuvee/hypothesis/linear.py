@@ -1,4 +1,6 @@
-"""What `Ridge` and `Logistic` share: scores linear in w, flat parameters (outputs, features [+ intercept])."""
+"""What `Ridge` and `Logistic` share: scores linear in w, flat parameters (outputs, features [+
+intercept]).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class LinearSpace(Space):
     ) -> None:
         if len(facts.input_shape) != 1:
             raise DomainError(
-                f"rows of X have shape {facts.input_shape}; ridge and logistic need one row of numbers "
+                f"rows of X have shape {facts.input_shape}; ridge and logistic need one row of "
+                "numbers "
                 "each: flatten X, or use Network"
             )
         self.l2, self.radius, self.intercept = l2, radius, intercept
@@ -64,7 +67,9 @@ class LinearSpace(Space):
         return other
 
     def standardise(self, X: Tensor) -> Tensor:
-        """Return rows (..., features) in the coordinates that models see, the intercept left out."""
+        """Return rows (..., features) in the coordinates that models see, the intercept
+        left out.
+        """
         X = X.to(self.dtype)
         if self._standardised:
             X = (X - self._mean.to(X)) / self._scale.to(X)
@@ -79,7 +84,8 @@ class LinearSpace(Space):
         return rows
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
-        flat = w.reshape(-1, self.width) @ X.T  # (models · outputs, rows): one matrix product for everything
+        # (models · outputs, rows): one matrix product for everything
+        flat = w.reshape(-1, self.width) @ X.T
         return flat.view(*w.shape[:-1], self.n_outputs, len(X))
 
     def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
@@ -93,12 +99,14 @@ class LinearSpace(Space):
     ) -> tuple[Tensor, float, Tensor]:
         """Return how steep a row's loss is in its scores (…,), how bent, and its maximum (…,).
 
-        This is for rows of this length (…,) with labels y (…,), and for any w of norm `radius` or less.
+        This is for rows of this length (…,) with labels y (…,), and for any w of norm `radius` or
+        less.
         """
 
     @abstractmethod
     def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the least and the largest curvature of the trained loss in the scores where those are within reach.
+        """Return the least and the largest curvature of the trained loss in the scores where those
+        are within reach.
 
         Shapes (…,), as `reach` has; scores lie between −reach and reach.
         """
@@ -111,7 +119,9 @@ class LinearSpace(Space):
         return mask.reshape(-1)
 
     def start(self, n_models: int, seed: int) -> Tensor:
-        """Row k at half the radius of W, but never farther than START, in its own random direction."""
+        """Row k at half the radius of W, but never farther than START, in its own
+        random direction.
+        """
         features = self._started
         shape = (self.n_outputs, features + int(self.intercept))
         drawn = [np.random.default_rng([seed, k]).standard_normal(shape) for k in range(n_models)]
@@ -126,7 +136,9 @@ class LinearSpace(Space):
 
 
 def finite_radius(radius: float | None) -> float:
-    """Return the radius of W, or raise `OptionError` where there is none and a loss has no bound."""
+    """Return the radius of W, or raise `OptionError` where there is none and a loss has
+    no bound.
+    """
     if radius is None:
         raise OptionError("without a radius this loss has no bound: give the hypothesis a radius")
     return radius

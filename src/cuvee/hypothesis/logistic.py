@@ -18,17 +18,21 @@ from cuvee.hypothesis.labels import find_classes, number_labels
 from cuvee.hypothesis.linear import finite_radius
 
 STANDARD_RADIUS = 5.0
-"""W when the user names none, on unit-variance columns: scores of ±5, so probabilities of 0.7 % to 99.3 %."""
+"""W when the user names none, on unit-variance columns: scores of ±5, so probabilities of 0.7 % to
+99.3 %.
+"""
 
 
 @dataclass(frozen=True)
 class Logistic:
     """Logistic regression with λ/2‖w‖², the intercept not penalised.
 
-    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of X.
+    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of
+    X.
 
-    One mixture's risk is Σ_j α_j · (mean cross-entropy on source j) + l2/2 ‖w‖², which is scikit-learn's
-    `LogisticRegression(C=1/l2)` with `sample_weight = α_j/m_j`. Two classes give one score; more give one each.
+    One mixture's risk is Σ_j α_j · (mean cross-entropy on source j) + l2/2 ‖w‖², which is
+    scikit-learn's `LogisticRegression(C=1/l2)` with `sample_weight = α_j/m_j`. Two classes give one
+    score; more give one each.
     """
 
     l2: float = 1e-2
@@ -45,7 +49,9 @@ class Logistic:
 
 
 class LogisticSpace(GeneralisedSpace):
-    """`Logistic` on a problem: the classes are those of the sources, and means are their probabilities."""
+    """`Logistic` on a problem: the classes are those of the sources, and means are their
+    probabilities.
+    """
 
     classes: Array
     likelihood = chances = True
@@ -61,10 +67,12 @@ class LogisticSpace(GeneralisedSpace):
             radius=STANDARD_RADIUS if standardised and spec.radius is None else spec.radius,
             standardised=standardised,
         )
-        self.steepening = max(1.0, self.n_outputs / 2)  # 1/K at even chances, ½ where two classes share them all
+        # 1/K at even chances, ½ where two classes share them all
+        self.steepening = max(1.0, self.n_outputs / 2)
         several = self.n_outputs > 1
         self.sharpness = 0.5 if several else 0.25
-        self.concordance = sqrt(2.0) if several else 1.0  # scores of a softmax change by their largest difference
+        # scores of a softmax change by their largest difference
+        self.concordance = sqrt(2.0) if several else 1.0
         self.n_kinds = len(self.classes)
 
     def encode(self, y: Array, name: str) -> Array:
@@ -77,7 +85,9 @@ class LogisticSpace(GeneralisedSpace):
         return chance_of_error(scores, y)
 
     def mean_(self, scores: Tensor) -> Tensor:
-        """Class probabilities (..., outputs, rows) where the scores stood; for two classes that of the second."""
+        """Class probabilities (..., outputs, rows) where the scores stood; for two classes that of
+        the second.
+        """
         return scores.sigmoid_() if self.n_outputs == 1 else scores.softmax(-2)
 
     def statistic(self, y: Tensor) -> Tensor:
@@ -114,9 +124,11 @@ class LogisticSpace(GeneralisedSpace):
         return seen == 0
 
     def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
-        """The same predictions by the w of least norm: softmax ignores what all classes' scores share.
+        """The same predictions by the w of least norm: softmax ignores what all classes' scores
+        share.
 
-        At a minimiser all parameters sum to 0 over the classes. Without `features`, only what no penalty holds moves.
+        At a minimiser all parameters sum to 0 over the classes. Without `features`, only what no
+        penalty holds moves.
         """
         if self.n_outputs == 1:
             return w
@@ -130,7 +142,8 @@ class LogisticSpace(GeneralisedSpace):
         self, loss: LossKind, length: Tensor, y: Tensor, radius: float | None
     ) -> tuple[Tensor, float, Tensor]:
         ones, several = torch.ones_like(length), self.n_outputs > 1
-        if loss == "bounded" and several:  # no steeper than √2 p(1 − p), no more bent than 2p(1 − p)² or 2p²(1 − p)
+        # no steeper than √2 p(1 − p), no more bent than 2p(1 − p)² or 2p²(1 − p)
+        if loss == "bounded" and several:
             return sqrt(2.0) / 4 * ones, 8 / 27, ones
         if loss == "bounded":  # 1 − p_y: σ' ≤ ¼ and |σ''| ≤ 1/(6√3)
             return 0.25 * ones, 1 / (6 * sqrt(3.0)), ones
@@ -147,7 +160,8 @@ class LogisticSpace(GeneralisedSpace):
     def _lead(self, reach: Tensor) -> Tensor:
         """Return the largest log-odds against its class that w gives a row with ‖w‖‖x‖ ≤ reach.
 
-        Two scores of a softmax differ by √2‖w‖‖x‖ at most, and each of the other classes may be that far ahead.
+        Two scores of a softmax differ by √2‖w‖‖x‖ at most, and each of the other classes may be
+        that far ahead.
         """
         return reach if self.n_outputs == 1 else sqrt(2.0) * reach + log(self.n_outputs - 1)
 

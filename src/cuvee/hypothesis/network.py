@@ -27,11 +27,12 @@ REACH = 3.0
 
 @dataclass(frozen=True)
 class Network:
-    """An `nn.Module` that maps rows to one score, or one per class; it runs in eval mode, buffers fixed.
+    """An `nn.Module` that maps rows to one score, or one per class; it runs in eval mode, buffers
+    fixed.
 
-    All its parameters are learnt, frozen ones too, and copies of it are stacked by `torch.func.vmap`, which a few
-    modules (recurrent ones among them) do not go through.
-    `loss` is "cross_entropy", "squared", or a function (scores (outputs, rows), y (rows,)) -> losses (rows,)
+    All its parameters are learnt, frozen ones too, and copies of it are stacked by
+    `torch.func.vmap`, which a few modules (recurrent ones among them) do not go through. `loss` is
+    "cross_entropy", "squared", or a function (scores (outputs, rows), y (rows,)) -> losses (rows,)
     that is ≥ 0. λ/2‖w‖² covers every parameter.
     """
 
@@ -46,13 +47,17 @@ class Network:
         if not any(True for _ in self.module.parameters()):
             raise OptionError("Network: the module has no parameters to learn")
         if not callable(self.loss) and self.loss not in ("cross_entropy", "squared"):
-            raise OptionError(f"Network: loss must be 'cross_entropy', 'squared' or a function; got {self.loss!r}")
+            raise OptionError(
+                f"Network: loss must be 'cross_entropy', 'squared' or a function; got {self.loss!r}"
+            )
         check_number("l2", self.l2, least=0.0)
         if self.radius is not None:
             check_number("radius", self.radius, above=0.0)
 
     def bind(self, facts: Facts, *, standardised: bool = False) -> NetworkSpace:
-        """The module's own inputs are left as they are; standardised only chooses a W when none is given."""
+        """The module's own inputs are left as they are; standardised only chooses a W when none is
+        given.
+        """
         return NetworkSpace(facts, self, standardised)
 
 
@@ -83,23 +88,32 @@ class NetworkSpace(Space):
             check_numeric(facts)
             self.label_scale = facts.quantity()[1]
             if spec.loss == "squared" and self.n_outputs != 1:
-                raise OptionError(f"Network: squared loss needs a module with one output, not {self.n_outputs}")
+                raise OptionError(
+                    f"Network: squared loss needs a module with one output, not {self.n_outputs}"
+                )
         self.radius = spec.radius
         self._rehearse(facts)
         if standardised and spec.radius is None:
             self.radius = REACH * (float(torch.linalg.vector_norm(self.start(1, seed=0))) or 1.0)
 
     def _rehearse(self, facts: Facts) -> None:
-        """Two models on two rows: what `vmap` or the loss cannot do is said before any work starts."""
+        """Two models on two rows: what `vmap` or the loss cannot do is said before any
+        work starts.
+        """
         rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
         labels = torch.zeros(2, dtype=self.dtype if self.classes is None else torch.int64)
         w = nn.utils.parameters_to_vector(self._module.parameters()).detach().expand(2, -1)
         try:
             losses = self.trained(self.scores(w, rows), labels)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            raise OptionError(f"Network: module and loss do not run as a stack: {str(error).splitlines()[0]}") from None
+            raise OptionError(
+                f"Network: module and loss do not run as a stack: {str(error).splitlines()[0]}"
+            ) from None
         if losses.shape != (2, 2):
-            raise OptionError(f"Network: the loss must give one number per row, (rows,); got {tuple(losses.shape[1:])}")
+            raise OptionError(
+                "Network: the loss must give one number per row, (rows,); got "
+                f"{tuple(losses.shape[1:])}"
+            )
 
     def _count_outputs(self, facts: Facts) -> int:
         rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
@@ -112,19 +126,25 @@ class NetworkSpace(Space):
             ) from None
         shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         if not isinstance(out, Tensor) or out.ndim not in (1, 2) or len(out) != len(rows):
-            raise OptionError(f"Network: the module must return (rows,) or (rows, outputs); got {shape}")
+            raise OptionError(
+                f"Network: the module must return (rows,) or (rows, outputs); got {shape}"
+            )
         return 1 if out.ndim == 1 else out.shape[1]
 
     def _check_outputs(self, n_classes: int) -> None:
         if self.n_outputs == (1 if n_classes == 2 else n_classes) or self.n_outputs >= n_classes:
             return
-        raise OptionError(f"Network: {n_classes} classes, but the module has {self.n_outputs} outputs")
+        raise OptionError(
+            f"Network: {n_classes} classes, but the module has {self.n_outputs} outputs"
+        )
 
     def prepare(self, X: Tensor) -> Tensor:
         return X.to(self.dtype)
 
     def encode(self, y: Array, name: str) -> Array:
-        return y.astype(np.float64) if self.classes is None else number_labels(y, self.classes, name)
+        return (
+            y.astype(np.float64) if self.classes is None else number_labels(y, self.classes, name)
+        )
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
         if self._stack is not None:
@@ -140,7 +160,10 @@ class NetworkSpace(Space):
 
     def _forward(self, flat: Tensor, X: Tensor) -> Tensor:
         """One model, one table: (P,), (rows, …) -> (outputs, rows)."""
-        views = (part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes.values(), strict=True))
+        views = (
+            part.view(shape)
+            for part, shape in zip(flat.split(self._sizes), self._shapes.values(), strict=True)
+        )
         named = dict(zip(self._shapes, views, strict=True))
         buffers = {name: buffer.to(X.device) for name, buffer in self._buffers.items()}
         out: Tensor = functional_call(self._module, (named, buffers), (X,))
@@ -157,14 +180,18 @@ class NetworkSpace(Space):
         return rows.view(*scores.shape[:-2], *rows.shape[1:])
 
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
-        """1 − p_y for classes; ℓ/(1 + ℓ/s) for other losses, with s half the variance of the labels."""
+        """1 − p_y for classes; ℓ/(1 + ℓ/s) for other losses, with s half the variance of the
+        labels.
+        """
         if self._loss == "cross_entropy":
             return chance_of_error(scores, y)
         return saturated(self.trained(scores, y), 0.5 * self.label_scale**2)
 
     def decide(self, scores: Tensor) -> Array:
         if self.classes is not None:
-            return np.asarray(self.classes[np.asarray(winners(scores[..., : len(self.classes), :]))])
+            return np.asarray(
+                self.classes[np.asarray(winners(scores[..., : len(self.classes), :]))]
+            )
         return np.asarray(scores.squeeze(-2))
 
     def probabilities(self, scores: Tensor) -> Tensor:
@@ -175,7 +202,11 @@ class NetworkSpace(Space):
     def start(self, n_models: int, seed: int) -> Tensor:
         """Row 0 is the module as it was given; every other row a fresh initialisation."""
         rows = [self._fresh(seed, k) for k in range(n_models)]
-        return self.project(torch.stack(rows)) if rows else torch.zeros(0, self.n_params, dtype=self.dtype)
+        return (
+            self.project(torch.stack(rows))
+            if rows
+            else torch.zeros(0, self.n_params, dtype=self.dtype)
+        )
 
     def _fresh(self, seed: int, k: int) -> Tensor:
         module = self._module
@@ -186,7 +217,10 @@ class NetworkSpace(Space):
                 for part in module.modules():
                     if callable(reset := getattr(part, "reset_parameters", None)):
                         reset()
-                for given, fresh in zip(self._module.parameters(), module.parameters(), strict=True):
-                    if torch.equal(given, fresh):  # nothing knows how to draw it anew, so it is moved a little
+                for given, fresh in zip(
+                    self._module.parameters(), module.parameters(), strict=True
+                ):
+                    # nothing knows how to draw it anew, so it is moved a little
+                    if torch.equal(given, fresh):
                         fresh.add_(torch.randn_like(fresh) * (0.1 + 0.1 * given.abs().mean()))
         return nn.utils.parameters_to_vector(module.parameters()).detach()

@@ -20,20 +20,24 @@ from cuvee.hypothesis.ridge import saturated
 from cuvee.problem import Domain
 
 STANDARD_RADIUS = 3.0
-"""W when the user names none, on unit-variance columns and labels of mean 1: expected counts from 0.05 to 20."""
+"""W when the user names none, on unit-variance columns and labels of mean 1: expected counts from
+0.05 to 20.
+"""
 
 
 @dataclass(frozen=True)
 class Poisson:
     """Poisson regression with λ/2‖w‖², the intercept not penalised: E[y] = exp(x·w + b).
 
-    Labels are counts, or rates: any numbers ≥ 0. Where rows were exposed for different times (days in hospital, hours
-    a shop was open), build domains with `Poisson.domain`: models then predict counts per unit of exposure.
+    Labels are counts, or rates: any numbers ≥ 0. Where rows were exposed for different times (days
+    in hospital, hours a shop was open), build domains with `Poisson.domain`: models then predict
+    counts per unit of exposure.
 
-    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of X.
+    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of
+    X.
 
-    One mixture's risk is Σ_j α_j · (mean half deviance on source j) + l2/2 ‖w‖², which is scikit-learn's
-    `PoissonRegressor(alpha=l2)` with `sample_weight = α_j/m_j`.
+    One mixture's risk is Σ_j α_j · (mean half deviance on source j) + l2/2 ‖w‖², which is
+    scikit-learn's `PoissonRegressor(alpha=l2)` with `sample_weight = α_j/m_j`.
 
     >>> import cuvee
     >>> ward = cuvee.Poisson.domain("ward", [[0.0], [1.0]], [3, 8], exposure=[1.0, 2.0])
@@ -55,7 +59,8 @@ class Poisson:
 
     @staticmethod
     def domain(name: str, X: Any, counts: Any, exposure: Any) -> Domain:
-        """Return a domain of rates, counts/exposure, in which every row weighs what it was exposed for.
+        """Return a domain of rates, counts/exposure, in which every row weighs what it was exposed
+        for.
 
         That is the Poisson model with expected counts exposure · exp(x·w + b).
         """
@@ -66,7 +71,9 @@ class Poisson:
 
 
 class PoissonSpace(GeneralisedSpace):
-    """`Poisson` on a problem; when standardised, labels are divided by their mean over the sources."""
+    """`Poisson` on a problem; when standardised, labels are divided by their mean over
+    the sources.
+    """
 
     likelihood = True
     sharpness = steepening = None
@@ -86,17 +93,22 @@ class PoissonSpace(GeneralisedSpace):
         for domain in facts.domains:
             if domain.labels.least < 0:
                 raise DomainError(
-                    f"domain {domain.name!r}: label {domain.labels.least:g} at row {domain.labels.least_row} is "
+                    f"domain {domain.name!r}: label {domain.labels.least:g} at row "
+                    f"{domain.labels.least_row} is "
                     "below 0; counts are not (for a quantity use Ridge)"
                 )
         mean, spread = facts.quantity()
         if mean <= 0:
-            raise DomainError("every source row has the label 0; a model of counts needs some that are not")
+            raise DomainError(
+                "every source row has the label 0; a model of counts needs some that are not"
+            )
         # Without an intercept nothing could make up for another unit.
         self._unit = mean if standardised and spec.intercept else 1.0
         self.typical_curvature = mean / self._unit
         self.largest_bounded = max(0.5, 0.5 * spread**2 / mean) / self._unit
-        """The bounded loss stays below it: half the labels' variance over their mean, ½ where they are Poisson."""
+        """The bounded loss stays below it: half the labels' variance over their mean, ½ where they
+        are Poisson.
+        """
 
     def encode(self, y: Array, name: str) -> Array:
         return y.astype(np.float64) / self._unit
@@ -150,7 +162,8 @@ class PoissonSpace(GeneralisedSpace):
         bend = float(reach.exp().max()) if reach.numel() else 0.0
         if loss == "trained":
             return slope, bend, largest
-        # The slope is ℓ'/(1 + ℓ/most)², and ℓ ≥ (μ − y)²/(2 max(μ, y)): it stays below this whatever the score is.
+        # The slope is ℓ'/(1 + ℓ/most)², and ℓ ≥ (μ − y)²/(2 max(μ, y)): it stays below this
+        # whatever the score is.
         most = self.largest_bounded
         slope = torch.minimum(slope, (0.65 * (most * y).sqrt()).clamp(min=most))
         return slope, bend + 2.0 * float(slope.max()) ** 2 / most, largest.clamp(max=most)

@@ -16,18 +16,20 @@ from cuvee.hypothesis.labels import check_numeric
 from cuvee.hypothesis.linear import LinearSpace, finite_radius
 
 STANDARD_RADIUS = 2.0
-"""W when the user names none: ‖w‖ ≤ 2 on unit-variance columns and labels; R² = 1 needs no more than 1 on
-uncorrelated columns."""
+"""W when the user names none: ‖w‖ ≤ 2 on unit-variance columns and labels; R² = 1 needs no more
+than 1 on uncorrelated columns.
+"""
 
 
 @dataclass(frozen=True)
 class Ridge:
     """Linear regression with λ/2‖w‖², the intercept not penalised.
 
-    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of X.
+    `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of
+    X.
 
-    One mixture's risk is Σ_j α_j · mean ½(y − ŷ)² + l2/2 ‖w‖², which is scikit-learn's `Ridge(alpha=l2)`
-    with `sample_weight = α_j/m_j`.
+    One mixture's risk is Σ_j α_j · mean ½(y − ŷ)² + l2/2 ‖w‖², which is scikit-learn's
+    `Ridge(alpha=l2)` with `sample_weight = α_j/m_j`.
     """
 
     l2: float = 1e-2
@@ -50,7 +52,9 @@ def saturated(loss: Tensor, most: float) -> Tensor:
 
 
 class RidgeSpace(LinearSpace):
-    """`Ridge` on a problem; when standardised, labels too have mean 0 and variance 1 over the sources."""
+    """`Ridge` on a problem; when standardised, labels too have mean 0 and variance 1 over the
+    sources.
+    """
 
     quadratic = True
 
@@ -66,7 +70,8 @@ class RidgeSpace(LinearSpace):
         check_numeric(facts)
         mean, self.label_scale = facts.quantity()
         self._unit = self.label_scale if standardised else 1.0
-        self._shift = mean if standardised and spec.intercept else 0.0  # without intercept none could restore it
+        # without intercept none could restore it
+        self._shift = mean if standardised and spec.intercept else 0.0
 
     def encode(self, y: Array, name: str) -> Array:
         return (y.astype(np.float64) - self._shift) / self._unit
@@ -75,7 +80,9 @@ class RidgeSpace(LinearSpace):
         return 0.5 * (scores.squeeze(-2) - y).square()
 
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
-        """½r²/(1 + r²/s²): the squared loss near 0, never above s²/2, s the labels' standard deviation."""
+        """½r²/(1 + r²/s²): the squared loss near 0, never above s²/2, s the labels' standard
+        deviation.
+        """
         return saturated(self.trained(scores, y), 0.5 * (self.label_scale / self._unit) ** 2)
 
     def score_bounds(
@@ -83,7 +90,11 @@ class RidgeSpace(LinearSpace):
     ) -> tuple[Tensor, float, Tensor]:
         if loss == "bounded":  # ½r²/(1 + r²/s²) is steepest at r = s/√3
             s = self.label_scale / self._unit
-            return torch.full_like(length, 9 / (16 * sqrt(3.0)) * s), 1.0, torch.full_like(length, 0.5 * s**2)
+            return (
+                torch.full_like(length, 9 / (16 * sqrt(3.0)) * s),
+                1.0,
+                torch.full_like(length, 0.5 * s**2),
+            )
         residual = length * finite_radius(radius) + y.abs()
         return residual, 1.0, 0.5 * residual.square()
 

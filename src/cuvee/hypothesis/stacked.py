@@ -1,8 +1,9 @@
 """Many copies of one feed-forward network at once, without `torch.func`.
 
-`torch.func.vmap` runs any module but spends most of a small network's time on bookkeeping. A plain stack of
-`Linear` layers and elementwise activations needs none: its first layer is one matrix product for all copies on shared
-rows, the others are batched products. `NetworkSpace` uses this where it applies; a test holds it against `vmap`.
+`torch.func.vmap` runs any module but spends most of a small network's time on bookkeeping. A plain
+stack of `Linear` layers and elementwise activations needs none: its first layer is one matrix
+product for all copies on shared rows, the others are batched products. `NetworkSpace` uses this
+where it applies; a test holds it against `vmap`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ class StackedLayers:
         """The stack behind a module, or None if it is anything more than that."""
         layers = list(module) if type(module) is nn.Sequential else [module]
         plain = all(type(layer) is nn.Linear or type(layer) in ELEMENTWISE for layer in layers)
-        if not plain or type(layers[0]) is not nn.Linear or len({id(layer) for layer in layers}) < len(layers):
+        if (
+            not plain
+            or type(layers[0]) is not nn.Linear
+            or len({id(layer) for layer in layers}) < len(layers)
+        ):
             return None
         linear = [layer for layer in layers if type(layer) is nn.Linear]
         weights = [id(p) for layer in layers for p in layer.parameters()]
@@ -47,7 +52,9 @@ class StackedLayers:
         return self._run(w, X.transpose(-1, -2)[:, None])
 
     def _run(self, w: Tensor, h: Tensor) -> Tensor:
-        """w (..., P), h (inputs, rows) or broadcasting like (M, 1, inputs, rows): features stand before rows."""
+        """w (..., P), h (inputs, rows) or broadcasting like (M, 1, inputs, rows): features stand
+        before rows.
+        """
         parts = iter(w.split(self._sizes, -1))
         for layer in self._layers:
             if not isinstance(layer, nn.Linear):

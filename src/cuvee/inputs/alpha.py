@@ -27,7 +27,8 @@ class Labelled:
     values: Any
     columns: Sequence[Any] | None  # labels of the columns; None where there are none
     rows: Sequence[Any] | None = None  # labels of the rows
-    named: bool = False  # whether the rows' labels are names of targets; those of an index may not be
+    # whether the rows' labels are names of targets; those of an index may not be
+    named: bool = False
 
     @property
     def own(self) -> bool:
@@ -36,7 +37,8 @@ class Labelled:
 
 
 def read(alpha: Any, sources: Sequence[str] | None = None) -> Labelled | None:
-    """Return `Mixtures`, a data frame or a row of one as weights with labels; None for anything else.
+    """Return `Mixtures`, a data frame or a row of one as weights with labels; None for anything
+    else.
 
     Frames may be pandas', polars' or Arrow's. A column "target" holds the names of the rows, unless
     a source has that name.
@@ -100,12 +102,19 @@ def ordered_alpha(
 
 def _frame_labels(alpha: Any) -> Sequence[Any] | None:
     """Return the labels of a frame's columns; None for what is no frame."""
-    arrow = not hasattr(alpha, "iloc") and hasattr(alpha, "column_names")  # its `columns` are not labels
-    return getattr(alpha, "column_names" if arrow else "columns", None) if hasattr(alpha, "__len__") else None
+    # its `columns` are not labels
+    arrow = not hasattr(alpha, "iloc") and hasattr(alpha, "column_names")
+    return (
+        getattr(alpha, "column_names" if arrow else "columns", None)
+        if hasattr(alpha, "__len__")
+        else None
+    )
 
 
 def _of_frame(frame: Any, labels: Sequence[Any], aside: str | None) -> Labelled:
-    """Return a frame's columns as weights; the one called `aside` names the rows, else pandas' index may."""
+    """Return a frame's columns as weights; the one called `aside` names the rows, else pandas'
+    index may.
+    """
     _check_once(list(map(str, labels)), "column", "source")
     columns = [label for label in labels if aside is None or label != aside]
     parts = [np.asarray(frame[label]) for label in columns]
@@ -121,10 +130,14 @@ def _is_row(alpha: Any) -> bool:
 
 
 def _stacked(rows: Sequence[Any], sources: Sequence[str] | None, own: bool) -> Labelled:
-    """Return a list of rows, each by its own names, as one table; pandas keeps a row's label as its name."""
+    """Return a list of rows, each by its own names, as one table; pandas keeps a row's label as its
+    name.
+    """
     ordered = [ordered_alpha(row, sources, own=own) for row in rows]
     if len({np.shape(row) for row in ordered}) > 1:
-        raise MixtureError("alpha is a list of rows with different columns: give all the same columns")
+        raise MixtureError(
+            "alpha is a list of rows with different columns: give all the same columns"
+        )
     return Labelled(np.array(ordered), None, [getattr(row, "name", None) for row in rows])
 
 
@@ -134,14 +147,17 @@ def _by_source(values: Any, labels: Sequence[Any], sources: Sequence[str], own: 
     last = [OWN] if OWN in labels and OWN not in sources else []
     if last and not own:
         raise MixtureError(
-            f"alpha has a column {OWN!r}, but no target's own sample can be used here: leave it out, "
+            f"alpha has a column {OWN!r}, but no target's own sample can be used here: leave it "
+            "out, "
             "and let the other weights of each row sum to 1"
         )
     return np.take(values, _places(labels, [*sources, *last], "column", "source"), -1)
 
 
 def _are_targets(labels: Sequence[Any], targets: Sequence[str], weighs_own: bool) -> bool:
-    """Whether an index names targets: one of them is there, or text where it decides whose own sample is used."""
+    """Whether an index names targets: one of them is there, or text where it decides whose own
+    sample is used.
+    """
     if _numbered(labels, targets, "row", "target"):
         return False
     text = all(isinstance(label, str) for label in labels)
@@ -155,14 +171,18 @@ def _numbered(labels: Sequence[Any], wanted: Sequence[str], what: str, role: str
     names = [str(label) for label in labels]
     if wanted and set(wanted) <= set(names) and names[: len(wanted)] != list(wanted):
         raise MixtureError(
-            f"alpha's {what}s are numbered {_listed(labels)}, which may be their positions or the names of "
-            f"the {role}s {_listed(wanted)}: label them with text if these are names, or give an array"
+            f"alpha's {what}s are numbered {_listed(labels)}, which may be their positions or the "
+            "names of "
+            f"the {role}s {_listed(wanted)}: label them with text if these are names, or give an "
+            "array"
         )
     return True
 
 
 def _places(labels: Sequence[Any], wanted: Sequence[str], what: str, role: str) -> list[int]:
-    """Return where each wanted name is among the labels; an error with both lists unless all match."""
+    """Return where each wanted name is among the labels; an error with both lists
+    unless all match.
+    """
     names = [str(label) for label in labels]
     _check_once(names, what, role)
     place, known = {name: i for i, name in enumerate(names)}, set(wanted)

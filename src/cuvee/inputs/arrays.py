@@ -39,14 +39,17 @@ def kind_of(value: Any) -> str:
 
 
 def check_apart(values: Iterable[Any], become: Iterable[Any], what: str, one: str) -> None:
-    """Raise `DomainError` where values of two kinds, such as "1" and 1, become `one` and the same."""
+    """Raise `DomainError` where values of two kinds, such as "1" and 1, become `one`
+    and the same.
+    """
     first: dict[Any, tuple[int, Any]] = {}
     for row, (value, same) in enumerate(zip(values, become, strict=True)):
         before, other = first.setdefault(same, (row, value))
         if type(other) is not type(value) and kind_of(other) != kind_of(value):
             raise DomainError(
                 f"{what} holds the {kind_of(other)} {other!r} at row {before} and the "
-                f"{kind_of(value)} {value!r} at row {row}, which would become one {one}; use one type "
+                f"{kind_of(value)} {value!r} at row {row}, which would become one {one}; use one "
+                "type "
                 "throughout",
                 row,
             )
@@ -72,6 +75,8 @@ def first_text(array: Array, columns: Sequence[str]) -> str:
         try:
             float(value)
         except (TypeError, ValueError):
-            column = columns[index[1]] if columns and len(index) == 2 else ", ".join(map(str, index[1:]))
+            column = (
+                columns[index[1]] if columns and len(index) == 2 else ", ".join(map(str, index[1:]))
+            )
             return f"{value!r} at row {index[0]}, column {column!r}"
     return ""

@@ -1,1 +1,3 @@
-"""Learning the model map α → w*(α) from solved mixtures, and saying how far each prediction can be trusted."""
+"""Learning the model map α → w*(α) from solved mixtures, and saying how far each prediction can be
+trusted.
+"""

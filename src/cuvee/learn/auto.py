@@ -13,11 +13,14 @@ from cuvee.numerics.polynomial import Polynomial
 
 FLOAT32_TOL = 1e-4  # from here on a polynomial may be rounded to float32 on the way
 KERNEL_LABELS = 1_024  # it is cubic in them, and by then polynomials are better
-MARGIN = 0.7  # of the tolerance: a bound that is to hold is a little larger than the errors it was seen on
+# of the tolerance: a bound that is to hold is a little larger than the errors it was seen on
+MARGIN = 0.7
 
 
 def fit(material: Material, options: Options) -> Chosen:
-    """Return the first candidate within the tolerance, cheapest to ask first; else the most accurate."""
+    """Return the first candidate within the tolerance, cheapest to ask first; else the most
+    accurate.
+    """
     surface.check_degree(material, options)
     return best(material, _candidates(material, options), stop=MARGIN * options.tol)
 
@@ -38,7 +41,10 @@ def _candidates(material: Material, options: Options) -> Iterator[Candidate]:
 
 MAP = Map(
     name="auto",
-    summary="The cheapest to ask of polynomials, kernel and reduced components within `tol`, else the most accurate.",
+    summary=(
+        "The cheapest to ask of polynomials, kernel and reduced components within `tol`, else the "
+        "most accurate."
+    ),
     fit=fit,
     predictors=(Polynomial, kernel.KernelPredictor, reduced.Reduced),
     options=("degree",),

@@ -26,11 +26,15 @@ class Labels:
         return len(self.alpha)
 
     def __getitem__(self, rows: slice | Tensor) -> Labels:
-        return Labels(self.alpha[rows], self.w[rows], None if self.slopes is None else self.slopes[rows])
+        return Labels(
+            self.alpha[rows], self.w[rows], None if self.slopes is None else self.slopes[rows]
+        )
 
 
 class Predictor(Protocol):
-    """Map α (M, N) to w (M, P): a frozen dataclass of tensors and plain numbers, so that a file can hold it."""
+    """Map α (M, N) to w (M, P): a frozen dataclass of tensors and plain numbers, so that a file can
+    hold it.
+    """
 
     def __call__(self, alpha: Tensor) -> Tensor: ...
 
@@ -63,5 +67,7 @@ def median_error(predictor: Predictor, labels: Labels) -> float:
     if len(labels) == 0:
         return float("nan")
     norm = torch.linalg.vector_norm
-    away = norm(predictor(labels.alpha) - labels.w, dim=-1) / norm(labels.w, dim=-1).clamp(min=1e-300)
+    away = norm(predictor(labels.alpha) - labels.w, dim=-1) / norm(labels.w, dim=-1).clamp(
+        min=1e-300
+    )
     return float(away.median())

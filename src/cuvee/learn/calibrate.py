@@ -1,9 +1,11 @@
-"""Split-conformal bounds on predictions: no pass over the data, valid for mixtures like those they were calibrated on.
+"""Split-conformal bounds on predictions: no pass over the data, valid for mixtures like those they
+were calibrated on.
 
-Errors are measured on n solved mixtures that the map has never seen, each divided by the size that errors have that far
-from the centre. The k-th smallest ratio bounds the ratio of a new mixture with a probability that, over the draw of the
-n, is Beta(k, n + 1 − k); k is the smallest with which that probability reaches `level` nine times out of ten. A mixture
-that lies farther out than all of them, or farther from those learnt from, has no bound: it is not like them.
+Errors are measured on n solved mixtures that the map has never seen, each divided by the size that
+errors have that far from the centre. The k-th smallest ratio bounds the ratio of a new mixture with
+a probability that, over the draw of the n, is Beta(k, n + 1 − k); k is the smallest with which that
+probability reaches `level` nine times out of ten. A mixture that lies farther out than all of them,
+or farther from those learnt from, has no bound: it is not like them.
 """
 
 from __future__ import annotations
@@ -46,10 +48,15 @@ class Shape:
 
     @classmethod
     def of(cls, alpha: Tensor, held_out: Tensor, error: Tensor) -> Shape:
-        """Of mixtures α (n, N), with errors (k,) that a map made on some mixtures held out (k, N)."""
+        """Of mixtures α (n, N), with errors (k,) that a map made on some mixtures held
+        out (k, N).
+        """
         mean = alpha.mean(0)
-        values, vectors = torch.linalg.eigh((alpha - mean).T @ (alpha - mean) / max(len(alpha) - 1, 1))
-        flat = values <= 1e-9 * values[-1].clamp(min=1e-30)  # along (1, …, 1), and wherever no mixture went
+        values, vectors = torch.linalg.eigh(
+            (alpha - mean).T @ (alpha - mean) / max(len(alpha) - 1, 1)
+        )
+        # along (1, …, 1), and wherever no mixture went
+        flat = values <= 1e-9 * values[-1].clamp(min=1e-30)
         # A step where no mixture went counts as far out at once.
         whiten = vectors * torch.where(flat, 1e-4 * values[-1].clamp(min=1e-30), values).rsqrt()
         whiten = whiten.contiguous()  # as a file will hold it
@@ -66,7 +73,9 @@ class Shape:
         return torch.linalg.vector_norm((alpha - self.mean) @ self.whiten, dim=-1)
 
     def alone(self, alpha: Tensor) -> Tensor:
-        """(M,) how far mixtures are from the nearest landmark, in plain α: whitening closes gaps between groups."""
+        """(M,) how far mixtures are from the nearest landmark, in plain α: whitening closes gaps
+        between groups.
+        """
         near = self.landmarks.float().T
         square, found = near.square().sum(0), torch.empty_like(alpha[:, 0])
         for some in chunks(len(alpha), near.shape[1]):
@@ -107,9 +116,13 @@ class Calibration:
         return Shape(self.mean, self.whiten, self.farthest, self.power, self.landmarks)
 
     def bounds(self, alpha: Tensor) -> Errors:
-        """For mixtures (M, N); infinite for one that lies farther out than those seen, or between them."""
+        """For mixtures (M, N); infinite for one that lies farther out than those seen, or between
+        them.
+        """
         shape = self.shape
-        like = (shape.away(alpha) <= self.outermost * (1 + HAIR)) & (shape.alone(alpha) <= self.reach + HAIR)
+        like = (shape.away(alpha) <= self.outermost * (1 + HAIR)) & (
+            shape.alone(alpha) <= self.reach + HAIR
+        )
         size = shape.size(alpha)
         grown = (self.distance * size, self.excess * size.square(), self.gradient * size)
         return Errors(*(torch.where(like, bound, torch.inf) for bound in grown))
@@ -117,14 +130,17 @@ class Calibration:
     def within(self, alpha: Tensor, gradient: Tensor, tol: float) -> Tensor:
         """(M,) which mixtures, with bounds `gradient` (M,), are taken to be within the tolerance.
 
-        A bound that holds for 95 % of all mixtures may fail more often for those it makes look good. So the decision is
-        tested too: outwards from the centre, as long as 95 % of the held-out mixtures that would be taken are within.
+        A bound that holds for 95 % of all mixtures may fail more often for those it makes look
+        good. So the decision is tested too: outwards from the centre, as long as 95 % of the
+        held-out mixtures that would be taken are within.
         """
         most = tol / max(self.gradient, 1e-300)
         sizes, order = self.sizes.sort()
         wrong = (self.gradients[order] > tol).cumsum(0)
         taken, trusted = int((sizes <= most).sum()), -1.0
-        for count in np.unique(np.linspace(least_mixtures(self.level), max(taken, 1), CUTS).astype(int)):
+        for count in np.unique(
+            np.linspace(least_mixtures(self.level), max(taken, 1), CUTS).astype(int)
+        ):
             if count > taken:
                 break
             cut = most if count == taken else float(sizes[count - 1])
@@ -139,10 +155,12 @@ class Calibration:
         least = least_mixtures(self.level)
         if self.n < least:
             return (
-                f"not calibrated: {self.n} held-out mixtures are too few, a bound at {self.level:.0%} rests on {least}"
+                f"not calibrated: {self.n} held-out mixtures are too few, a bound at "
+                f"{self.level:.0%} rests on {least}"
             )
         return (
-            f"calibrated on {self.n} held-out mixtures: each bound holds for {self.level:.0%} of mixtures like those "
+            f"calibrated on {self.n} held-out mixtures: each bound holds for {self.level:.0%} of "
+            "mixtures like those "
             f"({CONFIDENCE:.0%} confidence), nothing is said of others"
         )
 
@@ -174,7 +192,8 @@ def uncalibrated(alpha: Tensor, level: float) -> Calibration:
 
 
 def calibrated(learnt: Tensor, held_out: Tensor, errors: Errors, level: float) -> Calibration:
-    """Return the calibration of a map learnt from α (n, N) by its errors on mixtures (k, N) that it has not seen.
+    """Return the calibration of a map learnt from α (n, N) by its errors on mixtures (k, N) that it
+    has not seen.
 
     Some of them say how errors grow, the others bound them.
     """
@@ -185,7 +204,9 @@ def calibrated(learnt: Tensor, held_out: Tensor, errors: Errors, level: float) -
 
 
 def rank(n: int, level: float) -> int:
-    """The smallest k whose order statistic covers `level` with CONFIDENCE; n + 1 if none of n does."""
+    """The smallest k whose order statistic covers `level` with CONFIDENCE; n + 1 if
+    none of n does.
+    """
     from scipy.stats import beta  # here, so that `import cuvee` needs numpy and torch alone
 
     k = np.arange(1, n + 1)
@@ -194,7 +215,9 @@ def rank(n: int, level: float) -> int:
 
 
 def least_mixtures(level: float) -> int:
-    """How many mixtures a calibration at `level` needs: fewer have no largest error that is large enough."""
+    """How many mixtures a calibration at `level` needs: fewer have no largest error that is large
+    enough.
+    """
     return int(np.ceil(np.log(1.0 - CONFIDENCE) / np.log(level)))
 
 

@@ -1,6 +1,7 @@
 """Which predictor: candidates are fitted on some labels and judged on others.
 
-The judge is ‖∇f_α(ŵ)‖∞, in which the tolerance is stated: one pass over the data for a few dozen mixtures.
+The judge is ‖∇f_α(ŵ)‖∞, in which the tolerance is stated: one pass over the data for a few dozen
+mixtures.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Candidate:
 
     name: str
     fit: Callable[[slice], Predictor]
-    again: bool = True  # fitted to all labels once it has won; False: most of what it learns from are not labels
+    # fitted to all labels once it has won; False: most of what it learns from are not labels
+    again: bool = True
 
 
 def best(material: Material, candidates: Iterable[Candidate], stop: float = 0.0) -> Chosen:
@@ -77,11 +79,15 @@ def best(material: Material, candidates: Iterable[Candidate], stop: float = 0.0)
 
 
 def untried(name: str, seconds: float) -> Trial:
-    """Return the trial of a map that holds no labels out: whoever calibrates it sees its errors first."""
+    """Return the trial of a map that holds no labels out: whoever calibrates it sees its errors
+    first.
+    """
     return Trial(name, float("nan"), float("nan"), seconds)
 
 
-def _judge(material: Material, name: str, predictor: Predictor, labels: Labels, seconds: float) -> Trial:
+def _judge(
+    material: Material, name: str, predictor: Predictor, labels: Labels, seconds: float
+) -> Trial:
     def whole(alpha: Tensor) -> Tensor:
         return material.subspace.decode(predictor(alpha))
 
@@ -95,5 +101,7 @@ def _gradients(material: Material, alpha: Tensor, w: Tensor) -> Tensor:
     norms = torch.full_like(alpha[:, 0], torch.inf)
     known = w.isfinite().all(1)
     if bool(known.any()):
-        norms[known] = gradient_norms(material.oracle, material.space, alpha[known], w[known]).to(norms)
+        norms[known] = gradient_norms(material.oracle, material.space, alpha[known], w[known]).to(
+            norms
+        )
     return norms.nan_to_num(torch.inf, torch.inf)

@@ -2,8 +2,8 @@
 
 "predicted"  no pass over the data; bounds are calibrated
 "certified"  one pass for every row; bounds are proven, whatever made w
-"corrected"  Newton steps for rows that the pass found wanting, the exact solver for what is then left
-None         predicted where the calibrated bound keeps the tolerance, corrected elsewhere
+"corrected"  Newton steps for rows that the pass found wanting, the exact solver for what is then
+left None         predicted where the calibrated bound keeps the tolerance, corrected elsewhere
 """
 
 from __future__ import annotations
@@ -39,18 +39,25 @@ class Answer:
     status: Array  # (M,) of Status
     passes: Tensor  # (M,)
 
-    def put(self, rows: Tensor, found: Outcome, ok: Status, tol: float, otherwise: Status | None = None) -> Tensor:
-        """What an oracle found for some rows: `ok` where it is proven within the tolerance. Returns which are not."""
+    def put(
+        self, rows: Tensor, found: Outcome, ok: Status, tol: float, otherwise: Status | None = None
+    ) -> Tensor:
+        """What an oracle found for some rows: `ok` where it is proven within the tolerance. Returns
+        which are not.
+        """
         self.w[rows] = found.w.to(self.w)
         self.distance[rows] = found.bounds.distance.to(self.distance)
         self.excess[rows] = found.bounds.excess.to(self.excess)
         self.gradient[rows] = found.gradient.to(self.gradient)
         self.calibrated[rows] = False
         self.passes[rows] += found.passes
-        within = (found.gradient <= tol) & torch.as_tensor(found.status == Status.SOLVED, device=rows.device)
+        within = (found.gradient <= tol) & torch.as_tensor(
+            found.status == Status.SOLVED, device=rows.device
+        )
         proven = within & found.bounds.distance.isfinite()
         status = found.status.copy() if otherwise is None else np.full(len(rows), otherwise)
-        status[status == Status.SOLVED] = Status.ILL_CONDITIONED  # as near as rounding lets the solver come
+        # as near as rounding lets the solver come
+        status[status == Status.SOLVED] = Status.ILL_CONDITIONED
         status[within.cpu().numpy()] = Status.SOLVED
         status[proven.cpu().numpy()] = ok
         self.status[rows.cpu().numpy()] = status
@@ -61,13 +68,23 @@ class Answer:
 
 
 def predicted(
-    w: Tensor, alpha: Tensor, calibration: Calibration, hopeless: Tensor, tol: float, passes: int, instead: Tensor
+    w: Tensor,
+    alpha: Tensor,
+    calibration: Calibration,
+    hopeless: Tensor,
+    tol: float,
+    passes: int,
+    instead: Tensor,
 ) -> Answer:
-    """What is known of predictions w (M, P) without a look at the data; one that is no number is `instead` (P,)."""
+    """What is known of predictions w (M, P) without a look at the data; one that is no number is
+    `instead` (P,).
+    """
     finite = w.sum(1).isfinite()  # one that is not makes its row's sum so
     nothing = hopeless | ~finite
     said: Errors = calibration.bounds(alpha)
-    distance, excess, gradient = (torch.where(nothing, torch.inf, bound) for bound in vars(said).values())
+    distance, excess, gradient = (
+        torch.where(nothing, torch.inf, bound) for bound in vars(said).values()
+    )
     status = np.full(len(w), Status.OFF_TOLERANCE)
     status[calibration.within(alpha, gradient, tol).cpu().numpy()] = Status.PREDICTED
     counted = torch.full_like(gradient, passes, dtype=torch.int64)
@@ -80,18 +97,26 @@ def nothing(w: Tensor) -> Answer:
     """Models w (M, P) of which nothing is known yet."""
     distance, excess, gradient = (torch.full_like(w[:, 0], torch.inf) for _ in range(3))
     passes = torch.zeros(len(w), dtype=torch.int64, device=w.device)
-    return Answer(w, distance, excess, gradient, passes.bool(), np.full(len(w), Status.OFF_TOLERANCE), passes)
+    return Answer(
+        w, distance, excess, gradient, passes.bool(), np.full(len(w), Status.OFF_TOLERANCE), passes
+    )
 
 
-def look(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+def look(
+    answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, tol: float
+) -> tuple[Tensor, Tensor]:
     """One pass over the data for some rows: those that fail, and the gradient there."""
     found = oracle.certify(alpha[rows], answer.w[rows], tol=tol)
     late = answer.put(rows, found, Status.CERTIFIED, tol, Status.OFF_TOLERANCE)
     return rows[late], found.vector[late]
 
 
-def correct(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, newton: Newton | None, tol: float) -> None:
-    """A look at some rows, Newton steps for those that fail, and the exact solver for what is then left."""
+def correct(
+    answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, newton: Newton | None, tol: float
+) -> None:
+    """A look at some rows, Newton steps for those that fail, and the exact solver for what is then
+    left.
+    """
     rows, gradient = look(answer, rows, oracle, alpha, tol)
     for _ in range(NEWTON_STEPS):
         if newton is None or len(rows) == 0:
@@ -103,4 +128,6 @@ def correct(answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, newton:
         late = answer.put(rows, found, Status.CORRECTED, tol, Status.OFF_TOLERANCE)
         rows, gradient = rows[late], found.vector[late]
     if len(rows):
-        answer.put(rows, oracle.solve(alpha[rows], tol=tol, start=answer.w[rows]), Status.SOLVED, tol)
+        answer.put(
+            rows, oracle.solve(alpha[rows], tol=tol, start=answer.w[rows]), Status.SOLVED, tol
+        )

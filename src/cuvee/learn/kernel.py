@@ -1,12 +1,16 @@
-"""The companions of Algorithm 2: the network linearised where it starts (NTF), and its limit of infinite width.
+"""The companions of Algorithm 2: the network linearised where it starts (NTF), and its limit of
+infinite width.
 
-Both are least squares in a kernel: κ for all outputs, or for each output the one of its own random features,
+Both are least squares in a kernel: κ for all outputs, or for each output the one of its own random
+features,
 
-    κ(α, α') = ⟨α, α'⟩ (π − arccos(cos ∠(α, α')))/(2π),   κ̂(α, α') = ⟨α, α'⟩ · mean_r 1{u_r·α > 0} 1{u_r·α' > 0}
+    κ(α, α') = ⟨α, α'⟩ (π − arccos(cos ∠(α, α')))/(2π),   κ̂(α, α') = ⟨α, α'⟩ · mean_r 1{u_r·α > 0}
+    1{u_r·α' > 0}
 
-(the paper's closed form lost the 1/2π). Gradient descent, c ← c − (η/n)(Kc − w) from 0, is what the network's own
-steps become; the paper's ∇_c R would have another K in front. One eigendecomposition of K tells where it stands after
-any number of steps. T kernels with Q outputs each, as in network.py.
+(the paper's closed form lost the 1/2π). Gradient descent, c ← c − (η/n)(Kc − w) from 0, is what the
+network's own steps become; the paper's ∇_c R would have another K in front. One eigendecomposition
+of K tells where it stands after any number of steps. T kernels with Q outputs each, as in
+network.py.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from cuvee.learn.options import Options, Solver, Trunk
 Gram = Callable[[Tensor, Tensor], Tensor]
 """(n, N), (k, N) -> (T, n, k)"""
 
-GRID = (inf, *sorted({round(2 ** (i / 2)) for i in range(41)}))  # steps to choose from: 1 … 10^6, or all the way
+# steps to choose from: 1 … 10^6, or all the way
+GRID = (inf, *sorted({round(2 ** (i / 2)) for i in range(41)}))
 FOLD = 5
 ENTRIES = 2**22  # of a kernel matrix at once: five such matrices stay below 256 MB
 
@@ -49,7 +54,9 @@ class KernelPredictor:
 
 @dataclass(frozen=True)
 class NTFPredictor:
-    """Σ_r a_r 1{u_r(0)·α > 0} θ_r·α per output; a unit and its copy share a gate, so one term stands for both."""
+    """Σ_r a_r 1{u_r(0)·α > 0} θ_r·α per output; a unit and its copy share a gate, so one term
+    stands for both.
+    """
 
     U: Tensor  # (T, m/2, N) at the start
     theta: Tensor  # (T, m/2, Q·N) a_r(θ_r − θ_copy)
@@ -57,10 +64,13 @@ class NTFPredictor:
 
     def __call__(self, alpha: Tensor) -> Tensor:
         per_row = max(self.U[..., 0].numel(), self.theta[:, 0].numel())
-        return torch.cat([self._few(rows) for rows in alpha.to(self.U).split(max(1, ENTRIES // per_row))])
+        return torch.cat(
+            [self._few(rows) for rows in alpha.to(self.U).split(max(1, ENTRIES // per_row))]
+        )
 
     def _few(self, alpha: Tensor) -> Tensor:
-        slopes = (gates(self.U, alpha) @ self.theta).unflatten(2, (-1, alpha.shape[1]))  # (T, M, Q, N)
+        # (T, M, Q, N)
+        slopes = (gates(self.U, alpha) @ self.theta).unflatten(2, (-1, alpha.shape[1]))
         return by_output((slopes * alpha[:, None]).sum(-1))
 
 
@@ -73,9 +83,11 @@ class Spectrum:
     y: Tensor  # (T, n, Q) Vᵀw
 
     def coefficients(self, t: float, eta: float | None = None) -> Tensor:
-        """c (T, n, Q) after t ≥ 1 steps of descent from 0 with η ≤ n/λ_max, its default; inf: of least norm.
+        """c (T, n, Q) after t ≥ 1 steps of descent from 0 with η ≤ n/λ_max, its default; inf: of
+        least norm.
 
-        Directions that K knows to rounding only are left out: duplicates then share what their labels have in common.
+        Directions that K knows to rounding only are left out: duplicates then share what their
+            labels have in common.
         """
         n, top = self.values.shape[1], self.values.amax()
         x = (self.values / top if eta is None else self.values * (eta / n)).clamp(max=1.0)
@@ -93,7 +105,8 @@ def spectrum(K: Tensor, w: Tensor) -> Spectrum:
 def kappa(a: Tensor, b: Tensor) -> Tensor:
     """κ (n, k) of a (n, N) and b (k, N).
 
-    π − ∠ is 2·atan2(‖u + v‖, ‖u − v‖) for the unit vectors u and v: unlike arccos it loses nothing where they agree.
+    π − ∠ is 2·atan2(‖u + v‖, ‖u − v‖) for the unit vectors u and v: unlike arccos it loses nothing
+    where they agree.
     """
     u, v = (x / torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp(min=1e-300) for x in (a, b))
     apart, along = (torch.cdist(u, x, compute_mode="donot_use_mm_for_euclid_dist") for x in (v, -v))
@@ -110,8 +123,12 @@ def tangent(U: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return (gates(U, a) @ gates(U, b).mT) * (a @ b.T) / U.shape[1]
 
 
-def fit_kernel(labels: Labels, held_out: Labels | None = None, solver: Solver = "exact") -> KernelPredictor:
-    """Least squares in κ: exact, or by descent that stops where held-out labels (else every fifth label) say."""
+def fit_kernel(
+    labels: Labels, held_out: Labels | None = None, solver: Solver = "exact"
+) -> KernelPredictor:
+    """Least squares in κ: exact, or by descent that stops where held-out labels (else every fifth
+    label) say.
+    """
     labels = _double(labels)
     c, steps = _fit(lambda a, b: kappa(a, b)[None], labels, held_out, solver)
     return KernelPredictor(labels.alpha, c[0], steps)
@@ -126,10 +143,11 @@ def fit_ntf(
     seed: int = 0,
     solver: Solver = "exact",
 ) -> NTFPredictor:
-    """Least squares in the features of the network that starts from the same width (even), trunk and seed.
+    """Least squares in the features of the network that starts from the same width (even), trunk
+    and seed.
 
-    With a shared trunk the gates are shared and every output has a θ of its own, so that one kernel serves all; the
-    network's outputs share θ too, which couples them by O(1/√m).
+    With a shared trunk the gates are shared and every output has a θ of its own, so that one kernel
+    serves all; the network's outputs share θ too, which couples them by O(1/√m).
     """
     labels = _double(labels)
     start = init(labels.alpha.shape[1], labels.w, width=width, trunk=trunk, seed=seed)
@@ -139,7 +157,9 @@ def fit_ntf(
     return NTFPredictor(U, gates(U, labels.alpha).mT @ weighted / U.shape[1], steps)
 
 
-def _fit(gram: Gram, labels: Labels, held_out: Labels | None, solver: Solver) -> tuple[Tensor, float]:
+def _fit(
+    gram: Gram, labels: Labels, held_out: Labels | None, solver: Solver
+) -> tuple[Tensor, float]:
     """c (T, n, Q), and after how many steps."""
     check_choice("solver", solver, ("exact", "descent"))
     found = spectrum(gram(labels.alpha, labels.alpha), labels.w)
@@ -151,7 +171,8 @@ def _fit(gram: Gram, labels: Labels, held_out: Labels | None, solver: Solver) ->
     else:
         across = gram(held_out.alpha.to(labels.alpha), labels.alpha)
         w = by_layer(held_out.w.to(labels.w), len(across))
-        # Without a held-out label no t is better than another, and the first of the grid is all the way.
+        # Without a held-out label no t is better than another, and the first of the grid is all the
+        # way.
         t = min(GRID, key=lambda t: float((across @ found.coefficients(t) - w).square().sum()))
     return found.coefficients(t), t
 

@@ -1,4 +1,6 @@
-"""What maps are fitted from: solved mixtures, the oracle behind them, and what both say about slopes and bends."""
+"""What maps are fitted from: solved mixtures, the oracle behind them, and what both say about
+slopes and bends.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from cuvee.oracle import Descend, Oracle
 
 @dataclass(frozen=True)
 class Material:
-    """Hold all that a map may be fitted from; what costs passes over the data is made when it is first asked for."""
+    """Hold all that a map may be fitted from; what costs passes over the data is made when it is
+    first asked for.
+    """
 
     oracle: Oracle
     labels: Labels  # in all P parameters
@@ -44,4 +48,6 @@ class Material:
     @cached_property
     def bends(self) -> Tensor:
         """Return d²w*/dα² of the first labels, as many as are affordable."""
-        return taylor.second_derivatives(self.oracle, self.sloped[: taylor.n_bends(*self.labels.alpha.shape)])
+        return taylor.second_derivatives(
+            self.oracle, self.sloped[: taylor.n_bends(*self.labels.alpha.shape)]
+        )

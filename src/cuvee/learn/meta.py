@@ -1,9 +1,10 @@
-"""One initialisation that is K gradient steps from every mixture: meta-learning, named by the paper as future work.
+"""One initialisation that is K gradient steps from every mixture: meta-learning, named by the paper
+as future work.
 
     w_0 ← w_0 − (1/n) Σ_i (GD(w_0, α_i, K) − w*(α_i))
 
-is the first-order step on (1/n) Σ_i ½‖GD(w_0, α_i, K) − w*(α_i)‖²: it leaves out how GD moves with w_0, which for
-strongly convex risks only shortens the step.
+is the first-order step on (1/n) Σ_i ½‖GD(w_0, α_i, K) − w*(α_i)‖²: it leaves out how GD moves with
+w_0, which for strongly convex risks only shortens the step.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Initialisation:
         return lambda alpha: descend(self.w.expand(len(alpha), -1), alpha, self.passes)
 
 
-def initialise(labels: Labels, descend: Descend, passes: int, rounds: int = ROUNDS) -> Initialisation:
+def initialise(
+    labels: Labels, descend: Descend, passes: int, rounds: int = ROUNDS
+) -> Initialisation:
     """Return the best start of all rounds, which begin at the mean of the labels."""
     w, best, least = labels.w.mean(0), labels.w.mean(0), float("inf")
     for _ in range(rounds):

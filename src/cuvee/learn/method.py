@@ -18,14 +18,19 @@ def _suits(space: Space, options: Options) -> None:
 
 @dataclass(frozen=True)
 class Map:
-    """Describe a way to learn α -> w*(α): its name, how it is fitted, one line about it, and the options it takes."""
+    """Describe a way to learn α -> w*(α): its name, how it is fitted, one line about it, and the
+    options it takes.
+    """
 
     name: str
     fit: Callable[[Material, Options], Chosen]
-    """Labels and what is behind them -> the predictor; raises `OptionError` where labels are too few."""
+    """Labels and what is behind them -> the predictor; raises `OptionError` where labels are too
+    few.
+    """
     summary: str
     predictors: tuple[type[Any], ...]
-    """What it may end with: frozen dataclasses of tensors and plain numbers, which a file can hold."""
+    """What it may end with: frozen dataclasses of tensors and plain numbers, which a file can hold.
+    """
     options: tuple[str, ...] = ()
     """The fields of `Options` that it takes; others are refused when they are given."""
     check: Callable[[Space, Options], None] = _suits

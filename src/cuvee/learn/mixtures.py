@@ -1,4 +1,6 @@
-"""Where the mixtures come from that a map is learnt from and calibrated on: a stated law, or a sample from the user."""
+"""Where the mixtures come from that a map is learnt from and calibrated on: a stated law, or a
+sample from the user.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Mixes:
         """From the symmetric Dirichlet law."""
         labels = sample(n, n_sources, seed=[seed, LABELS], concentration=concentration)
         calibration = sample(k, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
-        law = f"Dirichlet({concentration:g})" + (", uniform on the simplex" if concentration == 1.0 else "")
+        law = f"Dirichlet({concentration:g})" + (
+            ", uniform on the simplex" if concentration == 1.0 else ""
+        )
         return cls(labels, calibration, law, concentration, seed)
 
     @classmethod
@@ -41,11 +45,15 @@ class Mixes:
             k = max(0, min(k, len(alpha) // 2, len(alpha) - least))
             n = min(n, len(alpha) - k)
         order = np.random.default_rng([seed, LABELS]).permutation(len(alpha))
-        return cls(alpha[order[:n]], alpha[order[n : n + k]], f"a sample of {len(alpha)}", None, seed)
+        return cls(
+            alpha[order[:n]], alpha[order[n : n + k]], f"a sample of {len(alpha)}", None, seed
+        )
 
     def __post_init__(self) -> None:
         if len(self.labels) > 1 and np.ptp(self.labels, axis=0).max() <= 1e-9:
-            raise OptionError("all mixtures are equal: there is one model to solve, and no map to learn")
+            raise OptionError(
+                "all mixtures are equal: there is one model to solve, and no map to learn"
+            )
 
     def again(self, k: int) -> Floats:
         """k mixtures of the same law, or of those given again and again, to try a map on."""
@@ -57,7 +65,9 @@ class Mixes:
     def more(self, k: int) -> Floats:
         """k further mixtures, unsolved: from the law, or between and beyond those given."""
         if self.concentration is not None:
-            return sample(k, self.labels.shape[1], seed=[self.seed, MORE], concentration=self.concentration)
+            return sample(
+                k, self.labels.shape[1], seed=[self.seed, MORE], concentration=self.concentration
+            )
         rng = np.random.default_rng([self.seed, MORE])
         i, j = rng.integers(len(self.labels), size=(2, k))
         u = rng.uniform(0.0, 1.5, size=(k, 1))

@@ -1,11 +1,13 @@
-"""Algorithm 2: a two-layer ReLU network learns the model map while its labels are still being solved.
+"""Algorithm 2: a two-layer ReLU network learns the model map while its labels are still being
+solved.
 
     h_θ(α) = [a_kᵀ (U^k α)_+]_{k=1..P}
     θ ← θ − η (1/n) Σ_i ∇h(α_i)(h(α_i) − w_i),  then  w_i ← GD(w_i, α_i, K) for every label
 
-The box drops the sum over i, and the proof has 2/n for 1/n: its η is half of this one. `trunk="own"` is the
-paper, a hidden layer per output; `"shared"` is one for all, and the signs a_k tell the outputs apart. Both are T
-hidden layers with Q outputs each, T·Q = P: (T, Q) is (P, 1) or (1, P), and nothing else differs.
+The box drops the sum over i, and the proof has 2/n for 1/n: its η is half of this one.
+`trunk="own"` is the paper, a hidden layer per output; `"shared"` is one for all, and the signs a_k
+tell the outputs apart. Both are T hidden layers with Q outputs each, T·Q = P: (T, Q) is (P, 1) or
+(1, P), and nothing else differs.
 """
 
 from __future__ import annotations
@@ -33,9 +35,12 @@ WIDTH, SHARED_WIDTH = 256, 4_096  # hidden units of a layer per output, or of on
 OWN_OUTPUTS = 2_048  # hidden layers, one per output, that are practical
 BLOCK = 2**18  # hidden units of all rows taken at once: what a cache holds, and far below 256 MB
 CHECK = 25  # steps from one look at the errors to the next
-EARLY = 4  # steps looked at one by one: a far too large η makes h explode at once, then all units die and h is 0 again
+# steps looked at one by one: a far too large η makes h explode at once, then all units die and h is
+# 0 again
+EARLY = 4
 GAIN = 1e-3  # what has to be gained within `patience` steps, relative
-BLOW_UP = 5.0  # times the risk of predicting 0; h may lag behind labels that move, but no more than to 4
+# times the risk of predicting 0; h may lag behind labels that move, but no more than to 4
+BLOW_UP = 5.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ class Trained:
     w: Tensor  # (n, P) the labels, as far as they were refined
     steps: int
     diverged: bool
-    trace: Tensor  # (R, 3) step, risk on the labels as they stood, risk on held-out labels (NaN without any)
+    # (R, 3) step, risk on the labels as they stood, risk on held-out labels (NaN without any)
+    trace: Tensor
 
 
 def init(
@@ -82,19 +88,24 @@ def init(
 ) -> State:
     """Return the start for labels w (n, P) of mixtures of N sources.
 
-    Half of the m = `width` (even) rows of each U^k are Gaussian, the other half their copy with the opposite sign.
+    Half of the m = `width` (even) rows of each U^k are Gaussian, the other half their copy with the
+    opposite sign.
     """
     check_choice("trunk", trunk, ("own", "shared"))
     P = w.shape[1]
     generator, layers = torch.Generator().manual_seed(seed), P if trunk == "own" else 1
-    U = torch.randn(layers, width // 2, n_sources, generator=generator, dtype=torch.float64).to(w.device, dtype)
+    U = torch.randn(layers, width // 2, n_sources, generator=generator, dtype=torch.float64).to(
+        w.device, dtype
+    )
     signs = torch.randint(0, 2, (P, width // 2), generator=generator) * 2 - 1
     a = signs.to(w.device, dtype) / width**0.5
     return State(U=torch.cat([U, U], dim=1), a=torch.cat([a, -a], dim=1), w=w)
 
 
 def step(state: State, alpha: Tensor, eta: float, refine: Refine | None = None) -> State:
-    """One pass through the loop of Algorithm 2 for α (n, N); without `refine` the labels stay as they are."""
+    """One pass through the loop of Algorithm 2 for α (n, N); without `refine` the labels stay as
+    they are.
+    """
     U = state.U - eta * gradient(state.U, state.a, alpha, state.w)
     return replace(state, U=U, w=state.w if refine is None else refine(state.w))
 
@@ -114,10 +125,12 @@ def gradient(U: Tensor, a: Tensor, alpha: Tensor, w: Tensor) -> Tensor:
 
 
 def largest_rate(a: Tensor, alpha: Tensor, layers: int) -> float:
-    """0.95 · 2/L, with L = ‖a‖² λ_max(αᵀα)/n no less than λ_max of the NTK matrix /n, whichever units are on.
+    """0.95 · 2/L, with L = ‖a‖² λ_max(αᵀα)/n no less than λ_max of the NTK matrix /n, whichever
+    units are on.
 
-    As a is fixed, no θ makes the loss more curved than L: below 2/L descent is stable on every piece where it is
-    quadratic. L is two to three times λ_max at the start, so this is about 0.7/λ_max of the NTK matrix /n there.
+    As a is fixed, no θ makes the loss more curved than L: below 2/L descent is stable on every
+    piece where it is quadratic. L is two to three times λ_max at the start, so this is about
+    0.7/λ_max of the NTK matrix /n there.
     """
     a_norm = torch.linalg.matrix_norm(a.view(layers, -1, a.shape[1]).double(), ord=2).amax()
     curvature = a_norm**2 * torch.linalg.matrix_norm(alpha.double(), ord=2) ** 2 / len(alpha)
@@ -148,9 +161,9 @@ def train(
 ) -> Trained:
     """Return the network after at most `steps` steps for α (n, N) from labels w0 (n, P).
 
-    The predictor is the best on held-out labels, else on the labels once they rest; that is checked every few dozen
-    steps, and without a gain of 0.1 % in `patience` steps training ends. A run that diverges ends with the best
-    finite predictor it had.
+    The predictor is the best on held-out labels, else on the labels once they rest; that is checked
+    every few dozen steps, and without a gain of 0.1 % in `patience` steps training ends. A run that
+    diverges ends with the best finite predictor it had.
     """
     how, n_sources = training, alpha.shape[1]
     state = init(n_sources, w0, width=how.width, trunk=how.trunk, seed=how.seed, dtype=how.dtype)
@@ -226,8 +239,8 @@ def by_output(h: Tensor) -> Tensor:
 def _halves(U: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
     """U α for each half of the units, (T, n, m/2) twice.
 
-    The second half is the first plus a difference: while the two are equal so are the results, to the last bit,
-    however a product is rounded.
+    The second half is the first plus a difference: while the two are equal so are the results, to
+    the last bit, however a product is rounded.
     """
     first, second = U.chunk(2, dim=1)
     z = alpha @ first.mT
@@ -235,7 +248,9 @@ def _halves(U: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _outputs(z: Tensor, z_copy: Tensor, A: Tensor) -> Tensor:
-    """h (T, n, Q); each unit is paired with its copy before anything is summed, so that h = 0 exactly at the start."""
+    """h (T, n, Q); each unit is paired with its copy before anything is summed, so that h = 0
+    exactly at the start.
+    """
     return (z.relu() - z_copy.relu()) @ A
 
 
@@ -250,7 +265,9 @@ def _at_rest(before: Tensor, after: Tensor, tol: float) -> bool:
 
 
 def fit(material: Material, options: Options) -> Chosen:
-    """Return Algorithm 2's network; with a hidden layer per output labels are refined from 0 as the network learns."""
+    """Return Algorithm 2's network; with a hidden layer per output labels are refined from 0 as the
+    network learns.
+    """
     check_layers(material, options)
     own = options.trunk == "own" and material.space.convex
     subspace = Subspace.none(material.labels.w) if own else material.subspace
@@ -284,12 +301,16 @@ def check_layers(material: Material, options: Options) -> None:
     """Raise `OptionError` if a hidden layer per output would be too many."""
     P = material.space.n_params
     if options.trunk == "own" and P > OWN_OUTPUTS:
-        raise OptionError(f"a hidden layer for each of {P} parameters is not practical: take trunk='shared'")
+        raise OptionError(
+            f"a hidden layer for each of {P} parameters is not practical: take trunk='shared'"
+        )
 
 
 MAP = Map(
     name="network",
-    summary="Algorithm 2 of the paper: a two-layer network that learns while its labels are refined.",
+    summary=(
+        "Algorithm 2 of the paper: a two-layer network that learns while its labels are refined."
+    ),
     fit=fit,
     predictors=(NetworkPredictor,),
     options=("width", "steps", "eta", "K", "trunk"),

@@ -1,4 +1,6 @@
-"""The network of Algorithm 2 linearised where it starts, as a map: least squares in its own random features."""
+"""The network of Algorithm 2 linearised where it starts, as a map: least squares in its own random
+features.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,17 @@ def fit(material: Material, options: Options) -> Chosen:
     width, trunk = width_of(options), options.trunk
 
     def fitted(some: slice) -> NTFPredictor:
-        return fit_ntf(material.inside[some], width=width, trunk=trunk, seed=options.seed, solver=options.solver)
+        return fit_ntf(
+            material.inside[some],
+            width=width,
+            trunk=trunk,
+            seed=options.seed,
+            solver=options.solver,
+        )
 
-    return best(material, [Candidate(f"linearised network of width {width}, {trunk} layers", fitted)])
+    return best(
+        material, [Candidate(f"linearised network of width {width}, {trunk} layers", fitted)]
+    )
 
 
 MAP = Map(

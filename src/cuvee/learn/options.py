@@ -1,4 +1,6 @@
-"""What a caller may choose about a map, checked where it is made: a file that is read is checked like a user."""
+"""What a caller may choose about a map, checked where it is made: a file that is read is checked
+like a user.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,37 @@ class Options:
         check_choice("trunk", self.trunk, get_args(Trunk))
         check_choice("solver", self.solver, get_args(Solver))
         check_number("tol", self.tol, above=0.0)
-        for name, least in (("degree", 1), ("order", 1), ("width", 2), ("steps", 1), ("K", 1), ("seed", 0)):
+        for name, least in (
+            ("degree", 1),
+            ("order", 1),
+            ("width", 2),
+            ("steps", 1),
+            ("K", 1),
+            ("seed", 0),
+        ):
             value = getattr(self, name)
             if value is not None or name in ("K", "seed"):
                 check_whole(name, value, least)
-                object.__setattr__(self, name, int(value))  # plain, whatever kind of integer came: JSON is to hold it
+                # plain, whatever kind of integer came: JSON is to hold it
+                object.__setattr__(self, name, int(value))
         if self.order is not None and self.order > 2:
             raise OptionError(f"order must be 1 or 2; got {self.order}")
         if self.degree is not None and self.order is not None:
-            raise OptionError("degree= is of a polynomial and order= of Taylor pieces: give one of them")
+            raise OptionError(
+                "degree= is of a polynomial and order= of Taylor pieces: give one of them"
+            )
         if self.width is not None and self.width % 2:
-            raise OptionError(f"width must be even, every hidden unit starts beside its copy; got {self.width}")
+            raise OptionError(
+                f"width must be even, every hidden unit starts beside its copy; got {self.width}"
+            )
         if self.eta is not None:
             check_number("eta", self.eta, above=0.0)
             object.__setattr__(self, "eta", float(self.eta))
         object.__setattr__(self, "tol", float(self.tol))
 
     def given(self) -> list[str]:
-        """Return the names of the options that the caller set to something else than their default."""
+        """Return the names of the options that the caller set to something else than
+        their default.
+        """
         plain = Options(self.tol, seed=self.seed, shallow=self.shallow)
         return [name for name, value in vars(self).items() if value != getattr(plain, name)]

@@ -1,7 +1,9 @@
-"""Solve or learn? The paper's phase transition, measured: two lines over the number of targets, and where they cross.
+"""Solve or learn? The paper's phase transition, measured: two lines over the number of targets, and
+where they cross.
 
-Solving M models costs a little to start and then the same for each. Learning costs its labels, once, and then next to
-nothing for each: how many labels are needed is read off the error that a map from fewer makes on held-out mixtures.
+Solving M models costs a little to start and then the same for each. Learning costs its labels,
+once, and then next to nothing for each: how many labels are needed is read off the error that a map
+from fewer makes on held-out mixtures.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What to do for this many targets, what that rests on, and how it would look for other numbers of them."""
+    """What to do for this many targets, what that rests on, and how it would look for other numbers
+    of them.
+    """
 
     choice: Literal["solve", "learn"]
     n_targets: int
@@ -55,7 +59,9 @@ class Plan:
     curve: tuple[tuple[int, float], ...]
     """Labels, and ‖∇‖∞ on 95 % of held-out mixtures with the best map from so many."""
     at_best: bool
-    """Learning was not tried, because its labels alone cost more than solving: it takes at least `learn`."""
+    """Learning was not tried, because its labels alone cost more than solving: it takes at least
+    `learn`.
+    """
     seconds: float
     """That planning took."""
     atlas: Answers | None = field(default=None, repr=False)
@@ -68,15 +74,24 @@ class Plan:
 
     @property
     def labels_needed(self) -> float:
-        """How many labels would bring 95 % of held-out mixtures within the tolerance, as far as the curve tells."""
+        """How many labels would bring 95 % of held-out mixtures within the tolerance, as far as the
+        curve tells.
+        """
         return labels_needed(self.curve, self.tol)
 
     def __str__(self) -> str:
         M, least = self.n_targets, "at least" if self.at_best else "about"
         solving = f"about {_seconds(self.solve(M))}"
-        learning = f"{least} {_seconds(self.learn(M))}" if isfinite(self.learn.fixed) else "more labels than can be had"
+        learning = (
+            f"{least} {_seconds(self.learn(M))}"
+            if isfinite(self.learn.fixed)
+            else "more labels than can be had"
+        )
         if self.choice == "learn":
-            first = f"Learn a map from {self.n_labels} labels ({self.method}): {learning}, solving takes {solving}"
+            first = (
+                f"Learn a map from {self.n_labels} labels ({self.method}): {learning}, solving "
+                f"takes {solving}"
+            )
         else:
             first = f"Solve all {M:,} models: {solving}, learning takes {learning}"
         pays = f"learning pays from {least} {self.crossing:,.0f} targets on"
@@ -84,7 +99,8 @@ class Plan:
             pays = "learning does not pay for any number of targets"
         return (
             f"{first} at ‖∇‖∞ ≤ {self.tol:g}. "
-            f"A model costs {_seconds(self.solve.each)} to solve, or {_seconds(self.learn.each)} from a map: {pays}."
+            f"A model costs {_seconds(self.solve.each)} to solve, or {_seconds(self.learn.each)} "
+            f"from a map: {pays}."
         )
 
     __repr__ = __str__
@@ -92,17 +108,28 @@ class Plan:
     def _repr_html_(self) -> str:
         counts = sorted({1, 100, 10_000, 1_000_000, self.n_targets})
         learn = [_seconds(self.learn(M)) if isfinite(self.learn.fixed) else "–" for M in counts]
-        rows = [(f"{M:,}", _seconds(self.solve(M)), said) for M, said in zip(counts, learn, strict=True)]
-        return html_table(("targets", "solve", "learn, at best" if self.at_best else "learn"), rows, str(self))
+        rows = [
+            (f"{M:,}", _seconds(self.solve(M)), said) for M, said in zip(counts, learn, strict=True)
+        ]
+        return html_table(
+            ("targets", "solve", "learn, at best" if self.at_best else "learn"), rows, str(self)
+        )
 
-    def draw(self, path: str | Path, measured: Mapping[str, Sequence[tuple[int, float]]] | None = None) -> None:
-        """Total time against the number of targets, as planned; points that were `measured`, if any, on top."""
+    def draw(
+        self, path: str | Path, measured: Mapping[str, Sequence[tuple[int, float]]] | None = None
+    ) -> None:
+        """Total time against the number of targets, as planned; points that were `measured`, if
+        any, on top.
+        """
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
         axes = figure.subplots()
         M = np.geomspace(10, 10 * max(self.n_targets, min(self.crossing, 1e6), 1e3), 200)
-        for name, line, colour in (("solve", self.solve, "#b3402a"), ("learn", self.learn, "#2a6fb3")):
+        for name, line, colour in (
+            ("solve", self.solve, "#b3402a"),
+            ("learn", self.learn, "#2a6fb3"),
+        ):
             axes.plot(M, [line(m) for m in M], color=colour, label=f"{name}, planned")
             points = (measured or {}).get(name, ())
             if points:
@@ -129,7 +156,9 @@ def crossing(solve: Line, learn: Line) -> float:
 
 
 def measured_line(run: Callable[[int], object], most: int, first: int = 16) -> Line:
-    """Time `run(n)` for growing n until it takes long enough to tell, or n is `most`: a line through the ends."""
+    """Time `run(n)` for growing n until it takes long enough to tell, or n is `most`: a line
+    through the ends.
+    """
     run(1)
     small = clocked(lambda: run(first))
     if small < ENOUGH:
@@ -151,7 +180,9 @@ def clocked(run: Callable[[], object]) -> float:
 
 
 def labels_needed(curve: Sequence[tuple[int, float]], tol: float) -> float:
-    """From errors at growing label counts: where they reach the tolerance, along the line through the last two."""
+    """From errors at growing label counts: where they reach the tolerance, along the line through
+    the last two.
+    """
     for n, error in curve:
         if error <= tol:
             return n

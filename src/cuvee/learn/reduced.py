@@ -1,12 +1,16 @@
-"""Reduced components: learn what the N sources say instead of learning the map, and minimise their mixture.
+"""Reduced components: learn what the N sources say instead of learning the map, and minimise their
+mixture.
 
-All M problems share f_1..f_N, and w*(α) moves through a thin part of R^P. Around the centre w_c of the solved models
+All M problems share f_1..f_N, and w*(α) moves through a thin part of R^P. Around the centre w_c of
+the solved models
 
-    0 = ∇f_α(w*) + λw* = ∇f_α(w_c) + λw_c + H̄(α)(w* − w_c),    H̄(α) the mean Hessian between w_c and w*(α),
+    0 = ∇f_α(w*) + λw* = ∇f_α(w_c) + λw_c + H̄(α)(w* − w_c),    H̄(α) the mean Hessian between w_c
+    and w*(α),
 
-so a surface for H̄ alone predicts w*. Every ∇f_j, as a polynomial in the few directions that solved models span, then
-says what is left of the gradient there, and a surface for the Hessian at w*(α) turns that into one Newton step that
-needs no data. For ridge the Hessians are constant: the prediction is exact.
+so a surface for H̄ alone predicts w*. Every ∇f_j, as a polynomial in the few directions that solved
+models span, then says what is left of the gradient there, and a surface for the Hessian at w*(α)
+turns that into one Newton step that needs no data. For ridge the Hessians are constant: the
+prediction is exact.
 """
 
 from __future__ import annotations
@@ -71,10 +75,17 @@ class Reduced:
     @property
     def _width(self) -> int:
         """Numbers held per mixture."""
-        return 3 * self.average.shape[1] + len(self.average) + len(self.terms) + 2 * self.gradients.numel()
+        return (
+            3 * self.average.shape[1]
+            + len(self.average)
+            + len(self.terms)
+            + 2 * self.gradients.numel()
+        )
 
     def _divide(self, surface: Tensor, alpha: Tensor, g: Tensor) -> Tensor:
-        """(surface(α) + λ)⁻¹ g; with Hessians at the centre where the surface, far out, is none any more."""
+        """(surface(α) + λ)⁻¹ g; with Hessians at the centre where the surface, far out, is none any
+        more.
+        """
         N, P = self.gradients.shape
         H = (monomials(alpha.to(surface), self.bend).T @ surface).view(-1, P, P)
         H += self.ridge.to(surface)
@@ -89,7 +100,9 @@ class Reduced:
     def _gradient(self, alpha: Tensor, away: Tensor) -> Tensor:
         """Σ_j α_j ∇f̃_j + λw at centre + away, (M, P)."""
         N, P = self.gradients.shape
-        each = torch.addmm(self.gradients.flatten(), away, self.hessians.transpose(0, 1).reshape(P, N * P))
+        each = torch.addmm(
+            self.gradients.flatten(), away, self.hessians.transpose(0, 1).reshape(P, N * P)
+        )
         each += features((away @ self.directions.T).to(self.terms), self.degree) @ self.terms
         return (alpha[:, None] @ each.view(-1, N, P))[:, 0] + self.penalty * (self.centre + away)
 
@@ -106,8 +119,9 @@ def fit(
 ) -> Reduced:
     """From Hessians at some of the labels and gradients at predictions for `mixtures` (K, N).
 
-    `penalty` (P,) is λ where it counts, `flat` (P, P) has curvature 1 in directions that no risk feels. `quadratic`
-    components need neither Hessians nor gradients; `degree` 1 leaves the polynomials of the gradients out.
+    `penalty` (P,) is λ where it counts, `flat` (P, P) has curvature 1 in directions that no risk
+    feels. `quadratic` components need neither Hessians nor gradients; `degree` 1 leaves the
+    polynomials of the gradients out.
     """
     centre = labels.w.mean(0)
     gradients = oracle.component_gradients(centre[None])[0]
@@ -149,8 +163,12 @@ def fit(
     return replace(found, terms=terms.float())
 
 
-def _surfaces(oracle: Oracle, labels: Labels, centre: Tensor, at_centre: Tensor, bend: int) -> tuple[Tensor, Tensor]:
-    """H̄(α) and H(w*(α)) over the monomials of degree `bend`: every source's Hessian has one less, then α mixes them."""
+def _surfaces(
+    oracle: Oracle, labels: Labels, centre: Tensor, at_centre: Tensor, bend: int
+) -> tuple[Tensor, Tensor]:
+    """H̄(α) and H(w*(α)) over the monomials of degree `bend`: every source's Hessian has one less,
+    then α mixes them.
+    """
     n, N = labels.alpha.shape
     average, final = (labels.w.new_empty(n, at_centre.numel()) for _ in range(2))
     for i, w in enumerate(labels.w):  # a Hessian of every source at a time is what memory is for
@@ -158,7 +176,8 @@ def _surfaces(oracle: Oracle, labels: Labels, centre: Tensor, at_centre: Tensor,
         middle = oracle.component_hessians(0.5 * (w + centre), rough=True).flatten()
         average[i] = (at_centre.flatten() + 4.0 * middle + final[i]) / 6.0  # Simpson's rule
     basis = monomials(labels.alpha, bend - 1).T
-    index = raised(N, bend - 1).to(centre.device).flatten()  # (F, N): where each monomial times α_j stands
+    # (F, N): where each monomial times α_j stands
+    index = raised(N, bend - 1).to(centre.device).flatten()
 
     def mixed(each: Tensor) -> Tensor:
         C = least_squares(basis, each).reshape(len(index), -1)
@@ -177,7 +196,11 @@ def bends(n_sources: int, n_params: int, n_labels: int) -> int:
     return max(
         d
         for d in (1, 2, 3)
-        if d == 1 or (n_hessians(n_sources, d) <= n_labels and n_features(n_sources, d) * n_params**2 <= MAX_SURFACE)
+        if d == 1
+        or (
+            n_hessians(n_sources, d) <= n_labels
+            and n_features(n_sources, d) * n_params**2 <= MAX_SURFACE
+        )
     )
 
 
@@ -213,7 +236,9 @@ def reduce(oracle: Oracle, space: Space, labels: Labels, mixtures: Tensor, degre
 
 
 def candidate(material: Material) -> Candidate:
-    """Return reduced components as a candidate, fitted once: most of what they learn from are not labels."""
+    """Return reduced components as a candidate, fitted once: most of what they learn from are not
+    labels.
+    """
     space = material.space
 
     def fitted(some: slice) -> Reduced:

@@ -1,4 +1,5 @@
-"""The maps by name. To add one: a file with a `MAP` beside this one, and its name in the list below.
+"""The maps by name. To add one: a file with a `MAP` beside this one, and its name in the list
+below.
 
 Error messages, `cuvee learn --method`, saved files and the table in docs/maps.md follow from it.
 """
@@ -31,7 +32,10 @@ def register(new: Map) -> None:
     taken = predictors()
     for kind in new.predictors:
         if taken.get(kind.__name__, kind) is not kind:
-            raise OptionError(f"another map has a predictor named {kind.__name__!r}: files tell them apart by name")
+            raise OptionError(
+                f"another map has a predictor named {kind.__name__!r}: files tell them apart by "
+                "name"
+            )
     _MAPS[new.name] = new
 
 

@@ -53,7 +53,9 @@ class Settings:
         return cls(**rest, options=options, device=device, memory=memory)
 
     def noted(self) -> dict[str, Any]:
-        """Return this for a file, without what belongs to a machine; K stands where files have always had it."""
+        """Return this for a file, without what belongs to a machine; K stands where files have
+        always had it.
+        """
         notes = asdict(self)
         options = notes.pop("options")
         K = options.pop("K")

@@ -1,4 +1,6 @@
-"""The subspace spanned by solved models: where P is large, n models span at most n directions of it."""
+"""The subspace spanned by solved models: where P is large, n models span at most n directions of
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Surfaces over the simplex: polynomials in α, with and without dw*/dα, and Taylor pieces around solved mixtures."""
+"""Surfaces over the simplex: polynomials in α, with and without dw*/dα, and Taylor pieces around
+solved mixtures.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _candidates(material: Material, options: Options) -> Iterator[Candidate]:
             yield from polynomials(material, options, slopes=True)
     if options.degree is None and material.space.convex:
         if options.order != 2:
-            yield Candidate("Taylor pieces of order 1", lambda some: taylor.fit(material.sloped[some]))
+            yield Candidate(
+                "Taylor pieces of order 1", lambda some: taylor.fit(material.sloped[some])
+            )
         if options.order != 1 and _has_bends(material, options):
             yield Candidate(
                 "Taylor pieces of order 2",
@@ -46,7 +50,9 @@ def _candidates(material: Material, options: Options) -> Iterator[Candidate]:
 def polynomials(
     material: Material, options: Options, *, slopes: bool = False, single: bool = False
 ) -> Iterator[Candidate]:
-    """Yield polynomials of growing degree, fitted to `slopes` too, rounded to float32 (`single`) where that will do."""
+    """Yield polynomials of growing degree, fitted to `slopes` too, rounded to float32 (`single`)
+    where that will do.
+    """
     n, N = material.labels.alpha.shape
     equations = (1.0 - HELD_OUT) * n * (N if slopes else 1)
 
@@ -57,7 +63,11 @@ def polynomials(
 
     for degree in [options.degree] if options.degree else range(1, MAX_DEGREE + 1):
         monomials = polynomial.n_features(N, degree)
-        if not options.degree and degree > 1 and (monomials > MAX_FEATURES or PER_FEATURE * monomials > equations):
+        if (
+            not options.degree
+            and degree > 1
+            and (monomials > MAX_FEATURES or PER_FEATURE * monomials > equations)
+        ):
             break
         yield Candidate(
             f"polynomial of degree {degree}{' with slopes' if slopes else ''}",
@@ -66,7 +76,9 @@ def polynomials(
 
 
 def check_degree(material: Material, options: Options) -> None:
-    """Raise `OptionError` if a polynomial of the degree asked for has more monomials than labels, or than is sane."""
+    """Raise `OptionError` if a polynomial of the degree asked for has more monomials than labels,
+    or than is sane.
+    """
     if options.degree is None:
         return
     n, N = material.labels.alpha.shape
@@ -74,17 +86,24 @@ def check_degree(material: Material, options: Options) -> None:
     per_label = N if material.space.convex else 1  # equations
     if n * per_label < monomials:
         least = -(-monomials // per_label)
-        raise OptionError(f"degree={degree} with {N} sources needs n_labels of at least {least}; there are {n}")
+        raise OptionError(
+            f"degree={degree} with {N} sources needs n_labels of at least {least}; there are {n}"
+        )
     if monomials > MAX_FEATURES:
         raise OptionError(
-            f"degree={degree} with {N} sources has {monomials} monomials, more than {MAX_FEATURES}: take less"
+            f"degree={degree} with {N} sources has {monomials} monomials, more than "
+            f"{MAX_FEATURES}: take less"
         )
 
 
 def _has_bends(material: Material, options: Options) -> bool:
-    """Return whether there are second derivatives: inside W, in all P parameters, and not too many."""
+    """Return whether there are second derivatives: inside W, in all P parameters, and
+    not too many.
+    """
     possible = (
-        material.space.radius is None and material.subspace.whole and taylor.n_bends(*material.labels.alpha.shape) > 0
+        material.space.radius is None
+        and material.subspace.whole
+        and taylor.n_bends(*material.labels.alpha.shape) > 0
     )
     if options.order == 2 and not possible:
         raise OptionError("order=2 needs fewer sources or parameters, and no radius: take order=1")
@@ -93,7 +112,9 @@ def _has_bends(material: Material, options: Options) -> bool:
 
 def _check_order(space: Space, options: Options) -> None:
     if options.order is not None and not space.convex:
-        raise OptionError("order= asks for Taylor pieces, whose derivatives a network does not have: leave it out")
+        raise OptionError(
+            "order= asks for Taylor pieces, whose derivatives a network does not have: leave it out"
+        )
 
 
 MAP = Map(

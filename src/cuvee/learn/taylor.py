@@ -1,8 +1,9 @@
 """Taylor pieces of first and second order around solved mixtures, by implicit derivatives.
 
-Along u the gradient condition Σ_j α_j ∇f_j(w) + λw = 0, differentiated once, is H w_u = −∇f_u; differentiated twice it
-is H w_uu = −(2 ∇²f_u w_u + ∇³f_α[w_u, w_u]), with f_u = Σ_j u_j f_j. What stands on the right is a second difference of
-gradients, so no family needs to know its third derivatives; pairs of sources follow by polarisation.
+Along u the gradient condition Σ_j α_j ∇f_j(w) + λw = 0, differentiated once, is H w_u = −∇f_u;
+differentiated twice it is H w_uu = −(2 ∇²f_u w_u + ∇³f_α[w_u, w_u]), with f_u = Σ_j u_j f_j. What
+stands on the right is a second difference of gradients, so no family needs to know its third
+derivatives; pairs of sources follow by polarisation.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from cuvee.numerics.polynomial import chunks
 from cuvee.oracle import Oracle
 
 STEP = 1e-3  # of a second difference: its error is STEP² on one side, rounding / STEP² on the other
-PASSES = 20_000  # of gradients that second derivatives may cost; more anchors have a first-order piece only
+# of gradients that second derivatives may cost; more anchors have a first-order piece only
+PASSES = 20_000
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class Taylor:
 
     def __call__(self, alpha: Tensor) -> Tensor:
         w = alpha.new_empty(len(alpha), self.w.shape[1])
-        for some in chunks(len(alpha), self.slopes[0].numel() * (1 + len(self.bends[:1]) * alpha.shape[1])):
+        for some in chunks(
+            len(alpha), self.slopes[0].numel() * (1 + len(self.bends[:1]) * alpha.shape[1])
+        ):
             a = alpha[some]
             nearest = torch.cdist(a, self.alpha).argmin(1)
             u = (a - self.alpha[nearest])[:, None]  # (m, 1, N)
@@ -80,7 +84,9 @@ def second_derivatives(oracle: Oracle, labels: Labels) -> Tensor:
             found[some] = (alpha[some, None] @ oracle.component_gradients(w[some]))[:, 0]
         return found.view(n, D, P)
 
-    at_w = (labels.alpha[:, None] @ oracle.component_gradients(labels.w)) if n else labels.w[:, None]
+    at_w = (
+        (labels.alpha[:, None] @ oracle.component_gradients(labels.w)) if n else labels.w[:, None]
+    )
     right_side = (gradient(1.0) - 2.0 * at_w + gradient(-1.0)) / h.square()
     squares = -oracle.hessian_solve(labels.alpha, labels.w, right_side)  # (n, D, P): w_uu
     full = labels.w.new_zeros(n, N, N, P)

@@ -1,6 +1,8 @@
-"""Alternating gradient projection (Xu et al. 2023): the deterministic companion of Algorithm 1, on full data.
+"""Alternating gradient projection (Xu et al. 2023): the deterministic companion of Algorithm 1, on
+full data.
 
-First α steps against the panel, then the panel answers the new α. One forward and one backward a step.
+First α steps against the panel, then the panel answers the new α. One forward and one backward a
+step.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class State:
     z: Tensor | None  # (M, K, N) f_T(w) − f_j(w) before the last step
 
 
-def init(components: Components, objective: Objective, settings: Settings, warm: Play | None = None) -> State:
+def init(
+    components: Components, objective: Objective, settings: Settings, warm: Play | None = None
+) -> State:
     return State(play=warm or play.start(components, objective, settings), z=None)
 
 
@@ -57,5 +61,8 @@ def estimate(request: Request) -> Estimate:
 
 
 METHOD = AlphaMethod(
-    "agp", estimate, "Alternating gradient projection on all rows, without minibatch noise.", steps=1000
+    "agp",
+    estimate,
+    "Alternating gradient projection on all rows, without minibatch noise.",
+    steps=1000,
 )

@@ -1,7 +1,8 @@
-"""The driver loop of every minimax method: step, record, check the gap on full data, keep failures apart.
+"""The driver loop of every minimax method: step, record, check the gap on full data, keep failures
+apart.
 
-A target that converged or diverged stands still and leaves the batch while the others go on, so that a batch of
-M targets gives what M single runs give.
+A target that converged or diverged stands still and leaves the batch while the others go on, so
+that a batch of M targets gives what M single runs give.
 """
 
 from __future__ import annotations
@@ -29,10 +30,16 @@ TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
 
 
 class Algorithm(Protocol):
-    """A minimax algorithm: `init` and `step` on a small state with the fields `play` and `z`. A module will do."""
+    """A minimax algorithm: `init` and `step` on a small state with the fields `play` and `z`. A
+    module will do.
+    """
 
-    def init(self, components: Components, objective: Objective, settings: Settings, warm: Play | None, /) -> Any: ...
-    def step(self, state: Any, components: Components, objective: Objective, settings: Settings, /) -> Any: ...
+    def init(
+        self, components: Components, objective: Objective, settings: Settings, warm: Play | None, /
+    ) -> Any: ...
+    def step(
+        self, state: Any, components: Components, objective: Objective, settings: Settings, /
+    ) -> Any: ...
 
 
 class Steps(NamedTuple):
@@ -113,10 +120,12 @@ def run(
 def stationarity(
     components: Components, objective: Objective, players: Play, settings: Settings
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """On full data: (gap of Definition 1, F against the worst adversary, gap in units of F), each (M,).
+    """On full data: (gap of Definition 1, F against the worst adversary, gap in units of F), each
+    (M,).
 
-    The maps use the run's own last η and γ. The last output weighs each block by how far its player could go
-    (√2 across the simplex, 2·reach across W): to first order, what F could still change by.
+    The maps use the run's own last η and γ. The last output weighs each block by how far its player
+    could go (√2 across the simplex, 2·reach across W): to first order, what F could still change
+    by.
     """
     alpha, q = players.strategies(settings.average)
     losses, pullback = components.losses(players.w, ALL)
@@ -131,30 +140,46 @@ def stationarity(
     return play.gap(alpha_map, w_map, q, values), values.max(-1).values, in_units
 
 
-def _converged(components: Components, objective: Objective, state: Any, settings: Settings) -> Tensor:
-    """(M,) by the gap on full data, which is looked at only where what the run itself has seen gives hope."""
+def _converged(
+    components: Components, objective: Objective, state: Any, settings: Settings
+) -> Tensor:
+    """(M,) by the gap on full data, which is looked at only where what the run itself has seen
+    gives hope.
+    """
     done = ~_far(objective, state.play, state.z, settings)
     near = done.nonzero()[:, 0]
     if len(near) == 0:
         return done
     if len(near) < len(done):
-        components, objective, state = components.narrow(near), objective.narrow(near), _take(state, near)
+        components, objective, state = (
+            components.narrow(near),
+            objective.narrow(near),
+            _take(state, near),
+        )
     _, value, could_change = stationarity(components, objective, state.play, settings)
     done[near] = could_change <= settings.tol * torch.maximum(value.abs(), state.play.unit)
     return done
 
 
 def _far(objective: Objective, players: Play, z: Tensor, settings: Settings) -> Tensor:
-    """(M,) where α and q alone could still change F by far more than the tolerance, as the run last saw z (M, K, N)."""
+    """(M,) where α and q alone could still change F by far more than the tolerance, as the run last
+    saw z (M, K, N).
+    """
     alpha, q = players.strategies(settings.average)
     values, eta = objective.value(alpha, z), players.eta.step.double().clamp(min=1e-30)
     alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
     could_change = play.gap(2**0.5 * alpha_map, torch.zeros_like(players.w), q, values)
-    return could_change > HOPELESS * settings.tol * torch.maximum(values.amax(-1).abs(), players.unit)
+    return could_change > HOPELESS * settings.tol * torch.maximum(
+        values.amax(-1).abs(), players.unit
+    )
 
 
 def _sane(players: Play, runaway: Tensor) -> Tensor:
-    finite = players.objective.isfinite() & players.alpha.isfinite().all(-1) & players.w.isfinite().all(-1).all(-1)
+    finite = (
+        players.objective.isfinite()
+        & players.alpha.isfinite().all(-1)
+        & players.w.isfinite().all(-1).all(-1)
+    )
     return finite & (players.objective.abs() <= runaway)
 
 
@@ -172,7 +197,9 @@ def _take(state: Any, targets: Tensor) -> Any:
 
 
 def _put(state: Any, targets: Tensor, part: Any) -> Any:
-    """The state with that of some targets replaced by `part`; what is not a tensor is the part's."""
+    """The state with that of some targets replaced by `part`; what is not a tensor is
+    the part's.
+    """
     return _each(lambda whole, new: whole.index_copy(0, targets, new), state, part)
 
 
@@ -180,7 +207,9 @@ def _each(do: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
     if isinstance(a, Tensor):
         return do(a, b)
     if is_dataclass(a) and not isinstance(a, type):
-        return replace(a, **{f.name: _each(do, getattr(a, f.name), getattr(b, f.name)) for f in fields(a)})
+        return replace(
+            a, **{f.name: _each(do, getattr(a, f.name), getattr(b, f.name)) for f in fields(a)}
+        )
     return b
 
 

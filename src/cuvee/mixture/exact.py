@@ -1,8 +1,9 @@
 """Slow, exact oracles for squared loss with W a ball: what max_w F and min_α max_w F really are.
 
-Each f is a quadratic ½wᵀAw − bᵀw + r. Then f_T − Σ_j α_j f_j is one indefinite quadratic, and its maximum over
-the ball is a trust-region subproblem, solved globally by one eigendecomposition. The "sum" form is the
-largest of 2^N of them, one per sign pattern, so N ≤ 8. The smoothing c is taken as 0: |x| ≤ g(x) ≤ |x| + √c.
+Each f is a quadratic ½wᵀAw − bᵀw + r. Then f_T − Σ_j α_j f_j is one indefinite quadratic, and its
+maximum over the ball is a trust-region subproblem, solved globally by one eigendecomposition. The
+"sum" form is the largest of 2^N of them, one per sign pattern, so N ≤ 8. The smoothing c is taken
+as 0: |x| ≤ g(x) ≤ |x| + √c.
 
 Φ(α) = max_w F(α, w) is convex; cutting planes at the exact maximisers bracket its minimum.
 """
@@ -36,17 +37,23 @@ class Quadratics:
 
     def __post_init__(self) -> None:
         if self.discrepancy == "sum" and len(self.A) > 8:
-            raise OptionError(f"the exact 'sum' oracle enumerates 2^N sign patterns; N must be ≤ 8, got {len(self.A)}")
+            raise OptionError(
+                "the exact 'sum' oracle enumerates 2^N sign patterns; N must be ≤ 8, got "
+                f"{len(self.A)}"
+            )
 
     @classmethod
-    def of(cls, components: QuadraticSums, C: float, discrepancy: Discrepancy, target: int = 0) -> Quadratics:
+    def of(
+        cls, components: QuadraticSums, C: float, discrepancy: Discrepancy, target: int = 0
+    ) -> Quadratics:
         """The quadratics behind one target of a problem whose space has a radius."""
         sources, own = components.grams
         radius = components.space.radius
         if radius is None:
             raise OptionError("the exact oracle needs W to be a ball: give the hypothesis a radius")
         A, b, r = (
-            np.asarray(own_part[target] - part) for own_part, part in zip(_parts(own), _parts(sources), strict=True)
+            np.asarray(own_part[target] - part)
+            for own_part, part in zip(_parts(own), _parts(sources), strict=True)
         )
         return cls(A, b, r, radius, C, np.asarray(1.0 / components.counts.double()), discrepancy)
 
@@ -63,13 +70,17 @@ class Quadratics:
         best, winner = -np.inf, np.zeros(self.A.shape[1])
         for signs in patterns:
             v = signs * alpha
-            value, w = largest_on_ball(np.tensordot(v, self.A, 1), v @ self.b, float(v @ self.r), self.radius)
+            value, w = largest_on_ball(
+                np.tensordot(v, self.A, 1), v @ self.b, float(v @ self.r), self.radius
+            )
             if value > best:
                 best, winner = value, w
         return best + self.C * float(self.inverse_counts @ alpha**2), winner
 
     def cut(self, alpha: Array, w: Array) -> Array:
-        """The slope (N,) of the discrepancy at α for adversary w; the discrepancy there is slope · α."""
+        """The slope (N,) of the discrepancy at α for adversary w; the discrepancy there is slope ·
+        α.
+        """
         z = self.z(w)
         return np.abs(z) if self.discrepancy == "sum" else np.sign(alpha @ z) * z
 
@@ -100,7 +111,11 @@ class Quadratics:
             jac=lambda x: np.append(2 * penalty * x[:n], 1.0),
             bounds=[(0, 1)] * n + [(None, None)],
             constraints=[
-                {"type": "eq", "fun": lambda x: x[:n].sum() - 1, "jac": lambda x: np.append(np.ones(n), 0.0)},
+                {
+                    "type": "eq",
+                    "fun": lambda x: x[:n].sum() - 1,
+                    "jac": lambda x: np.append(np.ones(n), 0.0),
+                },
                 {
                     "type": "ineq",
                     "fun": lambda x: x[-1] - cuts @ x[:n],
@@ -120,7 +135,8 @@ def _parts(grams: Grams) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float, Array]:
-    """max of ½wᵀAw − bᵀw + r over ‖w‖ ≤ radius, A symmetric, possibly indefinite: (value, maximiser).
+    """max of ½wᵀAw − bᵀw + r over ‖w‖ ≤ radius, A symmetric, possibly indefinite: (value,
+    maximiser).
 
     The maximiser solves (λI − A)w = −b with λ ≥ max(0, λ_max(A)), and ‖w‖ = radius unless λ = 0.
     """
@@ -141,7 +157,8 @@ def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float,
         if np.abs(beta[near_top]).max(initial=0.0) <= 1e-12 * (1 + np.linalg.norm(beta)) and (
             np.linalg.norm(edge) <= radius
         ):
-            # The hard case: b has no part along the top eigenvector, which fills up what is left of the radius.
+            # The hard case: b has no part along the top eigenvector, which fills up what is left of
+            # the radius.
             w = edge
             if low == top:
                 w = w + np.eye(len(b))[-1] * np.sqrt(max(radius**2 - float(edge @ edge), 0.0))
@@ -149,7 +166,9 @@ def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float,
             high = float(low + np.linalg.norm(beta) / radius + 1e-300)
             for _ in range(200):
                 middle = 0.5 * (low + high)
-                low, high = (middle, high) if np.linalg.norm(w_at(middle)) > radius else (low, middle)
+                low, high = (
+                    (middle, high) if np.linalg.norm(w_at(middle)) > radius else (low, middle)
+                )
             w = w_at(high)
     w = V @ w
     return float(0.5 * w @ A @ w - b @ w + r), w

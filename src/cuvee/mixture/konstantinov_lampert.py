@@ -1,9 +1,11 @@
-"""Konstantinov & Lampert (2019), "Robust learning from untrusted sources": one discrepancy per source.
+"""Konstantinov & Lampert (2019), "Robust learning from untrusted sources": one discrepancy per
+source.
 
-Their weights minimise Σ_j α_j disc_j + C αᵀ diag(1/m) α with disc_j = max_w |f_T(w) − f_j(w)|, a *separate*
-maximum per source, so there is no game: the discrepancies are found once and the quadratic in α is minimised
-exactly. They state it for binary labels and 0–1 loss (where disc_j is one ERM with labels flipped) and √ of
-the penalty; here the loss is the one `cuvee.estimate` compares and the penalty the paper's relaxed square.
+Their weights minimise Σ_j α_j disc_j + C αᵀ diag(1/m) α with disc_j = max_w |f_T(w) − f_j(w)|, a
+*separate* maximum per source, so there is no game: the discrepancies are found once and the
+quadratic in α is minimised exactly. They state it for binary labels and 0–1 loss (where disc_j is
+one ERM with labels flipped) and √ of the penalty; here the loss is the one `cuvee.estimate`
+compares and the penalty the paper's relaxed square.
 """
 
 from __future__ import annotations
@@ -21,16 +23,22 @@ from cuvee.results import Floats
 
 
 def discrepancies(components: Components, settings: Settings) -> Tensor:
-    """max_w |f_T − f_j| by projected ascent on full data, both signs for every source at once: (M, N).
+    """max_w |f_T − f_j| by projected ascent on full data, both signs for every source at once: (M,
+    N).
 
-    The panel axis holds 2·N·S adversaries: for each source, S starts that climb f_T − f_j and S that descend it.
+    The panel axis holds 2·N·S adversaries: for each source, S starts that climb f_T − f_j and S
+    that descend it.
     """
     M, N = len(components.own_counts), len(components.counts)
     starts = _starts(settings.adversaries)
     first = components.space.start(starts, settings.seed).to(components.counts.device)
     w = first.repeat(2 * N, 1).expand(M, -1, -1).contiguous()  # (M, 2·N·S, P)
     source = torch.arange(N, device=w.device).repeat_interleave(2 * starts)
-    side = torch.tensor([1.0, -1.0], device=w.device, dtype=w.dtype).repeat_interleave(starts).repeat(N)
+    side = (
+        torch.tensor([1.0, -1.0], device=w.device, dtype=w.dtype)
+        .repeat_interleave(starts)
+        .repeat(N)
+    )
     coefficients = w.new_zeros(len(source), N + 1)
     coefficients[torch.arange(len(source)), source] = -side
     coefficients[:, N] = side
@@ -39,7 +47,9 @@ def discrepancies(components: Components, settings: Settings) -> Tensor:
     for t in range(settings.steps + 1):
         losses, pullback = components.losses(w, ALL)
         z = differences(losses)[:, torch.arange(len(source)), source] * side  # (M, 2NS)
-        best = torch.maximum(best, z.nan_to_num(nan=0.0, posinf=0.0).view(M, N, 2 * starts).amax(-1))
+        best = torch.maximum(
+            best, z.nan_to_num(nan=0.0, posinf=0.0).view(M, N, 2 * starts).amax(-1)
+        )
         if t < settings.steps:
             gradient = pullback(coefficients.expand(M, -1, -1))
             pace = pace.after(gradient)
@@ -55,7 +65,8 @@ def weigh(disc: Floats, inverse_counts: Floats, C: float) -> Floats:
     order = np.argsort(disc, 1)
     d = np.take_along_axis(disc, order, 1)
     m = np.take_along_axis(np.broadcast_to(1.0 / inverse_counts, disc.shape), order, 1)
-    # With the s smallest discrepancies in the support, ν = (2C + Σ m_j d_j)/Σ m_j; the support is where ν > d_s.
+    # With the s smallest discrepancies in the support, ν = (2C + Σ m_j d_j)/Σ m_j; the support is
+    # where ν > d_s.
     nu = (2 * C + np.cumsum(m * d, 1)) / np.cumsum(m, 1)
     size = np.maximum((nu > d).sum(1), 1)
     level = np.take_along_axis(nu, size[:, None] - 1, 1)
@@ -64,7 +75,9 @@ def weigh(disc: Floats, inverse_counts: Floats, C: float) -> Floats:
 
 
 def estimate(request: Request) -> Estimate:
-    """Return the weights that the discrepancies give at the caller's C; the own sample's discrepancy is 0."""
+    """Return the weights that the discrepancies give at the caller's C; the own sample's
+    discrepancy is 0.
+    """
     disc = discrepancies(request.components, request.settings.run).double().cpu().numpy()
     inverse = 1.0 / request.components.counts.double().cpu().numpy()
     if request.settings.own:

@@ -1,4 +1,6 @@
-"""What every α method is asked and what it answers. One more method is one more file that fills in an `AlphaMethod`."""
+"""What every α method is asked and what it answers. One more method is one more file that fills in
+an `AlphaMethod`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ SMOOTHING = 0.01  # √c as a share of the sources' mean loss
 
 @dataclass(frozen=True)
 class AlphaSettings:
-    """What a method is told. `cuvee.estimate` has checked it and filled in what the caller left open."""
+    """What a method is told. `cuvee.estimate` has checked it and filled in what the caller left
+    open.
+    """
 
     discrepancy: Discrepancy = "mixture"
     C: float = 10.0
@@ -36,11 +40,14 @@ class AlphaSettings:
 
 @dataclass(frozen=True)
 class Request:
-    """Weights wanted for M targets: the losses to compare, the settings, and what only some methods need."""
+    """Weights wanted for M targets: the losses to compare, the settings, and what only some methods
+    need.
+    """
 
     components: Components  # f_1..f_N and f_T as the discrepancy compares them
     settings: AlphaSettings
-    risk: Callable[[], Components]  # makes the same components with the loss that models are trained on
+    # makes the same components with the loss that models are trained on
+    risk: Callable[[], Components]
     solver: Solver  # trains models on them
     progress: Progress | None = None
 
@@ -78,7 +85,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class AlphaMethod:
-    """An α method: its name, the function that answers a request, one line about it, and its defaults."""
+    """An α method: its name, the function that answers a request, one line about it, and its
+    defaults.
+    """
 
     name: str
     estimate: Callable[[Request], Estimate]
@@ -97,7 +106,9 @@ class AlphaMethod:
 
 
 def closed_form(alpha: Floats) -> Estimate:
-    """Return weights (M, J) that follow directly from the data: there is no gap and no objective."""
+    """Return weights (M, J) that follow directly from the data: there is no gap and no
+    objective.
+    """
     nothing = np.full(len(alpha), np.nan)
     return Estimate(alpha, nothing, nothing, (Status.CLOSED_FORM,) * len(alpha))
 

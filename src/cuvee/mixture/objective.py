@@ -1,14 +1,17 @@
-"""The objective of the paper, its two forms, and its gradients. The mathematics of §2 stands here, once.
+"""The objective of the paper, its two forms, and its gradients. The mathematics of §2 stands here,
+once.
 
-Notation: α (M, J) one row per target, J = N sources, or N+1 when the target's own sample joins as a last
-column with discrepancy 0; z (M, K, N) with z_j = f_T(w) − f_j(w) for K adversaries w per target; q (M, K) on
-the simplex: how the panel of adversaries is weighed (K = 1 is the paper, and then q = 1).
+Notation: α (M, J) one row per target, J = N sources, or N+1 when the target's own sample joins as a
+last column with discrepancy 0; z (M, K, N) with z_j = f_T(w) − f_j(w) for K adversaries w per
+target; q (M, K) on the simplex: how the panel of adversaries is weighed (K = 1 is the paper, and
+then q = 1).
 
     "sum":      F(α, w) = Σ_j α_j g(z_j) + C Σ_j α_j²/m_j        equation (2) of the paper
     "mixture":  F(α, w) = g(Σ_j α_j z_j) + C Σ_j α_j²/m_j        the absolute value outside the sum
 
-Both are convex in α. The second does not punish a mixture for sources that differ from the target one by one
-when together they make it up: with f_T = p f_1 + (1−p) f_2 it is 0 at α = (p, 1−p), where the first is not.
+Both are convex in α. The second does not punish a mixture for sources that differ from the target
+one by one when together they make it up: with f_T = p f_1 + (1−p) f_2 it is 0 at α = (p, 1−p),
+where the first is not.
 """
 
 from __future__ import annotations
@@ -50,11 +53,17 @@ class Objective:
         return self.distance(alpha, z) + self.penalty(alpha)[:, None]
 
     def distance(self, alpha: Tensor, z: Tensor) -> Tensor:
-        """F without its penalty: how far each adversary can tell the mixture from the target, (M, K)."""
+        """F without its penalty: how far each adversary can tell the mixture from the target, (M,
+        K).
+        """
         a = alpha[:, None, : z.shape[-1]]
         if self.discrepancy == "sum":
             of_sources = (a * self.g(z)).sum(-1)
-            return of_sources if alpha.shape[-1] == z.shape[-1] else of_sources + self.c**0.5 * alpha[:, -1:]
+            return (
+                of_sources
+                if alpha.shape[-1] == z.shape[-1]
+                else of_sources + self.c**0.5 * alpha[:, -1:]
+            )
         return self.g((a * z).sum(-1))
 
     def gradient_alpha(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
@@ -62,7 +71,9 @@ class Objective:
         return self.v(alpha, z, q) + self.penalty_gradient(alpha)
 
     def v(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
-        """Return the paper's v, ∇_α of Σ_k q_k times the distance: (M, J). In its form, "sum", v_j = g(z_j)."""
+        """Return the paper's v, ∇_α of Σ_k q_k times the distance: (M, J). In its form, "sum", v_j
+        = g(z_j).
+        """
         n = z.shape[-1]
         if self.discrepancy == "sum":
             v, own = self.g(z), self.c**0.5
@@ -78,17 +89,25 @@ class Objective:
         return 2.0 * self.C * self.inverse_counts * alpha
 
     def coefficients(self, alpha: Tensor, z: Tensor) -> Tensor:
-        """What to pull back for ∇_w F: −α_j g'_j on source j and Σ_j α_j g'_j on the target, (M, K, N+1)."""
+        """What to pull back for ∇_w F: −α_j g'_j on source j and Σ_j α_j g'_j on the target, (M, K,
+        N+1).
+        """
         a = alpha[:, None, : z.shape[-1]]
-        slope = self.g_prime(z) if self.discrepancy == "sum" else self.g_prime((a * z).sum(-1, keepdim=True))
+        slope = (
+            self.g_prime(z)
+            if self.discrepancy == "sum"
+            else self.g_prime((a * z).sum(-1, keepdim=True))
+        )
         return _pull(a * slope)
 
     def ascent(self, alpha: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """What the panel climbs, as what to pull back, (M, K or 1, N+1), and the side (K or 1, 1) each takes of it.
+        """What the panel climbs, as what to pull back, (M, K or 1, N+1), and the side (K or 1, 1)
+        each takes of it.
 
-        It is ∇_w F, except that a panel for "mixture" takes both sides: |x| = max(x, −x), so even adversaries climb
-        Σ_j α_j z_j, odd ones descend it, and none is caught at a small local maximum of the one side while the
-        global one lies on the other. They all climb or descend the same, so one pull serves them.
+        It is ∇_w F, except that a panel for "mixture" takes both sides: |x| = max(x, −x), so even
+        adversaries climb Σ_j α_j z_j, odd ones descend it, and none is caught at a small local
+        maximum of the one side while the global one lies on the other. They all climb or descend
+        the same, so one pull serves them.
         """
         K = z.shape[1]
         if self.discrepancy == "sum" or K == 1:
@@ -99,7 +118,9 @@ class Objective:
     def narrow(self, targets: Tensor) -> Objective:
         """Of some of the targets."""
         C = self.C[targets] if isinstance(self.C, Tensor) else self.C
-        inverse = self.inverse_counts if len(self.inverse_counts) == 1 else self.inverse_counts[targets]
+        inverse = (
+            self.inverse_counts if len(self.inverse_counts) == 1 else self.inverse_counts[targets]
+        )
         return replace(self, C=C, inverse_counts=inverse)
 
 
@@ -108,7 +129,8 @@ def _pull(u: Tensor) -> Tensor:
 
 
 def differences(losses: Tensor) -> Tensor:
-    """z_j = f_T − f_j from component losses (..., N+1) whose last column is the target's: (..., N), in float64.
+    """z_j = f_T − f_j from component losses (..., N+1) whose last column is the target's: (..., N),
+    in float64.
 
     A network may live in float32; α, q and all that decides them do not.
     """

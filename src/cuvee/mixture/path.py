@@ -1,11 +1,13 @@
-"""The unattended default: α along a path of C, all candidates cross-validated together, averaged by their loss.
+"""The unattended default: α along a path of C, all candidates cross-validated together, averaged by
+their loss.
 
-C is the user's hardest choice, so it is not asked for. From C = ∞, where α ∝ m_j is known, the path descends
-towards C = 0, each point warm-started from the last. The target's own labelled sample joins as one more source
-with discrepancy 0, so the path ends at the target alone; uniform and pooled weights are candidates beside it.
-Every candidate is fitted once per fold of the target's labelled rows: all targets, candidates and folds in one
-batch. The α returned is the candidates' average, weighed by how well each predicts the held-out rows: at 20
-rows picking one is a gamble, averaging is not.
+C is the user's hardest choice, so it is not asked for. From C = ∞, where α ∝ m_j is known, the path
+descends towards C = 0, each point warm-started from the last. The target's own labelled sample
+joins as one more source with discrepancy 0, so the path ends at the target alone; uniform and
+pooled weights are candidates beside it. Every candidate is fitted once per fold of the target's
+labelled rows: all targets, candidates and folds in one batch. The α returned is the candidates'
+average, weighed by how well each predicts the held-out rows: at 20 rows picking one is a gamble,
+averaging is not.
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ from cuvee.results import Candidate, Floats, Status, Trace
 POINTS = 8  # values of C between the two ends
 ENDS = (3.0, 1.0)  # C/D at them, in units of all rows and of the target's own rows
 SMOOTHING = 0.1  # √c as a share of the mean loss: the path's small C end at a kink
-TEMPERATURE = 0.5  # of the averaging: share ∝ (held-out likelihood)^½, as folds share most of their rows
+# of the averaging: share ∝ (held-out likelihood)^½, as folds share most of their rows
+TEMPERATURE = 0.5
 HEAVY = 0.05  # a path point with at least this share counts for the status
-CHEAP = 2_000_000  # multiplications per target and full-batch step that no minibatch is worth avoiding
-FITTED = 80  # models that a target holds at a time while its candidates are cross-validated: 16 for each of 5 folds
+# multiplications per target and full-batch step that no minibatch is worth avoiding
+CHEAP = 2_000_000
+# models that a target holds at a time while its candidates are cross-validated: 16 for each of 5
+# folds
+FITTED = 80
 
 
 def estimate(request: Request) -> Estimate:
@@ -45,7 +51,8 @@ def estimate(request: Request) -> Estimate:
     alpha = np.stack([a for _, a in named], 1)  # (M, G, N+1)
     if request.progress:
         request.progress("cross-validating candidates", 0, 1)
-    cv_loss = held_out_loss(risk, request.solver, alpha, settings.folds)  # (M, G), NaN where a model failed
+    # (M, G), NaN where a model failed
+    cv_loss = held_out_loss(risk, request.solver, alpha, settings.folds)
     share = shares(cv_loss, risk.own_counts.cpu().numpy(), risk.space.likelihood)
     if request.progress:
         request.progress("cross-validating candidates", 1, 1)
@@ -56,17 +63,22 @@ def estimate(request: Request) -> Estimate:
         objective=_weighed([p.objective for p in points], on_path),
         status=tuple(
             Status.DIVERGED if failed else s
-            for failed, s in zip(np.logical_and.reduce(np.isnan(cv_loss), 1), _status(points, on_path), strict=True)
+            for failed, s in zip(
+                np.logical_and.reduce(np.isnan(cv_loss), 1), _status(points, on_path), strict=True
+            )
         ),
         trace=_joined([p.trace for p in points], settings.run.steps),
-        candidates=tuple(Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)),
+        candidates=tuple(
+            Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)
+        ),
     )
 
 
 METHOD = AlphaMethod(
     "path",
     estimate,
-    "Needs no C: tries a path of them and the simple mixtures, and averages by cross-validated loss.",
+    "Needs no C: tries a path of them and the simple mixtures, and averages by cross-validated "
+    "loss.",
     steps=500,
     network_steps=200,
     own=True,
@@ -77,7 +89,9 @@ METHOD = AlphaMethod(
 
 
 def _full_batch_is_cheap(components: Components, settings: Settings) -> bool:
-    """Return whether a pass over all rows costs about what a minibatch does. The number of targets has no say in it."""
+    """Return whether a pass over all rows costs about what a minibatch does. The number of targets
+    has no say in it.
+    """
     if components.space.quadratic and components.loss == "trained":
         return True
     rows, minibatch = int(components.counts.sum()), len(components.counts) * settings.batch_size
@@ -92,7 +106,9 @@ def follow(
     settings: Settings,
     progress: Progress | None = None,
 ) -> list[driver.Outcome]:
-    """α (M, N+1) for every C of the path, from large to small, each warm-started from the one before."""
+    """α (M, N+1) for every C of the path, from large to small, each warm-started from the one
+    before.
+    """
     objective = Objective(discrepancy, c, 0.0, inverse_counts(components))
     players = play.start(components, objective, settings)
     pooled = torch.as_tensor(proportional.weights(components, own=True)).to(players.alpha)
@@ -111,16 +127,22 @@ def follow(
 def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
     """POINTS values of C (M, 1), geometric, in each target's own units.
 
-    With D (M,) the discrepancy the panel starts with: at C = 3·D·(all rows) the penalty keeps α within a few per cent
-    of ∝ m_j; at C = D·(own rows) it is too weak to keep more than a per cent of α off the own sample.
+    With D (M,) the discrepancy the panel starts with: at C = 3·D·(all rows) the penalty keeps α
+    within a few per cent of ∝ m_j; at C = D·(own rows) it is too weak to keep more than a per cent
+    of α off the own sample.
     """
     counts = 1.0 / objective.inverse_counts
-    high, low = ENDS[0] * D[:, None] * counts.sum(-1, keepdim=True), ENDS[1] * D[:, None] * counts[:, -1:]
+    high, low = (
+        ENDS[0] * D[:, None] * counts.sum(-1, keepdim=True),
+        ENDS[1] * D[:, None] * counts[:, -1:],
+    )
     return [high * (low / high) ** (i / (POINTS - 1)) for i in range(POINTS)]
 
 
 def candidates(components: Components, points: list[driver.Outcome]) -> list[tuple[str, Floats]]:
-    """The simple mixtures, then the path's points, so that averaging can always fall back on any of them."""
+    """The simple mixtures, then the path's points, so that averaging can always fall back on any of
+    them.
+    """
     simple = [
         ("pooled + own", proportional.weights(components, own=True)),
         ("pooled", proportional.of_sources(components)),
@@ -134,7 +156,9 @@ def candidates(components: Components, points: list[driver.Outcome]) -> list[tup
 
 
 def held_out_loss(components: Components, solver: Solver, alpha: Floats, folds: int) -> Floats:
-    """Return each candidate's mean loss on its target's labelled rows, by models that did not see the row: (M, G)."""
+    """Return each candidate's mean loss on its target's labelled rows, by models that did not see
+    the row: (M, G).
+    """
     M, G, _ = alpha.shape
     if M == 0:
         return np.zeros((0, G))
@@ -142,24 +166,30 @@ def held_out_loss(components: Components, solver: Solver, alpha: Floats, folds: 
     F = int((weight > 0).any(0).sum())  # a target with fewer rows has fewer folds
     # (M, G, F, …) flattened to (M, G·F, …): one model per candidate and fold.
     number = torch.arange(F, device=weight.device).repeat(G)
-    each_alpha = torch.as_tensor(alpha).to(weight)[:, :, None].expand(-1, -1, F, -1).reshape(M, G * F, -1)
+    each_alpha = (
+        torch.as_tensor(alpha).to(weight)[:, :, None].expand(-1, -1, F, -1).reshape(M, G * F, -1)
+    )
     w = solver(components, Batch(folds=Folds(folds, number)), each_alpha)
     held_out = components.own_values(w, Batch(folds=Folds(folds, number, only=True))).view(M, G, F)
     weight = weight[:, None, :F]
     loss = torch.where(weight > 0, weight * held_out, 0.0).sum(-1).double().cpu().numpy()
-    return np.where(np.isfinite(loss), loss, np.nan)  # a candidate whose model failed is no candidate
+    # a candidate whose model failed is no candidate
+    return np.where(np.isfinite(loss), loss, np.nan)
 
 
 def shares(cv_loss: Floats, rows: Array, likelihood: bool) -> Floats:
-    """(M, G) on the simplex: ∝ (held-out likelihood)^TEMPERATURE of k = rows (M,) labelled rows; 0 where NaN.
+    """(M, G) on the simplex: ∝ (held-out likelihood)^TEMPERATURE of k = rows (M,) labelled rows; 0
+    where NaN.
 
-    Cross-entropy is a negative log-likelihood as it stands. For other losses the noise level is unknown; with it at
-    each candidate's own best value, k rows have likelihood ∝ (mean loss)^(−k/2), which has no unit.
+    Cross-entropy is a negative log-likelihood as it stands. For other losses the noise level is
+    unknown; with it at each candidate's own best value, k rows have likelihood ∝ (mean
+    loss)^(−k/2), which has no unit.
     """
     k = np.asarray(rows)[:, None]
     evidence = -k * cv_loss if likelihood else -0.5 * k * np.log(np.maximum(cv_loss, 1e-300))
     evidence = np.where(np.isfinite(evidence), evidence, -np.inf)
-    evidence[~np.isfinite(evidence).any(1), 0] = 0.0  # nothing can be said: the first candidate, pooled + own
+    # nothing can be said: the first candidate, pooled + own
+    evidence[~np.isfinite(evidence).any(1), 0] = 0.0
     weight = np.exp(TEMPERATURE * (evidence - evidence.max(1, keepdims=True)))
     return np.asarray(weight / weight.sum(1, keepdims=True))
 
@@ -180,7 +210,9 @@ def _status(points: list[driver.Outcome], share: Floats) -> tuple[Status, ...]:
 
 
 def _joined(traces: list[Trace], steps: int) -> Trace:
-    """One trace, the path's points one after another; point i begins at step i · steps, however early others ended."""
+    """One trace, the path's points one after another; point i begins at step i · steps, however
+    early others ended.
+    """
     return Trace(
         step=np.concatenate([t.step + i * steps for i, t in enumerate(traces)]),
         objective=np.concatenate([t.objective for t in traces]),

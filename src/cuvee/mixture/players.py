@@ -1,11 +1,14 @@
-"""What every minimax method here shares: where the players stand, how far they step, how the panel is weighed.
+"""What every minimax method here shares: where the players stand, how far they step, how the panel
+is weighed.
 
-The adversary plays a *mixed* strategy: K points w_k with weights q on the simplex. min over α of the worst w
-equals min over α of the worst mixture of w's, and that game is convex–linear in (α, q), so it has a saddle
-point on at most N+1 points, where a single ascending w has none to settle on. K = 1 is the paper.
+The adversary plays a *mixed* strategy: K points w_k with weights q on the simplex. min over α of
+the worst w equals min over α of the worst mixture of w's, and that game is convex–linear in (α, q),
+so it has a saddle point on at most N+1 points, where a single ascending w has none to settle on. K
+= 1 is the paper.
 
-Step sizes: a number given by the caller is used as it is, as in the paper's box. Otherwise each block takes
-reach/√(Σ‖gradient‖²) (AdaGrad in norm), which no rescaling of X, of the labels or of the loss changes.
+Step sizes: a number given by the caller is used as it is, as in the paper's box. Otherwise each
+block takes reach/√(Σ‖gradient‖²) (AdaGrad in norm), which no rescaling of X, of the labels or of
+the loss changes.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from cuvee.components import ALL, Components
 from cuvee.hypothesis.base import Space
 from cuvee.mixture.objective import Objective, differences
 
-PANEL_RATE = 0.1  # q_k gains e^{0.1 · (F_k − max F)/max F} a step: a few dozen steps to change its mind
+# q_k gains e^{0.1 · (F_k − max F)/max F} a step: a few dozen steps to change its mind
+PANEL_RATE = 0.1
 PANEL_FLOOR = 1e-3  # and no adversary is ever written off
 ALPHA_REACH = 1.0  # a first step may cross the simplex
 W_REACH = 0.25  # of W's radius: slower than α, so that adversaries started apart stay apart
@@ -44,7 +48,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Pace:
-    """The step size of one block: a constant if given, else reach/√(Σ‖gradient‖²) so far, at most `cap`."""
+    """The step size of one block: a constant if given, else reach/√(Σ‖gradient‖²) so far, at most
+    `cap`.
+    """
 
     given: float | None
     reach: float
@@ -53,16 +59,24 @@ class Pace:
     step: Tensor  # (..., 1) what to multiply the last gradient with
 
     @classmethod
-    def fresh(cls, given: float | None, reach: float, like: Tensor, cap: Tensor | None = None) -> Pace:
+    def fresh(
+        cls, given: float | None, reach: float, like: Tensor, cap: Tensor | None = None
+    ) -> Pace:
         """For gradients shaped like `like` (..., P)."""
         zeros = torch.zeros_like(like[..., :1])
-        return cls(given, reach, torch.full_like(zeros, torch.inf) if cap is None else cap, zeros, zeros)
+        return cls(
+            given, reach, torch.full_like(zeros, torch.inf) if cap is None else cap, zeros, zeros
+        )
 
     def after(self, gradient: Tensor) -> Pace:
         square = self.square + gradient.square().sum(-1, keepdim=True)
         if self.given is not None:
             return replace(self, square=square, step=torch.full_like(square, self.given))
-        return replace(self, square=square, step=torch.minimum(self.reach / square.sqrt().clamp(min=1e-30), self.cap))
+        return replace(
+            self,
+            square=square,
+            step=torch.minimum(self.reach / square.sqrt().clamp(min=1e-30), self.cap),
+        )
 
     def again(self, cap: Tensor) -> Pace:
         """From the beginning, under another cap."""
@@ -85,7 +99,9 @@ class Play:
     objective: Tensor  # (M,) Σ_k q_k F(α, w_k) as last estimated
     gap: Tensor  # (M,) as last estimated
 
-    def advance(self, alpha: Tensor, w: Tensor, q: Tensor, eta: Pace, gamma: Pace, values: Tensor) -> Play:
+    def advance(
+        self, alpha: Tensor, w: Tensor, q: Tensor, eta: Pace, gamma: Pace, values: Tensor
+    ) -> Play:
         """The players after one step, in which the adversaries' F (M, K) were seen."""
         t = self.t + 1
         return replace(
@@ -132,12 +148,16 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
 
 
 def w_reach(space: Space, start: Tensor) -> float:
-    """How far w can sensibly travel: across W, or as far as it started from 0 when W is everything."""
+    """How far w can sensibly travel: across W, or as far as it started from 0 when W is
+    everything.
+    """
     return space.radius or float(torch.linalg.vector_norm(start, dim=-1).mean().clamp(min=1.0))
 
 
 def again(players: Play, objective: Objective, settings: Settings) -> Play:
-    """The players where they stand, clocks, averages and step sizes from the beginning: a warm start."""
+    """The players where they stand, clocks, averages and step sizes from the beginning: a warm
+    start.
+    """
     alpha, _ = players.strategies(settings.average)
     return replace(
         players,
@@ -151,7 +171,9 @@ def again(players: Play, objective: Objective, settings: Settings) -> Play:
 
 def alpha_cap(objective: Objective, alpha: Tensor) -> Tensor:
     """1/(2C/m_min) (M, 1): beyond it the penalty alone would throw α from face to face."""
-    curvature = (2.0 * objective.C * objective.inverse_counts).expand(len(alpha), -1).amax(-1, keepdim=True)
+    curvature = (
+        (2.0 * objective.C * objective.inverse_counts).expand(len(alpha), -1).amax(-1, keepdim=True)
+    )
     return 1.0 / curvature.clamp(min=1e-30)
 
 

@@ -10,7 +10,9 @@ from cuvee.results import Floats
 
 
 def weights(components: Components, own: bool = False) -> Floats:
-    """Return α_j ∝ m_j: (M, N); with `own` the target's rows count as rows too, α_T ∝ m_T: (M, N+1)."""
+    """Return α_j ∝ m_j: (M, N); with `own` the target's rows count as rows too, α_T ∝ m_T: (M,
+    N+1).
+    """
     counts = components.counts.double().cpu().numpy()
     rows = np.tile(counts, (len(components.own_counts), 1))
     if own:
@@ -28,4 +30,6 @@ def estimate(request: Request) -> Estimate:
     return closed_form(weights(request.components, request.settings.own))
 
 
-METHOD = AlphaMethod("proportional", estimate, "The same weight for every row, so that large sources count more.")
+METHOD = AlphaMethod(
+    "proportional", estimate, "The same weight for every row, so that large sources count more."
+)

@@ -1,6 +1,8 @@
-"""The α methods by name. To add one: a file with a `METHOD` beside this one, and its name in a list below.
+"""The α methods by name. To add one: a file with a `METHOD` beside this one, and its name in a list
+below.
 
-Error messages, `cuvee weights --method`, `cuvee adapt --method` and the table in docs/choosing.md follow from it.
+Error messages, `cuvee weights --method`, `cuvee adapt --method` and the table in docs/choosing.md
+follow from it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _METHODS: dict[str, AlphaMethod] = {}
 def register(method: AlphaMethod) -> None:
     """Make a method known to `cuvee.estimate` by its name."""
     if method.name in _METHODS:
-        raise OptionError(f"an α method named {method.name!r} is registered already: choose another name")
+        raise OptionError(
+            f"an α method named {method.name!r} is registered already: choose another name"
+        )
     _METHODS[method.name] = method
 
 
@@ -45,7 +49,9 @@ def unregister(name: str) -> None:
 
 
 def names(searching: bool = False) -> tuple[str, ...]:
-    """Return the names of all methods, or of those that search for their weights, in the order they are listed."""
+    """Return the names of all methods, or of those that search for their weights, in the order they
+    are listed.
+    """
     return tuple(name for name, method in _METHODS.items() if method.steps or not searching)
 
 

@@ -1,8 +1,9 @@
 """Algorithm 1: stochastic corrected gradient descent ascent.
 
-`step` is the paper's box, line by line, for M targets and K adversaries at once. A step costs two forwards
-(w^t and w^{t−1} on the same minibatch) and one backward, however many sources there are. Where box and proof
-differ (g(z^t) against g(z^{t+1}) in the gradient for α) this is the box. β = 1 is plain SGDA without correction.
+`step` is the paper's box, line by line, for M targets and K adversaries at once. A step costs two
+forwards (w^t and w^{t−1} on the same minibatch) and one backward, however many sources there are.
+Where box and proof differ (g(z^t) against g(z^{t+1}) in the gradient for α) this is the box. β = 1
+is plain SGDA without correction.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class State:
     w_previous: Tensor  # (M, K, P)
 
 
-def init(components: Components, objective: Objective, settings: Settings, warm: Play | None = None) -> State:
+def init(
+    components: Components, objective: Objective, settings: Settings, warm: Play | None = None
+) -> State:
     """w^{−1} = w^0 and z^0 = f_T(w^0) − f_j(w^0) on full data, as the proof asks."""
     players = warm or play.start(components, objective, settings)
     z = differences(components.values(players.w, ALL))
@@ -47,7 +50,8 @@ def step(state: State, components: Components, objective: Objective, settings: S
     d = differences(losses)  # f_T − f_j at w^t
     z = (1 - beta) * (state.z + d - d_previous) + beta * d  # z^{t+1}
 
-    coefficients, side = objective.ascent(p.alpha, z)  # what makes the sum below of ∇f_T, ∇f_1, …, ∇f_N
+    # what makes the sum below of ∇f_T, ∇f_1, …, ∇f_N
+    coefficients, side = objective.ascent(p.alpha, z)
     g_w = side.to(p.w) * pullback(coefficients)  # Σ_j α_j g'(z_j^{t+1}) (∇f_T − ∇f_j)
     gamma = p.gamma.after(g_w)
     w = components.space.project(p.w + gamma.step * g_w)  # P_W(w + γ g_w)
@@ -68,10 +72,14 @@ def estimate(request: Request) -> Estimate:
     return driver.answer(driver.Steps(init, step), request)
 
 
-METHOD = AlphaMethod("scgda", estimate, "Algorithm 1 of the paper, stochastic corrected descent ascent.", steps=3000)
+METHOD = AlphaMethod(
+    "scgda", estimate, "Algorithm 1 of the paper, stochastic corrected descent ascent.", steps=3000
+)
 
 
 def tracking_error(state: State, components: Components) -> Tensor:
-    """|z_j − (f_T − f_j)(w^{t−1})|, mean over sources and adversaries: (M,). What the correction keeps small."""
+    """|z_j − (f_T − f_j)(w^{t−1})|, mean over sources and adversaries: (M,). What the correction
+    keeps small.
+    """
     exact = differences(components.values(state.w_previous, ALL))
     return torch.mean((state.z - exact).abs(), dim=(-2, -1))

@@ -20,5 +20,8 @@ def estimate(request: Request) -> Estimate:
 
 
 METHOD = AlphaMethod(
-    "target_only", estimate, "All weight on the target's own labelled sample, none on sources.", own=True
+    "target_only",
+    estimate,
+    "All weight on the target's own labelled sample, none on sources.",
+    own=True,
 )

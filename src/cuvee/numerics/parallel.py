@@ -1,4 +1,6 @@
-"""Several small jobs at a time. LAPACK works on one small matrix after the other, on one thread: others help here."""
+"""Several small jobs at a time. LAPACK works on one small matrix after the other, on one thread:
+others help here.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def each(work: Callable[[Item], Result], items: Iterable[Item], device: str | torch.device) -> Iterator[Result]:
-    """work(item) for every item, in order, on as many threads as torch has; a GPU gets one thing after the other."""
+def each(
+    work: Callable[[Item], Result], items: Iterable[Item], device: str | torch.device
+) -> Iterator[Result]:
+    """work(item) for every item, in order, on as many threads as torch has; a GPU gets one thing
+    after the other.
+    """
     threads = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
     if threads == 1:
         yield from map(work, items)
@@ -22,8 +28,12 @@ def each(work: Callable[[Item], Result], items: Iterable[Item], device: str | to
         yield from pool.map(work, items)
 
 
-def apart(work: Callable[[Item], Result], items: Sequence[Item], device: str | torch.device) -> list[Result]:
-    """`each` for large jobs of many small steps, which torch's own threads would only slow down: one thread a job."""
+def apart(
+    work: Callable[[Item], Result], items: Sequence[Item], device: str | torch.device
+) -> list[Result]:
+    """`each` for large jobs of many small steps, which torch's own threads would only slow down:
+    one thread a job.
+    """
     threads = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
     if threads == 1 or len(items) == 1:
         return [work(item) for item in items]

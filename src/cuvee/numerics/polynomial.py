@@ -1,7 +1,8 @@
-"""Polynomial ridge regression on the simplex, from models alone or from models and their implicit derivatives.
+"""Polynomial ridge regression on the simplex, from models alone or from models and their implicit
+derivatives.
 
-On Σα = 1 the monomials of degree exactly d span all polynomials of degree up to d. A label that knows dw*/dα says
-N times as much as one that does not.
+On Σα = 1 the monomials of degree exactly d span all polynomials of degree up to d. A label that
+knows dw*/dα says N times as much as one that does not.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Polynomial:
 
 
 def fit(alpha: Tensor, w: Tensor, slopes: Tensor | None, degree: int) -> Polynomial:
-    """Least squares on models w (n, P), and on dw*/dα (n, N, P) along the simplex where that is known."""
+    """Least squares on models w (n, P), and on dw*/dα (n, N, P) along the simplex where that is
+    known.
+    """
     A, Y = monomials(alpha, degree).T, w
     if slopes is not None:
         # Derivatives count by what they change over a typical step between mixtures.
@@ -72,7 +75,9 @@ def monomials(alpha: Tensor, degree: int) -> Tensor:
 
 def raised(n_sources: int, degree: int) -> Tensor:
     """(F, N): where monomial f of this degree, times α_j, stands among those of the next."""
-    below, above = ([*combinations_with_replacement(range(n_sources), d)] for d in (degree, degree + 1))
+    below, above = (
+        [*combinations_with_replacement(range(n_sources), d)] for d in (degree, degree + 1)
+    )
     place = {f: i for i, f in enumerate(above)}
     return torch.tensor([[place[tuple(sorted((*f, j)))] for j in range(n_sources)] for f in below])
 
@@ -83,7 +88,8 @@ def least_squares(A: Tensor, Y: Tensor) -> Tensor:
     penalty = RIDGE * len(A) ** 0.5 * torch.eye(A.shape[1], dtype=A.dtype, device=A.device)
     padded = torch.cat([Y, Y.new_zeros(len(penalty), Y.shape[1])])
     found = torch.linalg.lstsq(torch.cat([A / scale, penalty]), padded, driver="gels").solution
-    return found.contiguous() / scale[:, None]  # as a file will hold it, or products would round differently
+    # as a file will hold it, or products would round differently
+    return found.contiguous() / scale[:, None]
 
 
 def chunks(M: int, width: int) -> Iterator[slice]:
@@ -93,7 +99,9 @@ def chunks(M: int, width: int) -> Iterator[slice]:
 
 
 def _derivatives(alpha: Tensor, degree: int) -> Tensor:
-    """Of the monomials along e_j − 1/N, every source j: (n·N, F), as the imaginary part of a step that is."""
+    """Of the monomials along e_j − 1/N, every source j: (n·N, F), as the imaginary part of a step
+    that is.
+    """
     n, N = alpha.shape
     tangents = torch.eye(N, dtype=alpha.dtype, device=alpha.device) - 1.0 / N
     stepped = torch.complex(alpha[:, None].expand(n, N, N), STEP * tangents.expand(n, N, N))

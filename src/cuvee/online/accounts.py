@@ -51,14 +51,20 @@ class Accounts:
     def note(self, text: str) -> None:
         """What a reader should know; a stream that goes wrong for ever does not fill the memory."""
         if len(self.notes) < NOTES:
-            self.notes.append(text if len(self.notes) < NOTES - 1 else f"{text}; what went wrong after it is not noted")
+            self.notes.append(
+                text
+                if len(self.notes) < NOTES - 1
+                else f"{text}; what went wrong after it is not noted"
+            )
 
     def evaluate(self, losses: Floats) -> None:
         """Losses of the next rounds; NaN where there is no w* to compare with."""
         for loss in losses:
             self.losses.append(loss)
         if np.isnan(losses).any():
-            self.note(f"{np.isnan(losses).sum()} rounds up to {len(self.losses)} could not be evaluated")
+            self.note(
+                f"{np.isnan(losses).sum()} rounds up to {len(self.losses)} could not be evaluated"
+            )
 
     def ledger(self, n_sources: int, more: Floats) -> Ledger:
         """With `more` losses, of rounds that were evaluated but not entered."""
@@ -81,8 +87,12 @@ class Accounts:
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays, and what JSON can hold."""
-        arrays = {name: getattr(self, name).values for name in ("losses", "labels_at", "centres_at")}
-        plain = {name: getattr(self, name) for name in ("paid", "failed", "centres", "looks", "notes")}
+        arrays = {
+            name: getattr(self, name).values for name in ("losses", "labels_at", "centres_at")
+        }
+        plain = {
+            name: getattr(self, name) for name in ("paid", "failed", "centres", "looks", "notes")
+        }
         return arrays, plain
 
     @classmethod

@@ -1,9 +1,9 @@
 """The nearest of many centres on Δ, exactly, while their number grows.
 
-Centres stand in blocks in the order they came: where a stream drifts, a block is small in space, and its bounding box
-rules it out. What is left is screened in float32 and checked again in float64, so that every answer is, to the bit,
-that of the plain formula over all centres. Where boxes rule out too little, one screening pass over everything still
-beats float64.
+Centres stand in blocks in the order they came: where a stream drifts, a block is small in space,
+and its bounding box rules it out. What is left is screened in float32 and checked again in float64,
+so that every answer is, to the bit, that of the plain formula over all centres. Where boxes rule
+out too little, one screening pass over everything still beats float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from cuvee.results import Floats
 
-# Where one way becomes faster than the next, as measured with N = 15 on one thread; no answer depends on these.
+# Where one way becomes faster than the next, as measured with N = 15 on one thread; no answer
+# depends on these.
 PLAIN = 250  # up to so many centres, the plain formula
 PRUNE = 20_000  # up to so many, one screening pass
 BLOCK = 512
@@ -39,13 +40,14 @@ class Centres:
         self._columns = np.empty((n_sources + 1, 0), np.float32)
         self._anchor = np.zeros(n_sources)  # amid the centres: what is small is rounded by little
         self._radius = 0.0  # of all centres around it
-        # A squared distance to a box is, term by term and as rounded, no more than that to a centre inside; summed with
-        # these weights it is no more in any order of summing.
+        # A squared distance to a box is, term by term and as rounded, no more than that to a centre
+        # inside; summed with these weights it is no more in any order of summing.
         self._less = np.full(n_sources, 1 - (2 * n_sources + 1) * 2.0**-52)
         # Two corners of each block's box, a column per block.
         self._low = np.empty((n_sources, 0))
         self._high = np.empty((n_sources, 0))
-        # How an answer is found, never which: the block of the last one, and whether boxes have been of use.
+        # How an answer is found, never which: the block of the last one, and whether boxes have
+        # been of use.
         self._last = 0
         self._pause = self._paused = 0
 
@@ -90,7 +92,9 @@ class Centres:
         return n
 
     def nearest(self, alpha: Floats) -> tuple[int, float]:
-        """The number of the centre nearest to α (N,), the lowest among ties, and its Euclidean distance."""
+        """The number of the centre nearest to α (N,), the lowest among ties, and its Euclidean
+        distance.
+        """
         if not self._n:
             raise ValueError("there is no centre yet")
         squared, number = _plain(self.points, alpha) if self._n <= PLAIN else self._screened(alpha)
@@ -115,12 +119,14 @@ class Centres:
         n_blocks = -(-self._n // BLOCK)
         alpha = search.alpha[:, None]
         gap = np.maximum(self._low[:, :n_blocks], alpha)
-        np.minimum(gap, self._high[:, :n_blocks], out=gap)  # the point of each box that is nearest to α
+        # the point of each box that is nearest to α
+        np.minimum(gap, self._high[:, :n_blocks], out=gap)
         gap -= alpha
         gap *= gap
         bound = self._less @ gap
         first = int(bound.argmin())
-        if bound[self._last] <= bound[first]:  # boxes overlap, and a stream mostly stays where it was
+        # boxes overlap, and a stream mostly stays where it was
+        if bound[self._last] <= bound[first]:
             first = self._last
         self._look(search, first * BLOCK, first * BLOCK + BLOCK)
         left = (bound <= search.best[0]).nonzero()[0]
@@ -182,8 +188,9 @@ class _Search:
         self.query = np.empty(len(x) + 1, np.float32)
         self.query[:-1] = x
         self.query[-1] = 1.0
-        # A score is query·column = (d² − |x|²)/2, wrong by less than (N + 5)·2⁻²⁴·(radius + |x|)²/2: N + 1 products of
-        # rounded factors, summed in any order. Two scores are compared; the rest is for float64, and for underflow.
+        # A score is query·column = (d² − |x|²)/2, wrong by less than (N + 5)·2⁻²⁴·(radius +
+        # |x|)²/2: N + 1 products of rounded factors, summed in any order. Two scores are compared;
+        # the rest is for float64, and for underflow.
         reach = radius + math.sqrt(x @ x)
         self.margin = np.float32((len(x) + 8) * (2.0**-24 * reach * reach + 2.0**-120))
         self.score = np.float32(np.inf)  # the lowest so far
@@ -191,7 +198,9 @@ class _Search:
 
 
 def _plain(points: Floats, alpha: Floats) -> tuple[float, int]:
-    """What the answer is by definition: the least |c − α|² over points (n, N), and the first that has it."""
+    """What the answer is by definition: the least |c − α|² over points (n, N), and the first that
+    has it.
+    """
     squared = ((points - alpha) ** 2).sum(1)
     k = int(squared.argmin())
     return float(squared[k]), k

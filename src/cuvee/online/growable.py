@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 
 class Rows:
-    """(n, …), with room for twice as many: appending costs a copy of the row, now and then of everything."""
+    """(n, …), with room for twice as many: appending costs a copy of the row, now and then of
+    everything.
+    """
 
     def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float64) -> None:
         self._room = np.empty((16, *shape), dtype)
@@ -23,7 +25,9 @@ class Rows:
 
     def append(self, row: npt.ArrayLike) -> None:
         if self._n == len(self._room):
-            self._room = np.concatenate([self._room, np.empty_like(self._room, shape=(self._n + 16, *self.shape[1:]))])
+            self._room = np.concatenate(
+                [self._room, np.empty_like(self._room, shape=(self._n + 16, *self.shape[1:]))]
+            )
         self._room[self._n] = row
         self._n += 1
 

@@ -30,7 +30,8 @@ class Ledger:
     notes: tuple[str, ...] = field(repr=False)
     """What went wrong, and in which round."""
     n_sources: int = field(repr=False)
-    losses: Floats = field(repr=False)  # (evaluated,) of each round; NaN where there is no w* to compare with
+    # (evaluated,) of each round; NaN where there is no w* to compare with
+    losses: Floats = field(repr=False)
     labels_at: Counts = field(repr=False)  # (T,) paid up to and with each round
     centres_at: Counts = field(repr=False)  # (T,)
 
@@ -51,7 +52,10 @@ class Ledger:
     def __str__(self) -> str:
         failed = f" ({self.failed} failed)" if self.failed else ""
         loss = f", average loss {self.average_loss:.3g}" if self.evaluated else ""
-        return f"{self.rounds:,} rounds, {self.labels:,} labels{failed}, {self.centres:,} centres{loss}"
+        return (
+            f"{self.rounds:,} rounds, {self.labels:,} labels{failed}, {self.centres:,} "
+            f"centres{loss}"
+        )
 
     def draw(self, path: str | Path) -> None:
         """Loss, labels and centres over time, as a picture."""
@@ -63,10 +67,23 @@ class Ledger:
         if self.evaluated:
             axes, average = rows[0], self.average_at
             at = t[: len(average)]
-            axes.plot(at, np.maximum(self.losses, 1e-300), ".", color="0.75", markersize=2, label="of one round")
+            axes.plot(
+                at,
+                np.maximum(self.losses, 1e-300),
+                ".",
+                color="0.75",
+                markersize=2,
+                label="of one round",
+            )
             axes.plot(at, np.maximum(average, 1e-300), color="#b3402a", label="average so far")
             rate = at ** (-1.0 / (1 + self.n_sources))
-            axes.plot(at, average[0] * rate, ":", color="0.4", label="at the rate of Theorem 4, T^(−1/(1+N))")
+            axes.plot(
+                at,
+                average[0] * rate,
+                ":",
+                color="0.4",
+                label="at the rate of Theorem 4, T^(−1/(1+N))",
+            )
             axes.set(yscale="log", ylabel="‖ŵ − w*‖²")
             positive = self.losses[self.losses > 0]
             if len(positive):

@@ -1,23 +1,30 @@
-"""α for a new target, from how the sources' models do on its sample: small QPs, shared out as the estimator would.
+"""α for a new target, from how the sources' models do on its sample: small QPs, shared out as the
+estimator would.
 
-**Atoms.** A panel of Q models that know nothing of the target (each source's own, the pooled, the uniform one) has mean
-loss f_T(q) on the target's k labelled rows and f_j(q) on source j. In the paper's objective the panel stands for all of
-W and the discrepancy is counted in standard errors of f_T, so that one C serves all targets:
+**Atoms.** A panel of Q models that know nothing of the target (each source's own, the pooled, the
+uniform one) has mean loss f_T(q) on the target's k labelled rows and f_j(q) on source j. In the
+paper's objective the panel stands for all of W and the discrepancy is counted in standard errors of
+f_T, so that one C serves all targets:
 
-    atom(C, ρ) = argmin over α ∈ Δ^(N+1) of  mean_q (Σ_j α_j (f_j(q) − f_T(q)))² / se²  +  C (Σ_j α_j²/m_j + ρ α_T²/k)
+    atom(C, ρ) = argmin over α ∈ Δ^(N+1) of  mean_q (Σ_j α_j (f_j(q) − f_T(q)))² / se²  +  C (Σ_j
+    α_j²/m_j + ρ α_T²/k)
 
-on a grid of C and ρ; the own sample, last, has discrepancy 0. The simple mixtures are atoms beside them.
+on a grid of C and ρ; the own sample, last, has discrepancy 0. The simple mixtures are atoms beside
+them.
 
-**Shares.** The α predicted is an average of the atoms. Its shares are on the simplex, fitted by least squares to the
-answers of the estimator so far, near ones first, and held at DEFAULT by a ridge: a dozen answers decide between a dozen
-atoms, however many sources there are, and before the first answer DEFAULT speaks.
+**Shares.** The α predicted is an average of the atoms. Its shares are on the simplex, fitted by
+least squares to the answers of the estimator so far, near ones first, and held at DEFAULT by a
+ridge: a dozen answers decide between a dozen atoms, however many sources there are, and before the
+first answer DEFAULT speaks.
 
-**Bound.** Every answer is predicted before it is learnt from. Its error, half of Σ_j |α̂_j − α_j|, is taken in units of
-what makes a target hard: atoms that disagree, and statistics unlike those answered for. The bound on the next error is
-the conformal quantile of these: it holds with probability `level` if answered and new targets are exchangeable. They
-are not quite: answers are asked for where the bound is large, and early ones were predicted from fewer answers, which
-as a rule makes it wider than it need be. A stream that drifts voids it until most answers are from behind the drift.
-The probability is over streams: n answers leave the share covered within one of them uncertain by √(level(1−level)/n).
+**Bound.** Every answer is predicted before it is learnt from. Its error, half of Σ_j |α̂_j − α_j|,
+is taken in units of what makes a target hard: atoms that disagree, and statistics unlike those
+answered for. The bound on the next error is the conformal quantile of these: it holds with
+probability `level` if answered and new targets are exchangeable. They are not quite: answers are
+asked for where the bound is large, and early ones were predicted from fewer answers, which as a
+rule makes it wider than it need be. A stream that drifts voids it until most answers are from
+behind the drift. The probability is over streams: n answers leave the share covered within one of
+them uncertain by √(level(1−level)/n).
 """
 
 from __future__ import annotations
@@ -38,11 +45,14 @@ from cuvee.simplex import project
 
 GRID_C, GRID_RHO = (1e3, 1e4, 1e5), (0.03, 0.1, 0.3)
 N_ATOMS = len(GRID_C) * len(GRID_RHO) + 4
-DEFAULT = np.zeros(N_ATOMS)  # before any answer: the two in the middle of C whose own sample counts for a few times k
+# before any answer: the two in the middle of C whose own sample counts for a few times k
+DEFAULT = np.zeros(N_ATOMS)
 DEFAULT[[4, 5]] = 0.5
 HOLD = 1.0  # answers that DEFAULT counts for
-WIDTH, FLOOR = 4.0, 0.02  # of the kernel that calls answers near; what the farthest answer still counts
-PRIOR_ROWS = 2.0  # rows that the sources' loss variance counts for in a target's: one row has none of its own
+# of the kernel that calls answers near; what the farthest answer still counts
+WIDTH, FLOOR = 4.0, 0.02
+# rows that the sources' loss variance counts for in a target's: one row has none of its own
+PRIOR_ROWS = 2.0
 STEPS, SHARE_STEPS = 200, 100
 CHUNK = 2**22  # numbers held at a time
 
@@ -65,9 +75,14 @@ class Statistics:
     rows: Floats  # (M,) k
 
 
-def summarise(loss: Array, spread: Array, squares: Array, rows: Array, variance: float) -> Statistics:
-    """Return statistics of M targets from mean and variance of row losses (M, Q), Σ weight² (M,) and k (M,)."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told by whoever knows the target's name
+def summarise(
+    loss: Array, spread: Array, squares: Array, rows: Array, variance: float
+) -> Statistics:
+    """Return statistics of M targets from mean and variance of row losses (M, Q), Σ weight² (M,)
+    and k (M,).
+    """
+    # what overflows is told by whoever knows the target's name
+    with np.errstate(over="ignore", invalid="ignore"):
         spread = (rows * spread.mean(1) + PRIOR_ROWS * variance) / (rows + PRIOR_ROWS)
         tiny = 1e-9 * (loss**2).mean(1) + 1e-300  # where every model is right on every row
         return Statistics(loss, spread * squares + tiny, rows)
@@ -84,7 +99,9 @@ def atoms(sources: Sources, targets: Statistics) -> Floats:
 def _atoms(sources: Sources, targets: Statistics) -> Floats:
     M, N = len(targets.rows), len(sources.rows)
     gap = np.zeros((M, N + 1, targets.loss.shape[1]))
-    gap[:, :N] = (sources.loss - targets.loss[:, None]) / np.sqrt(targets.noise * targets.loss.shape[1])[:, None, None]
+    gap[:, :N] = (sources.loss - targets.loss[:, None]) / np.sqrt(
+        targets.noise * targets.loss.shape[1]
+    )[:, None, None]
     gaps = torch.as_tensor(gap)
     H = gaps @ gaps.mT  # (M, N+1, N+1)
     C, rho = (torch.as_tensor(g.ravel()) for g in np.meshgrid(GRID_C, GRID_RHO, indexing="ij"))
@@ -92,7 +109,9 @@ def _atoms(sources: Sources, targets: Statistics) -> Floats:
     inverse[..., -1] *= rho
     penalty = C[:, None] * inverse  # (M, grid, N+1)
     start = (1.0 / inverse) / (1.0 / inverse).sum(-1, keepdim=True)
-    steepest = torch.linalg.eigvalsh(H)[:, -1, None, None].clamp(min=0.0) + penalty.amax(-1, keepdim=True)
+    steepest = torch.linalg.eigvalsh(H)[:, -1, None, None].clamp(min=0.0) + penalty.amax(
+        -1, keepdim=True
+    )
     found = _descend(lambda a: a @ H + penalty * a, start, steepest, STEPS)
     simple = np.zeros((M, 4, N + 1))
     simple[:, 0] = _counts(sources, targets)  # pooled + own
@@ -107,14 +126,19 @@ def _counts(sources: Sources, targets: Statistics) -> Floats:
     return np.column_stack([np.tile(sources.rows, (len(targets.rows), 1)), targets.rows])
 
 
-def _descend(gradient: Callable[[Tensor], Tensor], start: Tensor, steepest: Tensor, steps: int) -> Tensor:
-    """The minimiser of convex quadratics over the simplex, one per row, by accelerated projected gradient."""
+def _descend(
+    gradient: Callable[[Tensor], Tensor], start: Tensor, steepest: Tensor, steps: int
+) -> Tensor:
+    """The minimiser of convex quadratics over the simplex, one per row, by accelerated projected
+    gradient.
+    """
     a = y = start
     t = torch.ones_like(steepest)
     for _ in range(steps):
         new = project(y - gradient(y) / steepest)
         moved = new - a
-        uphill = ((y - new) * moved).sum(-1, keepdim=True) > 0.0  # momentum that no longer helps starts anew
+        # momentum that no longer helps starts anew
+        uphill = ((y - new) * moved).sum(-1, keepdim=True) > 0.0
         t = torch.where(uphill, 1.0, t)
         after = 0.5 * (1.0 + (1.0 + 4.0 * t * t).sqrt())
         a, y, t = new, new + (t - 1.0) / after * moved, after
@@ -127,7 +151,9 @@ def distance(a: Array, b: Array) -> Floats:
 
 
 def hardness(disagreement: Floats, far: Floats) -> Floats:
-    """(M,) what errors are measured in: atoms that disagree, and the nearest answer being far (M, answers)."""
+    """(M,) what errors are measured in: atoms that disagree, and the nearest answer being far (M,
+    answers).
+    """
     return np.asarray((0.05 + disagreement) * (1.0 + 0.25 * np.log1p(far.min(1, initial=1e6))))
 
 
@@ -136,7 +162,8 @@ class Forecast:
     """Of M targets."""
 
     alpha: Floats  # (M, N+1)
-    bound: Floats  # (M,) on the distance to the estimator's answer, with probability `level`; 1 says nothing
+    # (M,) on the distance to the estimator's answer, with probability `level`; 1 says nothing
+    bound: Floats
     disagreement: Floats  # (M,) of the grid's atoms with α, their mean distance
     atoms: Floats  # (M, atoms, N+1)
 
@@ -188,14 +215,22 @@ class MixtureLearner:
             self._answers[name].append(value)
 
     def _far(self, targets: Statistics) -> Floats:
-        """(M, answers) squared distances of statistics, in their standard errors; the panel counts as one number."""
+        """(M, answers) squared distances of statistics, in their standard errors; the panel counts
+        as one number.
+        """
         loss, noise, rows = (self.of(name) for name in ("loss", "noise", "rows"))
-        square = (targets.loss**2).mean(1)[:, None] + (loss**2).mean(1) - 2.0 * targets.loss @ loss.T / loss.shape[1]
+        square = (
+            (targets.loss**2).mean(1)[:, None]
+            + (loss**2).mean(1)
+            - 2.0 * targets.loss @ loss.T / loss.shape[1]
+        )
         unlike = np.maximum(square, 0.0) / (targets.noise[:, None] + noise)
         return np.asarray(unlike + np.log(targets.rows[:, None] / rows) ** 2)
 
     def _shares(self, far: Floats) -> Floats:
-        """(M, atoms) on the simplex: least squares over the answers, the near ones first, held at DEFAULT."""
+        """(M, atoms) on the simplex: least squares over the answers, the near ones first, held at
+        DEFAULT.
+        """
         if far.shape[1] == 0:
             return np.tile(DEFAULT, (len(far), 1))
         near = torch.as_tensor(np.exp(-0.5 * far / WIDTH) + FLOOR)  # (M, answers)
@@ -204,15 +239,20 @@ class MixtureLearner:
         default = torch.as_tensor(DEFAULT).expand(len(far), -1)
         b = near @ (X @ y[..., None])[..., 0] + HOLD * default
         steepest = torch.linalg.eigvalsh(H)[:, -1:]
-        return np.asarray(_descend(lambda s: (H @ s[..., None])[..., 0] - b, default, steepest, SHARE_STEPS))
+        return np.asarray(
+            _descend(lambda s: (H @ s[..., None])[..., 0] - b, default, steepest, SHARE_STEPS)
+        )
 
     def _quantile(self) -> float:
-        """The conformal one of errors in units of hardness; ∞ while there are too few answers to say."""
+        """The conformal one of errors in units of hardness; ∞ while there are too few answers to
+        say.
+        """
         n = len(self)
         rank = ceil((n + 1) * self.level - 1e-9)
         if rank > n:
             return np.inf
-        # As hard as each would be now, with the others answered: what was far from everything once need not be now.
+        # As hard as each would be now, with the others answered: what was far from everything once
+        # need not be now.
         far = self._far(Statistics(*(self.of(f.name) for f in fields(Statistics))))
         np.fill_diagonal(far, np.inf)
         return float(np.sort(self.of("error") / hardness(self.of("disagreement"), far))[rank - 1])
@@ -240,7 +280,8 @@ class MixtureLedger:
     labels: int
     """Answers of the oracle that were paid for, those that failed included."""
     failed: int
-    errors: Floats = field(repr=False)  # (answers,) distance of what was predicted before each answer to it
+    # (answers,) distance of what was predicted before each answer to it
+    errors: Floats = field(repr=False)
     bounds: Floats = field(repr=False)  # (answers,) what had been stated for it
     labels_at: Array = field(repr=False)  # (rounds,) paid up to and with each round
     notes: tuple[str, ...] = field(default=(), repr=False)
@@ -248,7 +289,9 @@ class MixtureLedger:
 
     @property
     def coverage(self) -> float:
-        """Share of answers within the bound stated for them, of those for which one below 1 was; NaN if none was."""
+        """Share of answers within the bound stated for them, of those for which one below 1 was;
+        NaN if none was.
+        """
         stated = self.bounds < 1.0
         return float((self.errors <= self.bounds)[stated].mean()) if stated.any() else np.nan
 
@@ -263,7 +306,9 @@ class MixtureLedger:
 
         figure = Figure(figsize=(7.2, 4.8), layout="constrained")
         upper, lower = figure.subplots(2)
-        upper.plot(np.arange(1, self.rounds + 1), self.labels_at, color="#2a6fb3", drawstyle="steps-post")
+        upper.plot(
+            np.arange(1, self.rounds + 1), self.labels_at, color="#2a6fb3", drawstyle="steps-post"
+        )
         upper.set(xlabel="round", ylabel="labels paid", ylim=(0, None))
         upper.set_title(str(self), loc="left", fontsize=10)
         answer = np.arange(1, len(self.errors) + 1)

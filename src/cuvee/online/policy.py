@@ -20,7 +20,9 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Coin:
-    """Z_t ~ Bernoulli(p), as in Algorithm 4; the coin of a round depends on its number and the seed alone."""
+    """Z_t ~ Bernoulli(p), as in Algorithm 4; the coin of a round depends on its number and the seed
+    alone.
+    """
 
     p: float
     seed: int
@@ -32,7 +34,9 @@ class Coin:
 
 @dataclass(frozen=True)
 class Budget:
-    """Where no label is within the radius, as long as at most a share of the rounds was paid for."""
+    """Where no label is within the radius, as long as at most a share of the rounds was
+    paid for.
+    """
 
     share: float
 
@@ -42,7 +46,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Certified:
-    """Where one pass over the data shows ‖∇‖∞ > tol, as long as at most a share of the rounds was paid for."""
+    """Where one pass over the data shows ‖∇‖∞ > tol, as long as at most a share of the rounds was
+    paid for.
+    """
 
     share: float
     tol: float
@@ -52,5 +58,7 @@ class Certified:
 
 
 def affordable(share: float, rounds: int, paid: int) -> bool:
-    """Whether one label more keeps labels ≤ ⌈share · rounds⌉: the first is, unless the share is 0."""
+    """Whether one label more keeps labels ≤ ⌈share · rounds⌉: the first is, unless the
+    share is 0.
+    """
     return paid < ceil(share * rounds * (1.0 - 1e-12))  # 0.07 · 100 is a little more than 7

@@ -1,6 +1,7 @@
 """Algorithm 4 of the paper: label-efficient nonparametric online regression.
 
-The box, with its two misprints mended (a new centre is t, not s; and the variants in balls.py say what T_s is)::
+The box, with its two misprints mended (a new centre is t, not s; and the variants in balls.py say
+what T_s is)::
 
     observe α_t
     s ← argmin_{s ∈ S} ‖α_t − α_s‖                       the active centre
@@ -36,7 +37,8 @@ class Round:
     t: int
     alpha: Floats  # (N,)
     w: Floats  # (P,) ŵ_t
-    ball: int | None  # s with t ∈ T_s, where a label belongs; None if it belongs to no ball that is open
+    # s with t ∈ T_s, where a label belongs; None if it belongs to no ball that is open
+    ball: int | None
     distance: float  # ‖α_t − α_s‖ to the active centre; ∞ before there was one
     radius: float  # ε_t
     known: bool  # whether the active centre had something to say
@@ -48,11 +50,16 @@ def paper_radius(n_sources: int) -> Radius:
 
 
 class Regressor:
-    """The state of Algorithm 4: the round t, centres S with the radii they were opened at, what their balls know."""
+    """The state of Algorithm 4: the round t, centres S with the radii they were opened at, what
+    their balls know.
+    """
 
-    def __init__(self, balls: Averages, n_sources: int, radius: Radius, prior: Floats, *, nearest: bool) -> None:
+    def __init__(
+        self, balls: Averages, n_sources: int, radius: Radius, prior: Floats, *, nearest: bool
+    ) -> None:
         self.balls, self.radius = balls, radius
-        self.prior, self.nearest = prior, nearest  # (P,), and whether the nearest ball that knows something goes first
+        # (P,), and whether the nearest ball that knows something goes first
+        self.prior, self.nearest = prior, nearest
         self.t = 0
         self.S = Centres(n_sources)
         self.radii = Rows()  # (n,) ε_t when each was opened
@@ -79,7 +86,9 @@ class Regressor:
         return Round(self.t, alpha, w, ball, distance, epsilon, known)
 
     def centre(self) -> Round:
-        """Before the first round: the uniform mixture, as if it had come, so that a label of it can be learnt."""
+        """Before the first round: the uniform mixture, as if it had come, so that a label of it can
+        be learnt.
+        """
         N = self.S.points.shape[1]
         alpha = np.full(N, 1.0 / N)
         epsilon = self.radius(1)
@@ -89,7 +98,9 @@ class Regressor:
         return Round(0, alpha, self.prior, ball, inf, epsilon, False)
 
     def learn(self, now: Round, w: Floats, slopes: Floats | None) -> None:
-        """w_t (P,) is observed, with dw*/dα (N, P) where balls want it; as printed, that of a ball's first is lost."""
+        """w_t (P,) is observed, with dw*/dα (N, P) where balls want it; as printed, that of a
+        ball's first is lost.
+        """
         ball = now.ball
         if ball is None and self.balls.around_labels:
             ball = self._open(now.alpha, 0.0)
@@ -122,7 +133,9 @@ class Regressor:
         return self.S.add(alpha)
 
     def _answer(self, alpha: Floats, s: Array) -> Floats:
-        """What balls s (M,) say of α (M, N), or those nearest of all that know something, or the prior: (M, P)."""
+        """What balls s (M,) say of α (M, N), or those nearest of all that know something, or the
+        prior: (M, P).
+        """
         known = self.balls.known(s)
         if self.nearest and not known.all():
             others = np.flatnonzero(self.balls.known(np.arange(len(self.S))))
@@ -137,7 +150,9 @@ class Regressor:
 
 
 def _nearest(alpha: Floats, points: Floats) -> Array:
-    """(M, N), (n, N) -> (M,), as `Centres` has it for one at a time: exact, and the first among ties."""
+    """(M, N), (n, N) -> (M,), as `Centres` has it for one at a time: exact, and the first among
+    ties.
+    """
     score = (points**2).sum(1) / 2 - alpha @ points.T  # (d² − |α|²)/2, but for rounding
     found = score.argmin(1)
     tied = np.flatnonzero((score <= score.min(1, keepdims=True) + ROUNDING).sum(1) > 1)

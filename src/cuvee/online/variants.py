@@ -1,4 +1,6 @@
-"""What balls remember of their rounds T_s, and what they say of a mixture: one class per variant of Algorithm 4."""
+"""What balls remember of their rounds T_s, and what they say of a mixture: one class per variant of
+Algorithm 4.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,23 @@ from cuvee.problem import Array
 from cuvee.results import Floats
 
 DEGREES = (4, 3, 2)  # of the curvature that labels share, the first that they can tell
-MOST_BEND = 0.5  # of a step to first order: where g would bend it more, it speaks of what it has not seen
+# of a step to first order: where g would bend it more, it speaks of what it has not seen
+MOST_BEND = 0.5
 PER_FEATURE = 2.0  # equations that each of its monomials wants; a label makes N of them
 MOST_FEATURES = 1_000
 GROWTH = 1.1  # labels, since it was last fitted, that are worth fitting it again
-ROOM = 2**26  # numbers in the equations; beyond it g stays as it is, and labels still speak for themselves
+# numbers in the equations; beyond it g stays as it is, and labels still speak for themselves
+ROOM = 2**26
 
 
 class Averages:
-    """`"paper"`: ŵ = (1/|T_s|) Σ_{t ∈ T_s} w_t as printed, where a round without a label has w_t = 0."""
+    """`"paper"`: ŵ = (1/|T_s|) Σ_{t ∈ T_s} w_t as printed, where a round without a label has w_t =
+    0.
+    """
 
     slopes: ClassVar[bool] = False  # whether labels come with dw*/dα
-    around_labels: ClassVar[bool] = False  # whether balls open around labels instead of where none reaches
+    # whether balls open around labels instead of where none reaches
+    around_labels: ClassVar[bool] = False
     keep_own: ClassVar[bool] = False  # whether the round that opens a ball is one of its T_s
 
     def __init__(self, n_sources: int, n_params: int) -> None:
@@ -67,7 +74,9 @@ class Averages:
 
 
 class LabelledAverages(Averages):
-    """`"paper_repaired"`: the average of labelled rounds only; T_s includes s, as in the proof of Theorem 4."""
+    """`"paper_repaired"`: the average of labelled rounds only; T_s includes s, as in the proof of
+    Theorem 4.
+    """
 
     keep_own = True
 
@@ -82,7 +91,8 @@ class LabelledAverages(Averages):
 class Affine(LabelledAverages):
     """`"first_order"`: the average over labelled rounds of w_t + (α − α_t)·dw*/dα.
 
-    On Σα = 1 each of them is linear, α·A_t with A_t = dw*/dα + 1 (w_t − α_t·dw*/dα), and so is their average.
+    On Σα = 1 each of them is linear, α·A_t with A_t = dw*/dα + 1 (w_t − α_t·dw*/dα), and so is
+    their average.
     """
 
     slopes = True
@@ -96,10 +106,12 @@ class Affine(LabelledAverages):
 
 
 class Curved(Affine):
-    """`"curved"`: a ball around every label, and one curvature for all: a polynomial g, fitted to all labels so far.
+    """`"curved"`: a ball around every label, and one curvature for all: a polynomial g, fitted to
+    all labels so far.
 
-    ŵ = w_s + (α − α_s)·dw*/dα + [g(α) − g(α_s) − (α − α_s)·dg/dα(α_s)]: exact to first order at every label, whatever
-    g is, and as good as g elsewhere. What stands in brackets is kept within half the step before it.
+    ŵ = w_s + (α − α_s)·dw*/dα + [g(α) − g(α_s) − (α − α_s)·dg/dα(α_s)]: exact to first order at
+    every label, whatever g is, and as good as g elsewhere. What stands in brackets is kept within
+    half the step before it.
     """
 
     around_labels = True
@@ -118,7 +130,11 @@ class Curved(Affine):
         super().learn(s, alpha, w, slopes)
         self.alpha.values[s] = alpha
         n, N = self.alpha.shape
-        if n >= ceil(GROWTH * self.fitted) and n != self.fitted and self.total.values.size + n * w.size <= ROOM:
+        if (
+            n >= ceil(GROWTH * self.fitted)
+            and n != self.fitted
+            and self.total.values.size + n * w.size <= ROOM
+        ):
             most = min(MOST_FEATURES, n * N / PER_FEATURE)
             degree = next((d for d in DEGREES if n_features(N, d) <= most), None)
             if degree is not None:

@@ -28,13 +28,16 @@ def sealed(content: bytes) -> bytes:
     return content.replace(BLANK.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
 
 
-def check_intact(content: bytes, checksum: object, where: Path, again: str = "make it again") -> None:
+def check_intact(
+    content: bytes, checksum: object, where: Path, again: str = "make it again"
+) -> None:
     """Raise `InputError` unless `sealed` made these bytes, in which `checksum` was read."""
     written = str(checksum).encode("ascii", "replace")
     before = content.replace(written, BLANK.encode(), 1)
     if len(written) != len(BLANK) or hashlib.sha256(before).hexdigest().encode() != written:
         raise InputError(
-            f"{where} is damaged: its checksum does not fit what it holds; restore it from a copy, or {again}"
+            f"{where} is damaged: its checksum does not fit what it holds; restore it from a copy, "
+            f"or {again}"
         )
 
 
@@ -45,7 +48,9 @@ def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
         path = path.resolve()  # what a link points to, not the link
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
         if not path.parent.is_dir() or (path.exists() and not path.is_file()):
-            raise InputError(f"{path} cannot be written: give the name of a file in a folder that exists")
+            raise InputError(
+                f"{path} cannot be written: give the name of a file in a folder that exists"
+            )
         try:
             unfinished.write_bytes(content)
             os.replace(unfinished, path)
@@ -64,7 +69,10 @@ def packed(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> bytes:
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Each with memory of its own: safetensors refuses those that share some."""
-    return {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
+    return {
+        name: t.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, t in tensors.items()
+    }
 
 
 def header_of(path: Path, what: str = "a file of cuvee's") -> dict[str, Any]:
@@ -77,8 +85,8 @@ def read(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the header that `write` wrote, which must be `what`, in this version.
 
-    Formats in `older` were written before there were checksums, and are read as they are. One changed
-    byte makes no such file of a newer one: that would need another format, and no checksum.
+    Formats in `older` were written before there were checksums, and are read as they are. One
+    changed byte makes no such file of a newer one: that would need another format, and no checksum.
     """
     content = _content(path, what)
     header, checked = _header(content, path, what)
@@ -92,12 +100,16 @@ def read(
     return {name: t.to(device) for name, t in _tensors(content, path, what).items()}, header
 
 
-def unpacked(content: bytes, where: Path, what: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def unpacked(
+    content: bytes, where: Path, what: str, version: int
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return what `packed` was given, as `read` does; `where` it is from, for the error."""
     header, _ = _header(content, where, what)
     found = header["format"], header.get("what")
     if found != (version, what):
-        raise InputError(f"{where} holds {found[1]} in format {found[0]}, and not {what} in format {version}")
+        raise InputError(
+            f"{where} holds {found[1]} in format {found[0]}, and not {what} in format {version}"
+        )
     return _tensors(content, where, what), header
 
 
@@ -110,7 +122,9 @@ def _content(path: Path, what: str) -> bytes:
 
 
 def _header(content: bytes, where: Path, what: str) -> tuple[dict[str, Any], bool]:
-    """Return the header as `write` got it, and whether the file holds a checksum, which was checked."""
+    """Return the header as `write` got it, and whether the file holds a checksum, which was
+    checked.
+    """
     with _readable(where, what):
         length = int.from_bytes(content[:8], "little")
         header = dict(json.loads(json.loads(content[8 : 8 + length])["__metadata__"][KEY]))
@@ -126,7 +140,8 @@ def _tensors(content: bytes, where: Path, what: str) -> dict[str, Tensor]:
     from safetensors.torch import load
 
     with _readable(where, what):
-        # Copies, whose memory is aligned as that of other tensors: sums round the same as before they were written.
+        # Copies, whose memory is aligned as that of other tensors: sums round the same as before
+        # they were written.
         return {name: t.clone() for name, t in load(content).items()}
 
 
@@ -137,7 +152,14 @@ def _readable(where: Path, what: str) -> Iterator[None]:
 
     try:
         yield
-    except (SafetensorError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (
+        SafetensorError,
+        AttributeError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise InputError(
             f"{where} cannot be read as {what}: it is another kind of file, or damaged; "
             "restore it from a copy, or make it again"
@@ -146,12 +168,18 @@ def _readable(where: Path, what: str) -> Iterator[None]:
 
 def part(values: Mapping[str, Value], prefix: str) -> dict[str, Value]:
     """Those whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in values.items()
+        if name.startswith(prefix)
+    }
 
 
 @contextmanager
 def understood(path: Path, what: str) -> Iterator[None]:
-    """Whatever does not fit together in a file that was read is the file's fault, in one sentence."""
+    """Whatever does not fit together in a file that was read is the file's fault, in
+    one sentence.
+    """
     try:
         yield
     except InputError:

@@ -12,7 +12,9 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[object]], note: str 
     """HTML of a table; everything is escaped, for names of domains are data."""
 
     def line(cells: Iterable[object], tag: str) -> str:
-        said = "".join(f'<{tag} style="text-align:left">{escape(visible(str(cell)))}</{tag}>' for cell in cells)
+        said = "".join(
+            f'<{tag} style="text-align:left">{escape(visible(str(cell)))}</{tag}>' for cell in cells
+        )
         return f"<tr>{said}</tr>"
 
     below = "".join(f"<div>{escape(visible(sentence))}</div>" for sentence in note.splitlines())

@@ -12,11 +12,19 @@ PATIENCE = 2.0  # seconds before a bar appears: what is done sooner needs none
 
 
 class Bar:
-    """A bar per stage on stderr, called with (what, done, total); silent when asked to be, and where no one looks."""
+    """A bar per stage on stderr, called with (what, done, total); silent when asked to be, and
+    where no one looks.
+    """
 
     def __init__(self, quiet: bool = False, patience: float = PATIENCE) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         columns = (
             TextColumn("{task.description:<28}"),
@@ -45,5 +53,6 @@ class Bar:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if what not in self._tasks:
-            self._tasks[what] = self._bars.add_task(visible(what), total=total or None)  # without a total it only moves
+            # without a total it only moves
+            self._tasks[what] = self._bars.add_task(visible(what), total=total or None)
         self._bars.update(self._tasks[what], completed=done, total=total or None)

@@ -1,4 +1,6 @@
-"""Bars with a name on the left and a number on the right, and the two pictures of how a target's α came about."""
+"""Bars with a name on the left and a number on the right, and the two pictures of how a target's α
+came about.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,12 @@ class Bar:
     colour: str = "bar"
 
 
-def bars(items: Sequence[Bar], label: str, most: float | None = None, letters: int = 16) -> svg.Drawing:
-    """Horizontal bars from 0 to `most`, by default to the longest; names have room for so many letters."""
+def bars(
+    items: Sequence[Bar], label: str, most: float | None = None, letters: int = 16
+) -> svg.Drawing:
+    """Horizontal bars from 0 to `most`, by default to the longest; names have room for so many
+    letters.
+    """
     finite = [b.value for b in items if np.isfinite(b.value)]
     end = most or max([*finite, 0.0]) or 1.0
     names = [short(bar.name, letters) for bar in items]
@@ -39,9 +45,15 @@ def bars(items: Sequence[Bar], label: str, most: float | None = None, letters: i
     parts = [svg.line(left, 2, left, 6 + ROW * len(items), "axis")]
     for i, (bar, name) in enumerate(zip(items, names, strict=True)):
         y = 4 + i * ROW
-        parts.append(svg.text(left - 8, y + 14, name, "", "end", hint=bar.name[:200] if name != bar.name else ""))
+        parts.append(
+            svg.text(
+                left - 8, y + 14, name, "", "end", hint=bar.name[:200] if name != bar.name else ""
+            )
+        )
         length = scale(min(bar.value, end)) - left if np.isfinite(bar.value) else 0.0
-        parts.append(svg.rect(left, y + 3, length, ROW - 6, bar.colour, f"{short(bar.name, 60)}: {bar.says}"))
+        parts.append(
+            svg.rect(left, y + 3, length, ROW - 6, bar.colour, f"{short(bar.name, 60)}: {bar.says}")
+        )
         parts.append(svg.text(left + length + 6, y + 14, bar.says, "number"))
     return svg.drawing(svg.WIDTH, 8 + ROW * len(items), label, parts)
 
@@ -67,7 +79,9 @@ def grid(x: svg.Scale, bottom: float, zero: float | None = None) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """α's columns as a target's pictures show them: a few with colours of their own, own rows, and all others."""
+    """α's columns as a target's pictures show them: a few with colours of their own, own rows, and
+    all others.
+    """
 
     names: tuple[str, ...]
     colours: tuple[str, ...]
@@ -79,8 +93,14 @@ class Parts:
 
 
 def parts_of(columns: Sequence[str], alpha: Floats, own: int | None) -> Parts:
-    """The heaviest sources of one row of α by name, the own sample first, the rest together last."""
-    sources = [int(j) for j in np.argsort(-np.nan_to_num(alpha), kind="stable") if j != own and not np.isnan(alpha[j])]
+    """The heaviest sources of one row of α by name, the own sample first, the rest
+    together last.
+    """
+    sources = [
+        int(j)
+        for j in np.argsort(-np.nan_to_num(alpha), kind="stable")
+        if j != own and not np.isnan(alpha[j])
+    ]
     heavy, rest = sources[:COLOURED], sources[COLOURED:]
     if len(rest) == 1:
         heavy, rest = sources, []
@@ -90,7 +110,11 @@ def parts_of(columns: Sequence[str], alpha: Floats, own: int | None) -> Parts:
     if own is not None:
         names, colours, groups = ["own rows", *names], ["own", *colours], [(own,), *groups]
     if rest:
-        names, colours, groups = [*names, f"{len(rest)} others"], [*colours, "rest"], [*groups, tuple(rest)]
+        names, colours, groups = (
+            [*names, f"{len(rest)} others"],
+            [*colours, "rest"],
+            [*groups, tuple(rest)],
+        )
     return Parts(tuple(names), tuple(colours), tuple(groups))
 
 
@@ -98,13 +122,22 @@ def weights(parts: Parts, alpha: Floats, target: str) -> svg.Drawing:
     """α of one target."""
     known = [np.isfinite(alpha[list(g)]).any() for g in parts.groups]
     values = np.where(known, parts.summed(alpha), np.nan)
-    items = [Bar(n, float(v), weight(v), c) for n, v, c in zip(parts.names, values, parts.colours, strict=True)]
-    return bars(items, f"Weights of {short(target, 60)}: " + ", ".join(f"{b.name} {b.says}" for b in items), 1.0)
+    items = [
+        Bar(n, float(v), weight(v), c)
+        for n, v, c in zip(parts.names, values, parts.colours, strict=True)
+    ]
+    return bars(
+        items,
+        f"Weights of {short(target, 60)}: " + ", ".join(f"{b.name} {b.says}" for b in items),
+        1.0,
+    )
 
 
 def along_path(parts: Parts, tried: Tried) -> svg.Drawing | None:
     """α stacked along the path of C, in the colours of the bars; None where there is no path."""
-    found = sorted((int(m[1]), g) for g, name in enumerate(tried.names) if (m := _POINT.fullmatch(name)))
+    found = sorted(
+        (int(m[1]), g) for g, name in enumerate(tried.names) if (m := _POINT.fullmatch(name))
+    )
     points = [g for _, g in found if np.isfinite(tried.alpha[g]).any()]
     if len(points) < 2:
         return None
@@ -117,14 +150,18 @@ def along_path(parts: Parts, tried: Tried) -> svg.Drawing | None:
         upper = [(x(i), y(1 - top[i, k])) for i in range(len(points))]
         lower = [(x(i), y(1 - top[i, k + 1])) for i in range(len(points))]
         ends = f"{weight(values[0, k])} where C is large, {weight(values[-1, k])} where it is small"
-        drawn.append(svg.polygon([*upper, *reversed(lower)], f"area {colour}", f"{short(name, 60)}: {ends}"))
+        drawn.append(
+            svg.polygon([*upper, *reversed(lower)], f"area {colour}", f"{short(name, 60)}: {ends}")
+        )
     for tick in (0.0, 0.5, 1.0):
         drawn.append(svg.line(30, y(tick), 34, y(tick), "axis"))
         drawn.append(svg.text(26, y(tick) + 4, f"{tick:g}", "small", "end"))
     drawn += [svg.line(x(i), 140, x(i), 144, "axis") for i in range(len(points))]
     drawn.append(svg.text(34, 158, "large C", "small"))
     drawn.append(svg.text(svg.WIDTH - 12, 158, "small C", "small", "end"))
-    return svg.drawing(svg.WIDTH, 164, "Weights along the path of C: " + ", ".join(parts.names), drawn)
+    return svg.drawing(
+        svg.WIDTH, 164, "Weights along the path of C: " + ", ".join(parts.names), drawn
+    )
 
 
 def candidates(tried: Tried) -> svg.Drawing:
@@ -142,10 +179,19 @@ def candidates(tried: Tried) -> svg.Drawing:
         parts.append(svg.text(left - 8, y + 4, name, "", "end"))
         if np.isfinite(loss):
             hint = f"{name}: loss {number(loss, 4)}, share {share:.0%}"
-            parts.append(svg.dot(x(loss), y, 2.5 + 7.5 * sqrt(share), "mark" if share >= 0.005 else "faint", hint))
+            parts.append(
+                svg.dot(
+                    x(loss), y, 2.5 + 7.5 * sqrt(share), "mark" if share >= 0.005 else "faint", hint
+                )
+            )
         says = "failed" if not np.isfinite(loss) else f"{share:.0%}"
         parts.append(svg.text(svg.WIDTH - 4, y + 4, says, "number", "end"))
-    return svg.drawing(svg.WIDTH, bottom + 20, "Cross-validated loss of every mixture tried, and its share in α", parts)
+    return svg.drawing(
+        svg.WIDTH,
+        bottom + 20,
+        "Cross-validated loss of every mixture tried, and its share in α",
+        parts,
+    )
 
 
 def moves(findings: Findings, n_sources: int, most: int = 12) -> list[Bar]:
@@ -153,6 +199,15 @@ def moves(findings: Findings, n_sources: int, most: int = 12) -> list[Bar]:
     assert findings.sensitivity is not None
     known = np.isfinite(findings.sensitivity).any(0)
     mean = np.full(findings.sensitivity.shape[1], np.nan)
-    mean[known] = np.nanmean(np.where(np.isfinite(findings.sensitivity), findings.sensitivity, np.nan)[:, known], 0)
-    order = [int(j) for j in np.argsort(-np.nan_to_num(mean[:n_sources]), kind="stable") if np.isfinite(mean[j])]
-    return [Bar(findings.columns[j], float(mean[j]), number(float(mean[j]), 2), "warm") for j in order[:most]]
+    mean[known] = np.nanmean(
+        np.where(np.isfinite(findings.sensitivity), findings.sensitivity, np.nan)[:, known], 0
+    )
+    order = [
+        int(j)
+        for j in np.argsort(-np.nan_to_num(mean[:n_sources]), kind="stable")
+        if np.isfinite(mean[j])
+    ]
+    return [
+        Bar(findings.columns[j], float(mean[j]), number(float(mean[j]), 2), "warm")
+        for j in order[:most]
+    ]

@@ -1,4 +1,6 @@
-"""What to worry about: rules over what was found, each a sentence that names who, and what to do."""
+"""What to worry about: rules over what was found, each a sentence that names who, and
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import numpy.typing as npt
 
 from cuvee.report.findings import BALANCED, CONSTANT, CUVEE, LOG_LOSS, MAJORITY, Findings
 from cuvee.report.formatting import count, named, number, score
-from cuvee.report.summary import best_baseline, constant, is_bad, means_also, n_scored, n_sources, settled
+from cuvee.report.summary import (
+    best_baseline,
+    constant,
+    is_bad,
+    means_also,
+    n_scored,
+    n_sources,
+    settled,
+)
 
 ALONE = "target only"  # the method that learns from own rows
 FEW = 10  # labelled rows
@@ -34,7 +44,9 @@ def unsolved(findings: Findings) -> Iterator[str]:
     """Models that did not end well."""
     bad = [is_bad(s) for s in findings.model_status]
     if any(bad):
-        how = ", ".join(dict.fromkeys(s for s, b in zip(findings.model_status, bad, strict=True) if b))
+        how = ", ".join(
+            dict.fromkeys(s for s, b in zip(findings.model_status, bad, strict=True) if b)
+        )
         yield (
             f"{_who(findings, bad)} got a model that is not solved ({how}): "
             "look at its certificate before using it, and try more l2 or rescaled columns."
@@ -46,13 +58,20 @@ def unmixed(findings: Findings) -> Iterator[str]:
     bad = [not good for good in settled(findings)]
     missing: Flags = np.asarray(np.isnan(findings.alpha).all(1))
     if missing.any():
-        yield f"{_who(findings, missing)} got no mixture at all: look for what its rows have that no source has."
+        yield (
+            f"{_who(findings, missing)} got no mixture at all: look for what its rows have that no "
+            "source has."
+        )
     late: Flags = np.array(bad, dtype=bool) & ~missing
     if late.any():
-        how = ", ".join(dict.fromkeys(s for s, b in zip(findings.alpha_status, late, strict=True) if b))
+        how = ", ".join(
+            dict.fromkeys(s for s, b in zip(findings.alpha_status, late, strict=True) if b)
+        )
         yield (
-            f"The weights of {_who(findings, late, first='')} had not settled when the search ended ({how}): "
-            "they can be used, but compare them with those of the method path before reading much into them."
+            f"The weights of {_who(findings, late, first='')} had not settled when the search "
+            f"ended ({how}): "
+            "they can be used, but compare them with those of the method path before reading much "
+            "into them."
         )
 
 
@@ -65,17 +84,25 @@ def unlearnt(findings: Findings) -> Iterator[str]:
     ours, theirs = (score(float(findings.mean[k, 0]), metric) for k in (us, best))
     if findings.methods[best] != MAJORITY:
         yield (
-            f"cuvee's {metric}, {ours}, is no better than that of always answering the mean of a target's own "
-            f"labels, {theirs}: the columns say little about “{findings.label}”, so check them before using the models."
+            f"cuvee's {metric}, {ours}, is no better than that of always answering the mean of a "
+            "target's own "
+            f"labels, {theirs}: the columns say little about “{findings.label}”, so check them "
+            "before using the models."
         )
         return
     others = {name: float(v[us]) for name, v in means_also(findings).items() if name != LOG_LOSS}
-    advice = " and ".join(f"{name} ({score(value, metric)})" for name, value in others.items()) or "the columns"
+    advice = (
+        " and ".join(f"{name} ({score(value, metric)})" for name, value in others.items())
+        or "the columns"
+    )
     rare = (
-        "most labels are of one class, so that accuracy says little; " if findings.mean[best, 0] >= IMBALANCED else ""
+        "most labels are of one class, so that accuracy says little; "
+        if findings.mean[best, 0] >= IMBALANCED
+        else ""
     )
     yield (
-        f"cuvee's {metric}, {ours}, is no better than that of always answering a target's most frequent class, "
+        f"cuvee's {metric}, {ours}, is no better than that of always answering a target's most "
+        "frequent class, "
         f"{theirs}: {rare}look at {advice}, and label more rows of the rarer classes."
     )
 
@@ -83,20 +110,33 @@ def unlearnt(findings: Findings) -> Iterator[str]:
 def flattered(findings: Findings) -> Iterator[str]:
     """An accuracy that owes much to one frequent class."""
     best, beside = constant(findings), means_also(findings)
-    if best is None or BALANCED not in beside or findings.methods[best] != MAJORITY or findings.gain[best, 0] <= 0:
+    if (
+        best is None
+        or BALANCED not in beside
+        or findings.methods[best] != MAJORITY
+        or findings.gain[best, 0] <= 0
+    ):
         return
     us, metric = findings.methods.index(CUVEE), findings.metric
-    ours, most, fair = float(findings.mean[us, 0]), float(findings.mean[best, 0]), float(beside[BALANCED][us])
+    ours, most, fair = (
+        float(findings.mean[us, 0]),
+        float(findings.mean[best, 0]),
+        float(beside[BALANCED][us]),
+    )
     if most >= IMBALANCED and ours - fair >= FLATTERED:
         yield (
-            f"An {metric} of {score(ours, metric)} flatters, as always answering the most frequent class has "
-            f"{score(most, metric)}: with every class counted alike cuvee has {score(fair, metric)}, so look at the "
+            f"An {metric} of {score(ours, metric)} flatters, as always answering the most frequent "
+            "class has "
+            f"{score(most, metric)}: with every class counted alike cuvee has "
+            f"{score(fair, metric)}, so look at the "
             "rare classes before relying on it, and label more rows of them."
         )
 
 
 def chance(findings: Findings) -> Iterator[str]:
-    """A comparison that cuvee loses, or that says little; one answer for all is a matter of its own."""
+    """A comparison that cuvee loses, or that says little; one answer for all is a matter of its
+    own.
+    """
     best = best_baseline(findings, without=CONSTANT)
     if best is None:
         return
@@ -105,14 +145,16 @@ def chance(findings: Findings) -> Iterator[str]:
     mean = "" if n_scored(findings) == 1 else " on average"
     if high < 0:
         yield (
-            f"cuvee does worse than {name} by {score(-gain, findings.metric)}{mean}, which is more than chance: "
+            f"cuvee does worse than {name} by {score(-gain, findings.metric)}{mean}, which is more "
+            "than chance: "
             f"use {name} here."
         )
     elif gain <= 0:
         yield f"cuvee is no better than {name}{mean}: the simpler {name} serves as well here."
     elif not low > 0:
         yield (
-            f"That cuvee is better than {name} may be chance, for the interval of the gain includes 0: "
+            f"That cuvee is better than {name} may be chance, for the interval of the gain "
+            "includes 0: "
             "score more targets, or keep more test rows."
         )
 
@@ -126,7 +168,8 @@ def unhelped(findings: Findings) -> Iterator[str]:
         bad = (ours <= alone) if findings.higher_is_better else (ours >= alone)
     if bad.any():
         yield (
-            f"{_who(findings, bad)} gained nothing from other sources over learning from own rows only: "
+            f"{_who(findings, bad)} gained nothing from other sources over learning from own rows "
+            "only: "
             "look for sources more like it, or use the simpler model."
         )
 
@@ -159,7 +202,8 @@ def unscored(findings: Findings) -> Iterator[str]:
     bad = none | ~np.isfinite(findings.scores[..., 0]).any(1) if findings.scores.size else none
     if bad.any():
         yield (
-            f"{_who(findings, bad)} had no test rows, so nothing is known about how well the model predicts: "
+            f"{_who(findings, bad)} had no test rows, so nothing is known about how well the model "
+            "predicts: "
             "label more, or keep more of the labelled rows for scores."
         )
 
@@ -168,7 +212,10 @@ def unproven(findings: Findings) -> Iterator[str]:
     """Models without a certificate, where others have one."""
     bad = ~np.isfinite(findings.distance)
     if bad.any() and not bad.all():
-        yield f"Nothing is proven about the model of {_who(findings, bad, first='')}: more l2 would make it provable."
+        yield (
+            f"Nothing is proven about the model of {_who(findings, bad, first='')}: more l2 would "
+            "make it provable."
+        )
 
 
 def leaning(findings: Findings) -> Iterator[str]:
@@ -179,9 +226,11 @@ def leaning(findings: Findings) -> Iterator[str]:
     for j in np.flatnonzero((alpha >= ALMOST_ALL).mean(0) >= MANY):
         carried = alpha[:, j] >= ALMOST_ALL
         yield (
-            f"Source {named([findings.columns[j]])} carries {ALMOST_ALL:.0%} or more of the weight for "
+            f"Source {named([findings.columns[j]])} carries {ALMOST_ALL:.0%} or more of the weight "
+            "for "
             f"{carried.sum():,} of {count(len(alpha), 'target')}: "
-            "check that it is no copy of them, and that its labels are right, for its faults are theirs."
+            "check that it is no copy of them, and that its labels are right, for its faults are "
+            "theirs."
         )
 
 
@@ -193,8 +242,10 @@ def unused(findings: Findings) -> Iterator[str]:
     if bad.any():
         who = [c for c, b in zip(findings.columns, bad, strict=False) if b]
         yield (
-            f"{count(len(who), 'source')} ({named(who)}) {'is' if len(who) == 1 else 'are'} used by nobody, "
-            f"at most {number(UNUSED)} of any mixture: check the labels and units there, or leave it out."
+            f"{count(len(who), 'source')} ({named(who)}) {'is' if len(who) == 1 else 'are'} used "
+            "by nobody, "
+            f"at most {number(UNUSED)} of any mixture: check the labels and units there, or leave "
+            "it out."
         )
 
 

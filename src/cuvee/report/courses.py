@@ -20,8 +20,12 @@ HEIGHT, LEFT, RIGHT = 190, 46, 12
 Line = tuple[str, Floats, Floats]  # a target's name, its steps and its values
 
 
-def course(names: Sequence[str], runs: Sequence[Convergence], field: str, log: bool) -> svg.Drawing | None:
-    """Draw one quantity over steps, a line per target; the NAMED with the largest gap at the end are coloured."""
+def course(
+    names: Sequence[str], runs: Sequence[Convergence], field: str, log: bool
+) -> svg.Drawing | None:
+    """Draw one quantity over steps, a line per target; the NAMED with the largest gap at the end
+    are coloured.
+    """
     lines = [(name, *_line(run, field, log)) for name, run in zip(names, runs, strict=True)]
     lines = [entry for entry in lines if len(entry[1])]
     if not lines:
@@ -34,11 +38,15 @@ def course(names: Sequence[str], runs: Sequence[Convergence], field: str, log: b
         low, high = np.floor(low), np.ceil(high)
     y = svg.Scale(low, high, HEIGHT - 26, 10)
     parts = [*_value_axis(y, log), *_step_axis(x), *_courses(lines, x, y)]
-    return svg.drawing(svg.WIDTH, HEIGHT, f"{field} over steps for {count(len(lines), 'target')}", parts)
+    return svg.drawing(
+        svg.WIDTH, HEIGHT, f"{field} over steps for {count(len(lines), 'target')}", parts
+    )
 
 
 def _value_axis(y: svg.Scale, log: bool) -> Iterator[str]:
-    """Draw a rule and a number at every tick; on a logarithmic scale at whole powers of ten alone."""
+    """Draw a rule and a number at every tick; on a logarithmic scale at whole powers of
+    ten alone.
+    """
     marks = svg.ticks(y.low, y.high, 4)
     for tick, plain in zip(marks, alike(marks), strict=True):
         if log and tick != int(tick):
@@ -62,11 +70,15 @@ def _courses(lines: Sequence[Line], x: svg.Scale, y: svg.Scale) -> Iterator[str]
         if len(points) == 1:
             yield svg.dot(*points[0], 2.5, f"l{k + 1}" if k < NAMED else "faint", short(name, 60))
         else:
-            yield svg.polyline(points, f"course l{k + 1}" if k < NAMED else "course many", short(name, 60))
+            yield svg.polyline(
+                points, f"course l{k + 1}" if k < NAMED else "course many", short(name, 60)
+            )
 
 
 def slowest(runs: Sequence[Convergence | None]) -> list[int]:
-    """Targets that have a course, the largest gap at the end first; then an even choice of the others."""
+    """Targets that have a course, the largest gap at the end first; then an even choice of the
+    others.
+    """
     ends = {i: _end(run.gap) for i, run in enumerate(runs) if run is not None and len(run.step)}
     order = np.array(sorted(ends, key=lambda i: (-ends[i], i)), dtype=np.intp)
     return [int(i) for i in (*order[:NAMED], *spread(order[NAMED:], LINES - NAMED))]
@@ -76,7 +88,9 @@ def _line(run: Convergence, field: str, log: bool) -> tuple[Floats, Floats]:
     values = np.asarray(getattr(run, field), dtype=np.float64)
     known = np.isfinite(values) & ((values > 0) if log else True)
     kept = spread(np.flatnonzero(known), POINTS)
-    return np.asarray(run.step, dtype=np.float64)[kept], np.log10(values[kept]) if log else values[kept]
+    return np.asarray(run.step, dtype=np.float64)[kept], np.log10(values[kept]) if log else values[
+        kept
+    ]
 
 
 def _end(gap: Floats) -> float:

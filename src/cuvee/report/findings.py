@@ -9,7 +9,9 @@ from cuvee.results import Floats
 
 CUVEE = "cuvee"
 MAJORITY, OWN_MEAN = CONSTANT = "majority class", "own mean"
-"""The methods that always give a target the same answer, from its own labels: of classes, and of a quantity."""
+"""The methods that always give a target the same answer, from its own labels: of classes, and of a
+quantity.
+"""
 BALANCED, AUC, LOG_LOSS = ALSO = "balanced accuracy", "AUC", "log loss"  # beside accuracy
 LOWER = (LOG_LOSS,)  # of these, those of which less is better
 
@@ -25,7 +27,9 @@ class Convergence:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """The mixtures tried for one target, G of them; path points are named "path 1/8", from large C to small."""
+    """The mixtures tried for one target, G of them; path points are named "path 1/8", from large C
+    to small.
+    """
 
     names: tuple[str, ...]
     alpha: Floats  # (G, columns)
@@ -63,7 +67,8 @@ class Findings:
     domain: str  # column names
     label: str
     n_features: int
-    columns: tuple[str, ...]  # of alpha: the sources, and cuvee.OWN last where the targets' own rows joined
+    # of alpha: the sources, and cuvee.OWN last where the targets' own rows joined
+    columns: tuple[str, ...]
     source_rows: Floats  # (N,)
     targets: tuple[str, ...]
     learn_rows: Floats  # (M,) labelled rows that α and the scored models learnt from
@@ -81,11 +86,15 @@ class Findings:
     methods: tuple[
         str, ...
     ]  # "cuvee", "uniform", "pooled", "pooled + own", "target only"; "majority class" or "own mean"
-    scores: Floats  # (M, methods, 3): value, low and high end of a 95 % interval; NaN where there are no test rows
+    # (M, methods, 3): value, low and high end of a 95 % interval; NaN where there are no test rows
+    scores: Floats
     mean: Floats  # (methods, 3) over targets with scores
     mean_rank: Floats  # (methods,)
-    gain: Floats  # (methods, 3) mean paired difference over targets, positive where cuvee is better, with its interval
-    sensitivity: Floats | None  # (M, columns) relative change of w per unit of α moved there; None: not computed
+    # (methods, 3) mean paired difference over targets, positive where cuvee is better, with its
+    # interval
+    gain: Floats
+    # (M, columns) relative change of w per unit of α moved there; None: not computed
+    sensitivity: Floats | None
     tried: tuple[Tried | None, ...]  # (M,); None where one method alone was asked for
     convergence: tuple[Convergence | None, ...]  # (M,)
     seconds: tuple[tuple[str, float], ...]  # where the time went

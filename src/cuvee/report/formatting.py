@@ -77,14 +77,24 @@ def named(names: Sequence[str], most: int = 3) -> str:
     said = [short(name, 32) for name in names[:most]]
     if len(names) > most:
         return ", ".join(said) + f" and {len(names) - most:,} more"
-    return said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1] if said else "none"
+    return (
+        said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1] if said else "none"
+    )
 
 
 @lru_cache(10_000)
 def ems(text: str) -> float:
-    """About how wide a text is set, in units of its font's size; rather too wide than too narrow."""
+    """About how wide a text is set, in units of its font's size; rather too wide than
+    too narrow.
+    """
     return sum(
-        0.4 if c in _NARROW else 0.95 if c in _WIDE else 1.05 if unicodedata.east_asian_width(c) in "WF" else 0.62
+        0.4
+        if c in _NARROW
+        else 0.95
+        if c in _WIDE
+        else 1.05
+        if unicodedata.east_asian_width(c) in "WF"
+        else 0.62
         for c in text
     )
 
@@ -103,7 +113,9 @@ def short(name: str, most: float) -> str:
 
 def cleaned(findings: Findings) -> Findings:
     """The same as a page can hold it: what a browser would obey is written out, and names end."""
-    f: Findings = replace(findings, **{f.name: _clean(getattr(findings, f.name)) for f in fields(findings)})
+    f: Findings = replace(
+        findings, **{f.name: _clean(getattr(findings, f.name)) for f in fields(findings)}
+    )
     return replace(
         f,
         title=_name(f.title),

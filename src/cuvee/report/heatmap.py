@@ -1,4 +1,6 @@
-"""Heat maps: classes of colour with stated edges; the rows' names, a drawing of their own, stay when it is scrolled."""
+"""Heat maps: classes of colour with stated edges; the rows' names, a drawing of their own, stay
+when it is scrolled.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from cuvee.report import svg
 from cuvee.report.formatting import ems, number, power, short
 from cuvee.results import Floats
 
-# Roughly geometric: sources that take 2 % and 5 % are told apart, as are those that take 40 % and 60 %.
+# Roughly geometric: sources that take 2 % and 5 % are told apart, as are those that take 40 % and
+# 60 %.
 EDGES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75)
 TURN = -50.0  # degrees, of the columns' names
 FONT, GAP = 12, 8
@@ -44,7 +47,9 @@ class Look:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where cells are: the left edges of columns, the upper edges of rows, and the size of a cell."""
+    """Where cells are: the left edges of columns, the upper edges of rows, and the size
+    of a cell.
+    """
 
     xs: Sequence[float]
     ys: Sequence[float]
@@ -61,7 +66,9 @@ def heat_map(
     apart: tuple[int, int] = (0, 0),
     look: Look | None = None,
 ) -> Heat:
-    """Draw values (rows, columns) ≥ 0 as cells; the last rows and first columns, `apart`, stand apart."""
+    """Draw values (rows, columns) ≥ 0 as cells; the last rows and first columns, `apart`, stand
+    apart.
+    """
     look = look or Look()
     width = float(np.clip(880 / max(len(columns), 1), 17, 62))
     height = 26.0 if len(rows) <= 20 else 17.0
@@ -77,16 +84,22 @@ def heat_map(
     full_width = (grid.xs[-1] if columns else 0) + width + rise * 0.643 + END
     full_height = (grid.ys[-1] if rows else top) + height + 2
     parts = [
-        svg.text(x + width / 2 + 3, top - 6, name, turn=TURN, hint=full[:200] if full != name else "")
+        svg.text(
+            x + width / 2 + 3, top - 6, name, turn=TURN, hint=full[:200] if full != name else ""
+        )
         for x, name, full in zip(grid.xs, names, columns, strict=True)
     ]
     hints = [[f"{short(row, 40)} ← {short(column, 40)}: " for column in columns] for row in rows]
     parts += _cells(values, hints, grid, look)
     cells = svg.drawing(full_width, full_height, label, parts, "as-is")
-    return Heat(_names(rows, grid.ys, height, full_height), cells, _legend(look.unit, look.hue, look.means))
+    return Heat(
+        _names(rows, grid.ys, height, full_height), cells, _legend(look.unit, look.hue, look.means)
+    )
 
 
-def _cells(values: Floats, hints: Sequence[Sequence[str]], grid: _Grid, look: Look) -> Iterator[str]:
+def _cells(
+    values: Floats, hints: Sequence[Sequence[str]], grid: _Grid, look: Look
+) -> Iterator[str]:
     """Draw the cells, with their numbers where these fit; NaN is a stroke."""
     width, height = grid.width, grid.height
     longest = max([ems(look.says(v)) for v in values.flat if look.level(v)], default=0.0)
@@ -94,25 +107,33 @@ def _cells(values: Floats, hints: Sequence[Sequence[str]], grid: _Grid, look: Lo
     for (i, j), value in np.ndenumerate(values):
         x, y, said = grid.xs[j], grid.ys[i], look.says(value)
         level = 0 if np.isnan(value) else look.level(value)
-        yield svg.rect(x + 1, y + 1, width - 2, height - 2, f"{look.hue}{level}", hints[i][j] + said)
+        yield svg.rect(
+            x + 1, y + 1, width - 2, height - 2, f"{look.hue}{level}", hints[i][j] + said
+        )
         if np.isnan(value):
             yield svg.line(x + 4, y + height - 4, x + width - 4, y + 4, "void")
         elif printed and level > 0:
             yield svg.text(x + width / 2, y + height / 2 + 4, said, f"on t{level}", "middle")
 
 
-def _names(rows: Sequence[str], ys: Sequence[float], height: float, full_height: float) -> svg.Drawing:
+def _names(
+    rows: Sequence[str], ys: Sequence[float], height: float, full_height: float
+) -> svg.Drawing:
     names = [short(name, 22) for name in rows]
     width = max([ems(name) for name in names], default=0.0) * FONT + 14
     parts = [
-        svg.text(width - 8, y + height / 2 + 4, name, "", "end", hint=full[:200] if full != name else "")
+        svg.text(
+            width - 8, y + height / 2 + 4, name, "", "end", hint=full[:200] if full != name else ""
+        )
         for y, name, full in zip(ys, names, rows, strict=True)
     ]
     return svg.drawing(width, full_height, "Names of the rows", parts, "as-is")
 
 
 def _legend(unit: float, hue: str, means: str) -> svg.Drawing:
-    """Classes and their edges, all in one format: where they are very small or large, with one power for all."""
+    """Classes and their edges, all in one format: where they are very small or large, with one
+    power for all.
+    """
     each = 36.0
     exponent = 0 if 0.1 <= unit <= 5000 else floor(log10(unit) + 1e-9) - 1
     if exponent:
@@ -123,5 +144,8 @@ def _legend(unit: float, hue: str, means: str) -> svg.Drawing:
         parts.append(svg.rect(6 + level * each, 2, each - 1, 12, f"{hue}{level}"))
         if level:
             parts.append(svg.text(6 + level * each, 28, edges[level - 1], "small", "middle"))
-    said = f"Colour scale: lightest below {number(EDGES[0] * unit)}, strongest above {number(EDGES[-1] * unit)}"
+    said = (
+        f"Colour scale: lightest below {number(EDGES[0] * unit)}, strongest above "
+        f"{number(EDGES[-1] * unit)}"
+    )
     return svg.drawing(14 + (len(EDGES) + 1) * each + ems(means) * 11, 32, said, parts, "legend")

@@ -1,7 +1,7 @@
 """Dots with intervals: scores of the methods, what cuvee gains over each, and targets one by one.
 
-A method that is far worse would set the scale for all: scales are made for cuvee and its best rival, and what lies
-beyond them is a triangle at the edge.
+A method that is far worse would set the scale for all: scales are made for cuvee and its best
+rival, and what lies beyond them is a triangle at the edge.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def means(findings: Findings) -> svg.Drawing:
     """Score of every method, the mean over the targets that could be scored."""
     rows = [(m, findings.mean[k], m == CUVEE) for k, m in enumerate(findings.methods)]
     says = [score(float(v[0]), findings.metric) for _, v, _ in rows]
-    label = f"{'Mean ' if n_scored(findings) > 1 else ''}{findings.metric} of each method with a 95 % interval"
+    label = (
+        f"{'Mean ' if n_scored(findings) > 1 else ''}{findings.metric} of each method with a 95 % "
+        "interval"
+    )
     return _plot(rows, says, label, _rivals(findings, findings.mean), None)
 
 
@@ -36,7 +39,10 @@ def gains(findings: Findings) -> svg.Drawing:
     """What cuvee gains over every other method, paired over targets."""
     rows = [(m, findings.gain[k], True) for k, m in enumerate(findings.methods) if m != CUVEE]
     says = [signed(float(v[0]), findings.metric) for _, v, _ in rows]
-    label = f"{'Mean gain' if n_scored(findings) > 1 else 'Gain'} of cuvee over each method with a 95 % interval"
+    label = (
+        f"{'Mean gain' if n_scored(findings) > 1 else 'Gain'} of cuvee over each method with a 95 "
+        "% interval"
+    )
     return _plot(rows, says, label, np.append(_rivals(findings, findings.gain), 0.0), 0.0)
 
 
@@ -48,15 +54,23 @@ def _rivals(findings: Findings, values: Floats) -> Floats:
 
 
 def _plot(
-    rows: Sequence[tuple[str, Floats, bool]], says: Sequence[str], label: str, focus: Floats, zero: float | None
+    rows: Sequence[tuple[str, Floats, bool]],
+    says: Sequence[str],
+    label: str,
+    focus: Floats,
+    zero: float | None,
 ) -> svg.Drawing:
     left = room([short(name, 15) for name, _, _ in rows])
-    x = _scale(np.array([v for _, v, _ in rows]).reshape(-1), focus, left + 4, svg.WIDTH - VALUES - 8)
+    x = _scale(
+        np.array([v for _, v, _ in rows]).reshape(-1), focus, left + 4, svg.WIDTH - VALUES - 8
+    )
     bottom = 8 + ROW * len(rows)
     parts = grid(x, bottom, zero)
     for i, (name, value, strong) in enumerate(rows):
         y = 6 + ROW * (i + 0.5)
-        parts.append(svg.text(left - 6, y + 4, short(name, 15), "strong" if name == CUVEE else "", "end"))
+        parts.append(
+            svg.text(left - 6, y + 4, short(name, 15), "strong" if name == CUVEE else "", "end")
+        )
         class_, hint = "strong" if strong else "weak", f"{name}: {says[i]}"
         parts += _interval(x, y, value, class_, 5.0, hint)
         parts += _beyond(x, y, [(float(value[0]), hint)], class_)
@@ -65,8 +79,12 @@ def _plot(
     return svg.drawing(svg.WIDTH, bottom + 22, f"{label}: {said}", parts)
 
 
-def by_target(findings: Findings, targets: Sequence[int], best: int, everyone: Sequence[int]) -> svg.Drawing:
-    """cuvee with its interval per target, the other methods as ticks, `best` among them stronger."""
+def by_target(
+    findings: Findings, targets: Sequence[int], best: int, everyone: Sequence[int]
+) -> svg.Drawing:
+    """cuvee with its interval per target, the other methods as ticks, `best` among them
+    stronger.
+    """
     us = findings.methods.index(CUVEE)
     scores = findings.scores[list(everyone)]
     drawn = np.concatenate([scores[..., 0].reshape(-1), scores[:, us].reshape(-1)])
@@ -78,7 +96,9 @@ def by_target(findings: Findings, targets: Sequence[int], best: int, everyone: S
         y = 6 + TARGET_ROW * (k + 0.5)
         name = findings.targets[i]
         parts.append(svg.text(left - 6, y + 4, short(name, 16), "", "end", hint=name[:200]))
-        others = [(float(findings.scores[i, m, 0]), m) for m in range(len(findings.methods)) if m != us]
+        others = [
+            (float(findings.scores[i, m, 0]), m) for m in range(len(findings.methods)) if m != us
+        ]
         for at, m in others:
             if x.low <= at <= x.high:
                 class_ = "rival" if m == best else "other"
@@ -86,7 +106,9 @@ def by_target(findings: Findings, targets: Sequence[int], best: int, everyone: S
         parts += _beyond(x, y, [(at, _spelt(findings, i, m)) for at, m in others], "other")
         parts += _interval(x, y, findings.scores[i, us], "strong", 4.0, _spelt(findings, i, us))
     first, last = (short(findings.targets[i], 40) for i in (targets[0], targets[-1]))
-    return svg.drawing(svg.WIDTH, bottom + 22, f"{findings.metric} of targets, {first} to {last}", parts)
+    return svg.drawing(
+        svg.WIDTH, bottom + 22, f"{findings.metric} of targets, {first} to {last}", parts
+    )
 
 
 def _spelt(findings: Findings, i: int, m: int) -> str:
@@ -94,7 +116,9 @@ def _spelt(findings: Findings, i: int, m: int) -> str:
     return f"{short(findings.targets[i], 40)}, {findings.methods[m]}: {value} ({low} to {high})"
 
 
-def _interval(x: svg.Scale, y: float, value: Floats, class_: str, radius: float, hint: str) -> list[str]:
+def _interval(
+    x: svg.Scale, y: float, value: Floats, class_: str, radius: float, hint: str
+) -> list[str]:
     """As far as the scale reaches."""
     middle, low, high = (float(v) for v in value)
     drawn = []

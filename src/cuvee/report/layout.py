@@ -27,7 +27,9 @@ class Layout:
 
 
 def layout(findings: Findings) -> Layout:
-    """Clustered rows and columns; of too many rows an even choice along their order, of columns the heaviest."""
+    """Clustered rows and columns; of too many rows an even choice along their order, of columns the
+    heaviest.
+    """
     alpha = np.nan_to_num(findings.alpha)
     n_sources, own = len(findings.columns), None
     if findings.columns and findings.columns[-1] == OWN:
@@ -37,7 +39,8 @@ def layout(findings: Findings) -> Layout:
     rows = spread(np.arange(len(alpha)), CLUSTERED)
     rows = spread(rows[clustered(alpha[rows])], ROWS)
     if set(findings.targets) >= {findings.columns[j] for j in drawn} and len(rows) == len(alpha):
-        # Every domain in turn: one order for both, so that what helps each other stands along the diagonal.
+        # Every domain in turn: one order for both, so that what helps each other stands along the
+        # diagonal.
         place = {findings.targets[i]: k for k, i in enumerate(rows)}
         columns = np.array(sorted(drawn, key=lambda j: place[findings.columns[j]]), dtype=np.intp)
     elif len(alpha) == 1:
@@ -48,12 +51,16 @@ def layout(findings: Findings) -> Layout:
 
 
 def clustered(values: Floats) -> Indices:
-    """An order of the rows in which neighbours are as alike as a tree allows; as they are, where there is no tree."""
+    """An order of the rows in which neighbours are as alike as a tree allows; as they are, where
+    there is no tree.
+    """
     if len(values) < 3 or values.shape[1] == 0 or np.ptp(values, axis=0).max() == 0.0:
         return np.arange(len(values))
     from scipy.cluster.hierarchy import leaves_list, linkage
 
-    return np.asarray(leaves_list(linkage(values, "average", optimal_ordering=len(values) <= 200)), dtype=np.intp)
+    return np.asarray(
+        leaves_list(linkage(values, "average", optimal_ordering=len(values) <= 200)), dtype=np.intp
+    )
 
 
 def spread(items: Indices, most: int) -> Indices:

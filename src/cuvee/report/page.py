@@ -34,7 +34,9 @@ def render(findings: Findings) -> str:
     from jinja2 import Environment, StrictUndefined
 
     f = cleaned(findings)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     drawn = layout(f)
     return environment.from_string(_file("page.html.j2")).render(
         f=f,
@@ -76,20 +78,36 @@ def _about(about: dict[str, Any]) -> list[dict[str, Any]]:
     """run.json as small tables: its groups, and what stands beside them."""
     groups = [(str(k), v) for k, v in about.items() if isinstance(v, dict) and v]
     groups.sort(
-        key=lambda g: ("data", "options", "versions").index(g[0]) if g[0] in ("data", "options", "versions") else 9
+        key=lambda g: (
+            ("data", "options", "versions").index(g[0])
+            if g[0] in ("data", "options", "versions")
+            else 9
+        )
     )
     loose = {k: v for k, v in about.items() if not isinstance(v, dict)}
     tables = [
-        {"name": f"{name.capitalize()}.", "rows": [(k, _plain(v)) for k, v in said.items()]} for name, said in groups
+        {"name": f"{name.capitalize()}.", "rows": [(k, _plain(v)) for k, v in said.items()]}
+        for name, said in groups
     ]
-    return [*tables, *([{"name": "The run.", "rows": [(k, _plain(v)) for k, v in loose.items()]}] if loose else [])]
+    return [
+        *tables,
+        *(
+            [{"name": "The run.", "rows": [(k, _plain(v)) for k, v in loose.items()]}]
+            if loose
+            else []
+        ),
+    ]
 
 
 def _plain(value: Any) -> str:
     """A value of run.json in words."""
     if value is None or isinstance(value, bool):
         return "none" if value is None else "yes" if value else "no"
-    text = str(value) if isinstance(value, (str, int, float)) else json.dumps(value, ensure_ascii=False, default=str)
+    text = (
+        str(value)
+        if isinstance(value, (str, int, float))
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )
     return text if len(text) <= LONG else f"{text[:LONG]}… (all of it is in run.json)"
 
 

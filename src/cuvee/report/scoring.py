@@ -13,7 +13,9 @@ from cuvee.report.formatting import UNKNOWN, count, number, score, signed
 from cuvee.report.summary import best_baseline, means_also, n_scored
 
 DRAWN, LISTED = 60, 200  # targets
-BEYOND = "A triangle at the edge stands for baselines beyond it: their scores show when it is pointed at"
+BEYOND = (
+    "A triangle at the edge stands for baselines beyond it: their scores show when it is pointed at"
+)
 MEANINGS = {
     BALANCED: "Balanced accuracy counts every class alike, however rare",
     AUC: "AUC is how often a row of the second class is ranked above one of the first",
@@ -30,18 +32,30 @@ def scores(f: Findings) -> dict[str, Any]:
     best, alone = best_baseline(f), len(known) == 1
     ordered = _by_gain(f, known, best)
     drawn = _ends(ordered)
-    pictures = [] if alone else [intervals.by_target(f, p, -1 if best is None else best, drawn) for p in _pieces(drawn)]
+    pictures = (
+        []
+        if alone
+        else [
+            intervals.by_target(f, p, -1 if best is None else best, drawn) for p in _pieces(drawn)
+        ]
+    )
     rival = "" if best is None else f.methods[best]
     sorted_by = f"Sorted by cuvee's gain over {rival}, the largest first." if rival else ""
     half = DRAWN // 2
-    left_out = f" The {half} largest and the {half} smallest of {len(ordered):,}." if len(ordered) > DRAWN else ""
+    left_out = (
+        f" The {half} largest and the {half} smallest of {len(ordered):,}."
+        if len(ordered) > DRAWN
+        else ""
+    )
     return {
         "text": _introduction(f, known),
         "cards": _cards(f, alone),
         "means": _means(f),
         "rival": rival,
         "targets": pictures,
-        "targets_text": sorted_by + left_out + (f" {BEYOND}, and in the table." if _cut(*pictures) else ""),
+        "targets_text": sorted_by
+        + left_out
+        + (f" {BEYOND}, and in the table." if _cut(*pictures) else ""),
         "table": _table(f, ordered),
     }
 
@@ -52,10 +66,16 @@ def _introduction(f: Findings, known: Any) -> str:
     tested = count(float(f.test_rows[known[0]]), "labelled row") if alone else "labelled rows"
     who = f.targets[known[0]] if alone else count(len(known), "target")
     better = "higher is better" if f.higher_is_better else "lower is better"
-    said = f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: {better}. "
+    said = (
+        f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: "
+        f"{better}. "
+    )
     said += "Intervals are of 95 %."
     if any(method in CONSTANT for method in f.methods):
-        said += " The last baseline looks at no column: it always gives the answer that a target's own labels suggest."
+        said += (
+            " The last baseline looks at no column: "
+            "it always gives the answer that a target's own labels suggest."
+        )
     if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
         said += f" {'; '.join(meanings)}."
     if any(not np.isfinite(f.also[name][known]).all() for name in means_also(f)):
@@ -65,7 +85,11 @@ def _introduction(f: Findings, known: Any) -> str:
 
 def _cards(f: Findings, alone: bool) -> list[dict[str, Any]]:
     """Return the drawings of all targets together: scores, and gains where there is a baseline."""
-    name, what = ("Score.", f.metric.capitalize()) if alone else ("Mean score.", f"Mean {f.metric} over targets")
+    name, what = (
+        ("Score.", f.metric.capitalize())
+        if alone
+        else ("Mean score.", f"Mean {f.metric} over targets")
+    )
     cards = [_card(name, f"{what}, 95 % interval.", intervals.means(f))]
     if len(f.methods) > 1:
         caption = "cuvee over each baseline, paired; right of 0 cuvee is better."
@@ -90,7 +114,9 @@ def _by_gain(f: Findings, known: Any, best: int | None) -> list[int]:
         return [int(i) for i in known]
     us, sign = f.methods.index(CUVEE), 1.0 if f.higher_is_better else -1.0
     gain = sign * (f.scores[known, us, 0] - f.scores[known, best, 0])
-    return [int(i) for i in known[np.argsort(np.where(np.isfinite(gain), -gain, np.inf), kind="stable")]]
+    return [
+        int(i) for i in known[np.argsort(np.where(np.isfinite(gain), -gain, np.inf), kind="stable")]
+    ]
 
 
 def _means(f: Findings) -> dict[str, Any]:
@@ -100,17 +126,34 @@ def _means(f: Findings) -> dict[str, Any]:
     rows = [
         (
             method,
-            {"value": score(float(f.mean[k, 0]), f.metric), "span": _span(f.mean[k], f.metric), "best": k in best},
+            {
+                "value": score(float(f.mean[k, 0]), f.metric),
+                "span": _span(f.mean[k], f.metric),
+                "best": k in best,
+            },
             number(float(f.mean_rank[k])),
             {"value": UNKNOWN, "span": "", "best": False}
             if method == CUVEE
-            else {"value": signed(float(f.gain[k, 0]), f.metric), "span": _span(f.gain[k], f.metric), "best": False},
-            *({"value": also(name, float(v[k])), "span": "", "best": k in better[name]} for name, v in others.items()),
+            else {
+                "value": signed(float(f.gain[k, 0]), f.metric),
+                "span": _span(f.gain[k], f.metric),
+                "best": False,
+            },
+            *(
+                {"value": also(name, float(v[k])), "span": "", "best": k in better[name]}
+                for name, v in others.items()
+            ),
         )
         for k, method in enumerate(f.methods)
     ]
     mean = "mean " if n_scored(f) > 1 else ""
-    head = ("method", f"{mean}{f.metric}", f"{mean}rank", "cuvee's gain over it", *(f"{mean}{name}" for name in others))
+    head = (
+        "method",
+        f"{mean}{f.metric}",
+        f"{mean}rank",
+        "cuvee's gain over it",
+        *(f"{mean}{name}" for name in others),
+    )
     return {"label": f"{mean}scores".capitalize(), "head": head, "rows": rows, "note": ""}
 
 
@@ -143,7 +186,11 @@ def _best(values: Any, higher: bool) -> set[int]:
 
 def _span(value: Any, metric: str) -> str:
     low, high = float(value[1]), float(value[2])
-    return f"{score(low, metric)} to {score(high, metric)}" if np.isfinite(low) and np.isfinite(high) else ""
+    return (
+        f"{score(low, metric)} to {score(high, metric)}"
+        if np.isfinite(low) and np.isfinite(high)
+        else ""
+    )
 
 
 def _card(name: str, caption: str, drawing: str) -> dict[str, Any]:

@@ -24,21 +24,31 @@ def weights(f: Findings, drawn: Layout) -> dict[str, Any]:
     rows = [f.targets[i] for i in drawn.rows]
     apart = (0, int(drawn.own is not None))
     if len(rows) > 1:
-        values, rows, apart = np.concatenate([values, _mean(values)]), [*rows, "mean"], (1, apart[1])
+        values, rows, apart = (
+            np.concatenate([values, _mean(values)]),
+            [*rows, "mean"],
+            (1, apart[1]),
+        )
     said = [
-        "Each row is a target, each column a source, and a cell the weight α that the target gives to the source; "
+        "Each row is a target, each column a source, and a cell the weight α that the target gives "
+        "to the source; "
         "rows add up to 1, and likes stand beside likes."
         if len(f.targets) > 1
-        else "Each column is a source, the heaviest first, and a cell the weight α that the target gives to it."
+        else "Each column is a source, the heaviest first, "
+        "and a cell the weight α that the target gives to it."
     ]
     if drawn.own is not None:
         said.append("The column that stands apart is the target's own labelled rows.")
     if np.isnan(values).any():
         in_turn = set(f.targets) <= set(f.columns)
-        said.append(f"A stroke marks {'a target, which is no source of its own' if in_turn else 'what is not known'}.")
+        said.append(
+            "A stroke marks "
+            f"{'a target, which is no source of its own' if in_turn else 'what is not known'}."
+        )
     if len(drawn.rows) < len(f.targets):
         said.append(
-            f"{len(drawn.rows)} of {len(f.targets):,} targets are drawn, evenly chosen along that order; "
+            f"{len(drawn.rows)} of {len(f.targets):,} targets are drawn, evenly chosen along that "
+            "order; "
             "all are in alpha.csv in the run folder."
         )
     if len(drawn.others):
@@ -55,13 +65,17 @@ def weights(f: Findings, drawn: Layout) -> dict[str, Any]:
 
 
 def targets(f: Findings, drawn: Layout) -> dict[str, Any]:
-    """Pictures of each target: its weights, how they change along C, and the mixtures that were tried."""
+    """Pictures of each target: its weights, how they change along C, and the mixtures that were
+    tried.
+    """
     shown = [_target(f, i, drawn.own) for i in range(min(SHOWN, len(f.targets)))]
     said = "The weights that were returned."
     if any(t is not None for t in f.tried):
         said = (
-            "First, the weights that were returned. Along the path, in the same colours, C falls: where it is large "
-            "every row counts alike, where it is small a source counts as far as it resembles the target. "
+            "First, the weights that were returned. Along the path, in the same colours, C falls: "
+            "where it is large "
+            "every row counts alike, where it is small a source counts as far as it resembles the "
+            "target. "
             "Every mixture tried was cross-validated on the target's own rows; "
             "the weights are their average, by the share that stands beside each."
         )
@@ -75,7 +89,13 @@ def targets(f: Findings, drawn: Layout) -> dict[str, Any]:
 
 def _target(f: Findings, i: int, own: int | None) -> dict[str, Any]:
     parts = bars.parts_of(f.columns, f.alpha[i], own)
-    figures = [{"name": "Weights.", "caption": "", "drawing": bars.weights(parts, f.alpha[i], f.targets[i])}]
+    figures = [
+        {
+            "name": "Weights.",
+            "caption": "",
+            "drawing": bars.weights(parts, f.alpha[i], f.targets[i]),
+        }
+    ]
     tried = f.tried[i] if i < len(f.tried) else None
     if tried is not None:
         path = bars.along_path(parts, tried)
@@ -83,8 +103,12 @@ def _target(f: Findings, i: int, own: int | None) -> dict[str, Any]:
             figures.append({"name": "Along the path.", "caption": "α at each C.", "drawing": path})
         if len(tried.names):
             caption = "Cross-validated loss, and share in α."
-            figures.append({"name": "Tried.", "caption": caption, "drawing": bars.candidates(tried)})
-    rows = f"{count(f.learn_rows[i], 'row')} to learn from, {count(f.test_rows[i], 'row')} for scores"
+            figures.append(
+                {"name": "Tried.", "caption": caption, "drawing": bars.candidates(tried)}
+            )
+    rows = (
+        f"{count(f.learn_rows[i], 'row')} to learn from, {count(f.test_rows[i], 'row')} for scores"
+    )
     return {
         "name": f.targets[i],
         "said": f"{rows}; {_found(f, i)}",
@@ -93,7 +117,9 @@ def _target(f: Findings, i: int, own: int | None) -> dict[str, Any]:
 
 
 def _found(f: Findings, i: int) -> str:
-    """How a target's weights were found: averaged, or by one search whose gap says how far it came."""
+    """How a target's weights were found: averaged, or by one search whose gap says how
+    far it came.
+    """
     tried = f.tried[i] if i < len(f.tried) else None
     if tried is not None and settled(f)[i]:
         return f"weights averaged over the {count(len(tried.names), 'mixture')} tried"
@@ -104,7 +130,10 @@ def _found(f: Findings, i: int) -> str:
 def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:
     """Which source moves which model."""
     if f.sensitivity is None or not np.isfinite(f.sensitivity).any():
-        return {"text": "How far each source moves each model was not computed for this hypothesis.", "map": None}
+        return {
+            "text": "How far each source moves each model was not computed for this hypothesis.",
+            "map": None,
+        }
     known = np.where(np.isfinite(f.sensitivity), f.sensitivity, np.nan)
     values = known[np.ix_(drawn.rows, np.array(_columns(drawn), dtype=np.intp))]
     columns = [_name(f, j, drawn) for j in _columns(drawn)]
@@ -116,8 +145,10 @@ def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:
     ranked = bars.moves(f, n_sources(f))
     said = ", ".join(f"{b.name} {b.says}" for b in ranked)
     return {
-        "text": "How far a target's model would move, relative to its own length, for each unit of α moved to a "
-        "source. A strong cell in a column of little weight is a source that would change the model if it were trusted "
+        "text": "How far a target's model would move, relative to its own length, "
+        "for each unit of α moved to a "
+        "source. A strong cell in a column of little weight is a source that would change the "
+        "model if it were trusted "
         "more.",
         "label": label,
         "map": heat_map(rows, columns, values, label, apart=apart, look=look),
@@ -134,19 +165,27 @@ def certificates(f: Findings) -> dict[str, Any]:
     bad = np.array([is_bad(s) for s in f.model_status], dtype=bool)
     order = np.lexsort((-np.nan_to_num(f.distance, nan=np.inf), ~bad))
     rows = [
-        (f.targets[i], f.model_status[i], *(number(float(v[i]), 2) for v in (f.distance, f.excess_risk, f.gradient)))
+        (
+            f.targets[i],
+            f.model_status[i],
+            *(number(float(v[i]), 2) for v in (f.distance, f.excess_risk, f.gradient)),
+        )
         for i in order[:PROVEN]
     ]
     note = f"The {PROVEN} loosest of {len(f.targets):,}." if len(f.targets) > PROVEN else ""
     if np.isfinite(f.distance).any():
         said = (
-            "w* is the best model of its kind for the target's mixture, and w the one delivered: both bounds hold "
+            "w* is the best model of its kind for the target's mixture, and w the one delivered: "
+            "both bounds hold "
             f"whatever made w, and rest on {f.rests_on.rstrip('.')}."
         )
     else:
         said = f"{f.rests_on[:1].upper()}{f.rests_on[1:].rstrip('.')}."
     head = ("target", "status", "‖w − w*‖ ≤", "excess risk ≤", "‖∇‖∞")
-    return {"text": said, "table": {"label": "Certificates", "head": head, "rows": rows, "note": note}}
+    return {
+        "text": said,
+        "table": {"label": "Certificates", "head": head, "rows": rows, "note": note},
+    }
 
 
 def convergence(f: Findings) -> dict[str, Any]:
@@ -155,18 +194,35 @@ def convergence(f: Findings) -> dict[str, Any]:
     names = [f.targets[i] for i in chosen]
     runs = [run for i in chosen if (run := f.convergence[i]) is not None]
     pictures = (
-        ("Objective.", "As the search itself estimates it.", courses.course(names, runs, "objective", log=False)),
-        ("Stationarity gap.", "What either player could still gain.", courses.course(names, runs, "gap", log=True)),
+        (
+            "Objective.",
+            "As the search itself estimates it.",
+            courses.course(names, runs, "objective", log=False),
+        ),
+        (
+            "Stationarity gap.",
+            "What either player could still gain.",
+            courses.course(names, runs, "gap", log=True),
+        ),
     )
     cards = [{"name": n, "caption": c, "drawing": d} for n, c, d in pictures if d is not None]
     if not cards:
-        return {"text": "No course was recorded: the weights follow directly, or one was not asked for.", "cards": []}
+        return {
+            "text": "No course was recorded: "
+            "the weights follow directly, or one was not asked for.",
+            "cards": [],
+        }
     said = "Steps run along the path of C, one point after another, where a path was followed."
     total = sum(run is not None for run in f.convergence)
     if total > len(chosen):
         said += f" {len(chosen)} of {total:,} targets are drawn."
     many = count(len(chosen) - courses.NAMED, "other target") if len(chosen) > courses.NAMED else ""
-    return {"text": said, "cards": cards, "named": [named([n]) for n in names[: courses.NAMED]], "many": many}
+    return {
+        "text": said,
+        "cards": cards,
+        "named": [named([n]) for n in names[: courses.NAMED]],
+        "many": many,
+    }
 
 
 def _columns(drawn: Layout) -> list[int]:
@@ -178,7 +234,9 @@ def _name(f: Findings, j: int, drawn: Layout) -> str:
 
 
 def _cells(values: Floats, f: Findings, drawn: Layout) -> tuple[Floats, list[str]]:
-    """The cells that are drawn: own, columns, the sum of the others; a narrow screen shows the first few."""
+    """The cells that are drawn: own, columns, the sum of the others; a narrow screen shows the
+    first few.
+    """
     columns = [_name(f, j, drawn) for j in _columns(drawn)]
     blocks = [values[np.ix_(drawn.rows, np.array(_columns(drawn), dtype=np.intp))]]
     if len(drawn.others):

@@ -18,24 +18,40 @@ def summary(findings: Findings) -> tuple[str, str, str]:
 
 
 def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None:
-    """The method with the best mean score that is not cuvee, of equals the simplest; None where nothing is scored."""
-    if CUVEE not in findings.methods or not np.isfinite(findings.mean[findings.methods.index(CUVEE), 0]):
+    """The method with the best mean score that is not cuvee, of equals the simplest; None where
+    nothing is scored.
+    """
+    if CUVEE not in findings.methods or not np.isfinite(
+        findings.mean[findings.methods.index(CUVEE), 0]
+    ):
         return None
     apart = (CUVEE, *without)
-    others = [k for k, m in enumerate(findings.methods) if m not in apart and np.isfinite(findings.mean[k, 0])]
+    others = [
+        k
+        for k, m in enumerate(findings.methods)
+        if m not in apart and np.isfinite(findings.mean[k, 0])
+    ]
     sign = 1.0 if findings.higher_is_better else -1.0
     key = {k: (sign * float(findings.mean[k, 0]), findings.methods[k] in CONSTANT) for k in others}
     return max(others, key=lambda k: key[k], default=None)
 
 
 def constant(findings: Findings) -> int | None:
-    """Return the method that always gives the same answer; None where there is none, or no score of it."""
-    found = (k for k, m in enumerate(findings.methods) if m in CONSTANT and np.isfinite(findings.mean[k, 0]))
+    """Return the method that always gives the same answer; None where there is none, or no score of
+    it.
+    """
+    found = (
+        k
+        for k, m in enumerate(findings.methods)
+        if m in CONSTANT and np.isfinite(findings.mean[k, 0])
+    )
     return next(found, None)
 
 
 def means_also(findings: Findings) -> dict[str, Floats]:
-    """Return the scores beside accuracy (methods,), each the mean over the targets that have it, if there are any."""
+    """Return the scores beside accuracy (methods,), each the mean over the targets that have it, if
+    there are any.
+    """
     known = {name: values[np.isfinite(values).all(1)] for name, values in findings.also.items()}
     return {name: values.mean(0) for name, values in known.items() if len(values)}
 
@@ -52,8 +68,8 @@ def n_sources(findings: Findings) -> int:
 def settled(findings: Findings) -> list[bool]:
     """Return for each target whether its weights can be used without a second thought.
 
-    Those of the path are an average by cross-validated loss of all that was tried: that one search along it ran out of
-    steps is no fault of theirs, and nothing to act on.
+    Those of the path are an average by cross-validated loss of all that was tried: that one search
+    along it ran out of steps is no fault of theirs, and nothing to act on.
     """
     averaged = [t is not None for t in (*findings.tried, *[None] * len(findings.targets))]
     status = zip(findings.alpha_status, averaged, strict=False)
@@ -76,7 +92,11 @@ def rows(findings: Findings) -> float | None:
 
 def _asked(findings: Findings) -> str:
     known, total = n_sources(findings), rows(findings)
-    size = f" ({count(total, 'row')}, {count(findings.n_features, 'feature')})" if total is not None else ""
+    size = (
+        f" ({count(total, 'row')}, {count(findings.n_features, 'feature')})"
+        if total is not None
+        else ""
+    )
     own = ", its own labelled rows among them," if findings.columns[-1:] == (OWN,) else ""
     who = count(len(findings.targets), "target")
     each = "it" if len(findings.targets) == 1 else "each"
@@ -86,7 +106,8 @@ def _asked(findings: Findings) -> str:
         turn = "each in turn a target" if len(findings.targets) == known else some
         names = f"“{findings.domain}” names {count(known, 'domain')}, {turn} of the others"
     return (
-        f"In {findings.title}{size}, where {names}, cuvee was asked how much {each} should learn from whom{own} "
+        f"In {findings.title}{size}, where {names}, cuvee was asked how much {each} should learn "
+        f"from whom{own} "
         f"to predict “{findings.label}” ({findings.task}) with {findings.hypothesis}."
     )
 
@@ -96,14 +117,18 @@ def _compared(findings: Findings) -> str:
     best = best_baseline(findings)
     if not scored or CUVEE not in findings.methods:
         return (
-            "No target has labelled rows to spare for a score, so nothing is known about how well the models predict."
+            "No target has labelled rows to spare for a score, so nothing is known about how well "
+            "the models predict."
         )
     us, metric = findings.methods.index(CUVEE), findings.metric
     value = score(float(findings.mean[us, 0]), metric)
     if scored == 1:
         i = int(np.argmax(np.isfinite(findings.scores[..., 0]).any(1)))
         held = count(float(findings.test_rows[i]), "test row")
-        mean = f"On the {held} of “{findings.targets[i]}”, cuvee has {_article(metric)} {metric} of {value}"
+        mean = (
+            f"On the {held} of “{findings.targets[i]}”, cuvee has {_article(metric)} {metric} of "
+            f"{value}"
+        )
     else:
         mean = f"Over {scored:,} targets with test rows, cuvee reaches a mean {metric} of {value}"
     if best is None:
@@ -136,7 +161,11 @@ def _proven(findings: Findings) -> str:
         who, kind = ("model", "its") if M == 1 else (f"{M:,} models", "their")
         return f"Nothing is proven about how close the {who} came to the best of {kind} kind."
     risk = findings.excess_risk[known]
-    bound = f", at an excess risk of at most {number(float(risk.max()), 2)}" if np.isfinite(risk).all() else ""
+    bound = (
+        f", at an excess risk of at most {number(float(risk.max()), 2)}"
+        if np.isfinite(risk).all()
+        else ""
+    )
     if known.all():
         who = {1: "The model is", 2: "Both models are"}.get(M, f"All {M:,} models are")
     else:

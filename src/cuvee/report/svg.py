@@ -1,4 +1,6 @@
-"""SVG written by hand: a few marks, scales and ticks. Colours are classes, which the page's style gives two modes."""
+"""SVG written by hand: a few marks, scales and ticks. Colours are classes, which the page's style
+gives two modes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def ticks(low: float, high: float, about: float = 4) -> list[float]:
         return [low] if isfinite(low) else []
     step = rounded((high - low) / about)
     first = ceil(low / step - 1e-9)
-    return [round(i * step, 2 - floor(log10(step))) for i in range(first, floor(high / step + 1e-9) + 1)]
+    return [
+        round(i * step, 2 - floor(log10(step))) for i in range(first, floor(high / step + 1e-9) + 1)
+    ]
 
 
 def rounded(x: float) -> float:
@@ -47,12 +51,24 @@ def rounded(x: float) -> float:
 
 
 def tag(name: str, content: str = "", /, **attributes: str | float) -> str:
-    """An element; `class_` and `stroke_width` are written with a hyphen, values are escaped, the content is not."""
-    said = "".join(f' {k.rstrip("_").replace("_", "-")}="{_value(v)}"' for k, v in attributes.items())
+    """An element; `class_` and `stroke_width` are written with a hyphen, values are escaped, the
+    content is not.
+    """
+    said = "".join(
+        f' {k.rstrip("_").replace("_", "-")}="{_value(v)}"' for k, v in attributes.items()
+    )
     return f"<{name}{said}>{content}</{name}>" if content else f"<{name}{said}/>"
 
 
-def text(x: float, y: float, words: str, class_: str = "", anchor: str = "", turn: float = 0.0, hint: str = "") -> str:
+def text(
+    x: float,
+    y: float,
+    words: str,
+    class_: str = "",
+    anchor: str = "",
+    turn: float = 0.0,
+    hint: str = "",
+) -> str:
     attributes: dict[str, str | float] = {"x": x, "y": y}
     if class_:
         attributes["class_"] = class_
@@ -65,7 +81,13 @@ def text(x: float, y: float, words: str, class_: str = "", anchor: str = "", tur
 
 def rect(x: float, y: float, width: float, height: float, class_: str, hint: str = "") -> str:
     return tag(
-        "rect", title(hint) if hint else "", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), class_=class_
+        "rect",
+        title(hint) if hint else "",
+        x=x,
+        y=y,
+        width=max(width, 0.0),
+        height=max(height, 0.0),
+        class_=class_,
     )
 
 
@@ -91,13 +113,17 @@ def title(words: str) -> str:
     return f"<title>{escape(words)}</title>"
 
 
-def drawing(width: float, height: float, label: str, parts: Sequence[str], class_: str = "") -> Drawing:
+def drawing(
+    width: float, height: float, label: str, parts: Sequence[str], class_: str = ""
+) -> Drawing:
     """A whole figure; `label` is what it is to those who do not see it."""
     attributes: dict[str, str | float] = {"viewBox": f"0 0 {_value(width)} {_value(height)}"}
     if class_:
         attributes["class_"] = class_
     inner = title(label) + "".join(parts)
-    return Drawing(tag("svg", inner, **attributes, width=width, height=height, role="img", aria_label=label))
+    return Drawing(
+        tag("svg", inner, **attributes, width=width, height=height, role="img", aria_label=label)
+    )
 
 
 def _value(x: str | float) -> str:

@@ -1,4 +1,6 @@
-"""One table in, a model per target out: problem -> α -> models -> certificates and scores -> report."""
+"""One table in, a model per target out: problem -> α -> models -> certificates and scores ->
+report.
+"""
 
 from __future__ import annotations
 
@@ -55,15 +57,18 @@ def adapt(
     say: Callable[[str], None] | None = None,
     **asked: Any,
 ) -> Run:
-    """Everything from a table to a model per target, kept in a new folder `out` that survives a kill at any moment.
+    """Everything from a table to a model per target, kept in a new folder `out` that survives a
+    kill at any moment.
 
     Args:
-        source: a file, a folder with a file per domain, a frame, or whatever `cuvee.data.frame.read` takes.
+        source: a file, a folder with a file per domain, a frame, or whatever
+            `cuvee.data.frame.read` takes.
         out: the run folder; it must not hold a run yet.
         options: which columns play which role, which domains are targets, and how to learn.
-        alpha: weights of your own instead of estimated ones: an array (M, N) or (M, N+1), which goes by position, or
-            `Mixtures`, a data frame or a CSV, which are matched by name, in any order. Columns name the sources and
-            `cuvee.OWN` the own sample; a column "target", or the index of a frame, names the targets.
+        alpha: weights of your own instead of estimated ones: an array (M, N) or (M, N+1), which
+            goes by position, or `Mixtures`, a data frame or a CSV, which are matched by name, in
+            any order. Columns name the sources and `cuvee.OWN` the own sample; a column "target",
+            or the index of a frame, names the targets.
         progress: called with (what, done, total).
         asked: options by their names, instead of `options` or over it.
         say: called with what was inferred and noticed, a sentence each, before the work begins.
@@ -72,10 +77,12 @@ def adapt(
         >>> import numpy as np, pandas as pd, tempfile
         >>> import cuvee
         >>> rng = np.random.default_rng(0)
-        >>> frame = pd.DataFrame({"age": rng.normal(size=90), "site": np.repeat(["north", "south", "new"], 30)})
+        >>> sites = np.repeat(["north", "south", "new"], 30)
+        >>> frame = pd.DataFrame({"age": rng.normal(size=90), "site": sites})
         >>> frame["cost"] = 2.0 * frame.age + rng.normal(size=90)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     run = cuvee.adapt(frame, f"{folder}/run", label="cost", domain="site", targets="new")
+        ...     new = f"{folder}/run"
+        ...     run = cuvee.adapt(frame, new, label="cost", domain="site", targets="new")
         ...     run.predict(frame[:2], target="new").shape
         (2, 1)
     """
@@ -91,13 +98,18 @@ def adapt(
                 columns, given = alpha_file.given(alpha, prepared.targets, prepared.sources)
                 _check_given(given, columns, prepared)
                 begun[GIVEN] = alpha_file.to_csv(prepared.targets, columns, given)
-            for sentence in (prepared.inferred.why, f"hypothesis: {in_words(options, prepared.kind)}", *prepared.notes):
+            for sentence in (
+                prepared.inferred.why,
+                f"hypothesis: {in_words(options, prepared.kind)}",
+                *prepared.notes,
+            ):
                 (say or _unheard)(sentence)
             folder = RunFolder.create(path, begun)
             try:
                 return _finish(folder, prepared, options, progress or _silent)
             except (DomainError, MixtureError, OptionError):
-                if not folder.done("alpha"):  # refused after all, as it would be again: nothing stays behind
+                # refused after all, as it would be again: nothing stays behind
+                if not folder.done("alpha"):
                     (path / MANIFEST).unlink(missing_ok=True)
                 raise
         finally:
@@ -113,7 +125,9 @@ def _options(options: Options | None, asked: dict[str, Any]) -> Options:
 
 
 def resume(path: str | Path, *, source: Any = None, progress: Progress | None = None) -> Run:
-    """Go on where a run was cut; one that is finished is opened. `source` is needed where the table was a frame."""
+    """Go on where a run was cut; one that is finished is opened. `source` is needed where the table
+    was a frame.
+    """
     path = Path(path)
     folder = RunFolder.open(path)
     if folder.done("report"):
@@ -129,11 +143,16 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
             place, fingerprint = about["data"]["path"], about["data"]["fingerprint"]
         source = place if source is None else source
         if source is None:
-            raise InputError(f"{path} was made from a table in memory: resume it in Python, with source=...")
+            raise InputError(
+                f"{path} was made from a table in memory: resume it in Python, with source=..."
+            )
         try:
             prepared = prepare(source, options, path / SCRATCH, progress)
             if prepared.fingerprint != fingerprint:
-                raise InputError(f"the table is not the one that {path} was begun with: bring that back, or begin anew")
+                raise InputError(
+                    f"the table is not the one that {path} was begun with: bring that back, or "
+                    "begin anew"
+                )
             tables.check_same(prepared, folder)
             return _finish(folder, prepared, options, progress or _silent)
         finally:
@@ -175,7 +194,9 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
                     C=options.C,
                     own=True,
                     seed=options.seed,
-                    progress=lambda what, i, n: progress("estimating α", done + many * i // (n + 1), total),  # noqa: B023
+                    progress=lambda what, i, n: progress(
+                        "estimating α", done + many * i // (n + 1), total
+                    ),  # noqa: B023
                 )
                 parts.add(step, alpha_file.pack(mix), time.perf_counter() - began)
             steps.append(step)
@@ -186,7 +207,9 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
 
 
 def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:
-    """Models of every group, chunk by chunk: solved, or asked of a map where the planner says so."""
+    """Models of every group, chunk by chunk: solved, or asked of a map where the
+    planner says so.
+    """
     alphas = tables.alphas(prepared, folder)
     parts, steps, done, total = Parts(folder), [], 0, len(prepared.targets)
     for g, members in enumerate(prepared.members):
@@ -211,14 +234,18 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
             steps.append(step)
             done += len(members.targets[some])
     progress("solving models", total, total)
-    found = Delivered.joined([Delivered.unpack(parts.read(step), folder.path / part_name(step)) for step in steps])
+    found = Delivered.joined(
+        [Delivered.unpack(parts.read(step), folder.path / part_name(step)) for step in steps]
+    )
     parts.finish("models", tables.of_models(prepared, found, folder))
 
 
 def _map(
     folder: RunFolder, g: int, sources: Any, prepared: Prepared, alpha: Floats, options: Options
 ) -> ModelMap | None:
-    """A map w*(α), where many targets without own rows make learning cheaper; what was planned once stays."""
+    """A map w*(α), where many targets without own rows make learning cheaper; what was planned once
+    stays.
+    """
     if (
         len(alpha) < MANY
         or alpha.shape[1] > len(sources)
@@ -247,7 +274,8 @@ def _check_given(alpha: Floats, columns: tuple[str, ...], prepared: Prepared) ->
     for i, target in enumerate(prepared.targets):
         if target in columns and alpha[i, columns.index(target)] > 0:
             raise MixtureError(
-                f"alpha: target {target!r} would learn from itself as a source; its own rows are {OWN!r}"
+                f"alpha: target {target!r} would learn from itself as a source; its own rows are "
+                f"{OWN!r}"
             )
 
 
@@ -256,7 +284,10 @@ def _about(source: Any, options: Options, prepared: Prepared) -> dict[str, Any]:
     import sklearn
     import torch
 
-    path, kind = str(Path(source).resolve()) if isinstance(source, str | Path) else None, f"a {type(source).__name__}"
+    path, kind = (
+        str(Path(source).resolve()) if isinstance(source, str | Path) else None,
+        f"a {type(source).__name__}",
+    )
     return {
         "versions": {
             "cuvee": cuvee.__version__,
@@ -269,7 +300,11 @@ def _about(source: Any, options: Options, prepared: Prepared) -> dict[str, Any]:
         "options": options.as_dict(),
         "data": {
             "path": path,
-            "name": Path(path).name if path else "a table in memory" if isinstance(source, dict | tuple) else kind,
+            "name": Path(path).name
+            if path
+            else "a table in memory"
+            if isinstance(source, dict | tuple)
+            else kind,
             "rows": sum(prepared.sizes.values()),
             "fingerprint": prepared.fingerprint,
         },

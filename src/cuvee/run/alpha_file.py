@@ -28,7 +28,8 @@ def pack(mix: Mixtures) -> bytes:
     tensors = {"alpha": mix.alpha, "gap": mix.gap, "objective": mix.objective}
     if mix.candidates:
         tensors |= {
-            f"candidates.{f}": np.stack([getattr(c, f) for c in mix.candidates]) for f in ("alpha", "cv_loss", "share")
+            f"candidates.{f}": np.stack([getattr(c, f) for c in mix.candidates])
+            for f in ("alpha", "cv_loss", "share")
         }
     if mix.trace is not None:
         tensors |= {f"trace.{f}": getattr(mix.trace, f) for f in ("step", "objective", "gap")}
@@ -41,7 +42,9 @@ def pack(mix: Mixtures) -> bytes:
         "method": mix.method,
         "candidates": [c.name for c in mix.candidates],
     }
-    return files.packed({name: torch.as_tensor(np.ascontiguousarray(v)) for name, v in tensors.items()}, header)
+    return files.packed(
+        {name: torch.as_tensor(np.ascontiguousarray(v)) for name, v in tensors.items()}, header
+    )
 
 
 def unpack(content: bytes, where: Path) -> Mixtures:
@@ -57,7 +60,9 @@ def unpack(content: bytes, where: Path) -> Mixtures:
             status=tuple(STATUSES[s] for s in header["status"]),
             method=header["method"],
             objective=found["objective"],
-            trace=Trace(trace["step"], trace["objective"], trace["gap"], np.zeros(0)) if trace else None,
+            trace=Trace(trace["step"], trace["objective"], trace["gap"], np.zeros(0))
+            if trace
+            else None,
             candidates=tuple(
                 Candidate(name, *(tried[f][g] for f in ("alpha", "cv_loss", "share")))
                 for g, name in enumerate(header["candidates"])
@@ -66,14 +71,18 @@ def unpack(content: bytes, where: Path) -> Mixtures:
 
 
 def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> bytes:
-    """A row per target, a column per source, the own sample last; digits enough to be the same numbers again.
+    """A row per target, a column per source, the own sample last; digits enough to be the same
+    numbers again.
 
     Names that a spreadsheet would take for formulas are guarded, as `cuvee.data.cells` has it.
     """
     text = io.StringIO(newline="")
     targets, columns = [guarded(name) for name in targets], [guarded(name) for name in columns]
-    returns = any("\r" in name for name in (*targets, *columns))  # which csv would not quote by itself
-    out = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
+    # which csv would not quote by itself
+    returns = any("\r" in name for name in (*targets, *columns))
+    out = csv.writer(
+        text, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    )
     out.writerow(["target", *columns])
     for name, row in zip(targets, alpha.tolist(), strict=True):
         out.writerow([name, *("" if a != a else repr(a) for a in row)])
@@ -81,7 +90,8 @@ def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> byt
 
 
 def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], Floats]:
-    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no names.
+    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no
+    names.
 
     Other separators than the comma are read too, and decimal commas where the separator is another.
     """
@@ -90,14 +100,18 @@ def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], F
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         head, *rows = [row for row in lines if row]
     except (csv.Error, ValueError):
-        raise InputError(f"{where} holds no table of weights: a line of names, then a line per target") from None
+        raise InputError(
+            f"{where} holds no table of weights: a line of names, then a line per target"
+        ) from None
     named = head[0] == "target"
     columns = tuple(map(unguarded, head[1:] if named else head))
     alpha = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
         cells = row[1:] if named else row
         if len(cells) != len(columns):
-            raise MixtureError(f"{where}: line {i + 2} has {len(row)} cells, the first line {len(head)}")
+            raise MixtureError(
+                f"{where}: line {i + 2} has {len(row)} cells, the first line {len(head)}"
+            )
         try:
             alpha[i] = [_number(c, separator) if c.strip() else np.nan for c in cells]
         except ValueError as error:
@@ -106,8 +120,14 @@ def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], F
 
 
 def _separator(text: str) -> str:
-    """Return what stands behind the first cell, "target"; without it, what tables are told apart by."""
-    begins = (separator for separator in SEPARATORS if text.startswith((f"target{separator}", f'"target"{separator}')))
+    """Return what stands behind the first cell, "target"; without it, what tables are told apart
+    by.
+    """
+    begins = (
+        separator
+        for separator in SEPARATORS
+        if text.startswith((f"target{separator}", f'"target"{separator}'))
+    )
     return next(begins, None) or separator_of(text)
 
 
@@ -115,26 +135,35 @@ def _number(cell: str, separator: str) -> float:
     return float(cell if separator == "," else cell.replace(",", "."))
 
 
-def given(alpha: Any, targets: Sequence[str], sources: Sequence[str]) -> tuple[tuple[str, ...], Floats]:
-    """Return the user's α with its columns, in the order of the targets and the sources, the own sample's last.
+def given(
+    alpha: Any, targets: Sequence[str], sources: Sequence[str]
+) -> tuple[tuple[str, ...], Floats]:
+    """Return the user's α with its columns, in the order of the targets and the sources, the own
+    sample's last.
 
-    It may be a CSV, `Mixtures`, a frame or an array; empty cells of what has names are weights of 0.
+    It may be a CSV, `Mixtures`, a frame or an array; empty cells of what has names are weights of
+    0.
     """
     if isinstance(alpha, str | Path):
         try:
-            text = Path(alpha).read_bytes().decode("utf-8-sig")  # newlines in names stay as they are
+            # newlines in names stay as they are
+            text = Path(alpha).read_bytes().decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{alpha} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            raise InputError(
+                f"{alpha} cannot be read: {getattr(error, 'strerror', None) or error}"
+            ) from None
         names, columns, values = from_csv(text, str(alpha))
         alpha = Labelled(values, columns, names or None, named=True)
     if (table := read(alpha, sources)) is not None:
-        values = _numbers(ordered_alpha(table, sources))  # columns first: an error names one that does not belong
+        # columns first: an error names one that does not belong
+        values = _numbers(ordered_alpha(table, sources))
         alpha = replace(table, values=np.where(np.isnan(values), 0.0, values), columns=None)
     array = _numbers(ordered_alpha(alpha, sources, targets))
     own = (OWN,) if array.ndim == 2 and array.shape[1] == len(sources) + 1 else ()
     if array.shape != (len(targets), len(sources) + len(own)):
         raise MixtureError(
-            f"alpha must have {len(targets)} rows, one per target, and {len(sources)} columns, one per source (and one "
+            f"alpha must have {len(targets)} rows, one per target, and {len(sources)} columns, one "
+            "per source (and one "
             f"more for the own sample); got shape {array.shape}"
         )
     return (*sources, *own), array
@@ -144,4 +173,6 @@ def _numbers(values: Any) -> Floats:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise MixtureError("alpha must be a table of numbers, a row per target, or a CSV of it") from None
+        raise MixtureError(
+            "alpha must be a table of numbers, a row per target, or a CSV of it"
+        ) from None

@@ -28,7 +28,8 @@ def as_table(source: Any, features: Sequence[str]) -> Any:
     if source.ndim < 2 or int(np.prod(source.shape[1:])) != len(features):
         raise DomainError(
             f"rows to predict have shape {source.shape}, and the models learnt from "
-            f"{_listed(features)}: give (rows, {len(features)}) in this order, or a frame that names "
+            f"{_listed(features)}: give (rows, {len(features)}) in this order, or a frame that "
+            "names "
             "its columns"
         )
     return pd.DataFrame(source.reshape(len(source), -1), columns=list(features)).infer_objects()

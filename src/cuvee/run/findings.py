@@ -11,10 +11,23 @@ import numpy as np
 from cuvee.report.findings import ALSO, Convergence, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run import alpha_file
-from cuvee.run.folder import ALPHA, CANDIDATES, METRICS, PREPARED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
+from cuvee.run.folder import (
+    ALPHA,
+    CANDIDATES,
+    METRICS,
+    PREPARED,
+    SENSITIVITY,
+    TRACE,
+    WEIGHTS,
+    RunFolder,
+)
 from cuvee.run.theorem import TERMS
 
-STEPS = {"alpha": "mixture weights", "models": "models, scores and certificates", "plan": "solve or learn?"}
+STEPS = {
+    "alpha": "mixture weights",
+    "models": "models, scores and certificates",
+    "plan": "solve or learn?",
+}
 
 
 def findings(folder: RunFolder) -> Findings:
@@ -58,7 +71,11 @@ def findings(folder: RunFolder) -> Findings:
         seconds=_seconds(folder),
         notes=(prepared["why"], *prepared["notes"], *metrics["plan"]),
         theorem=_theorem(metrics.get("theorem_1")),
-        also={name: _numbers(metrics["also"][name]["scores"]) for name in ALSO if name in metrics.get("also", {})},
+        also={
+            name: _numbers(metrics["also"][name]["scores"])
+            for name in ALSO
+            if name in metrics.get("also", {})
+        },
     )
 
 
@@ -79,7 +96,9 @@ def _numbers(values: Any) -> Floats:
     return np.array(values, dtype=object).astype(np.float64)
 
 
-def _sensitivity(folder: RunFolder, targets: Sequence[str], columns: Sequence[str]) -> Floats | None:
+def _sensitivity(
+    folder: RunFolder, targets: Sequence[str], columns: Sequence[str]
+) -> Floats | None:
     if not folder.has(SENSITIVITY):
         return None
     table = _table(folder, SENSITIVITY)
@@ -96,11 +115,17 @@ def _tried(folder: RunFolder, targets: Sequence[str]) -> tuple[Tried | None, ...
     if not folder.has(CANDIDATES):
         return (None,) * len(targets)
     table = _table(folder, CANDIDATES)
-    names, loss, share = table["candidate"].to_pylist(), _floats(table["cv_loss"]), _floats(table["share"])
+    names, loss, share = (
+        table["candidate"].to_pylist(),
+        _floats(table["cv_loss"]),
+        _floats(table["share"]),
+    )
     alpha = _floats(table["alpha"].combine_chunks().flatten()).reshape(len(names), -1)
     at = _places(table["target"].to_pylist())
     return tuple(
-        Tried(tuple(names[k] for k in at[t]), alpha[at[t]], loss[at[t]], share[at[t]]) if t in at else None
+        Tried(tuple(names[k] for k in at[t]), alpha[at[t]], loss[at[t]], share[at[t]])
+        if t in at
+        else None
         for t in targets
     )
 
@@ -118,7 +143,9 @@ def _convergence(folder: RunFolder, targets: Sequence[str]) -> tuple[Convergence
     table = _table(folder, TRACE)
     step, objective, gap = (_floats(table[name]) for name in ("step", "objective", "gap"))
     at = _places(table["target"].to_pylist())
-    return tuple(Convergence(step[at[t]], objective[at[t]], gap[at[t]]) if t in at else None for t in targets)
+    return tuple(
+        Convergence(step[at[t]], objective[at[t]], gap[at[t]]) if t in at else None for t in targets
+    )
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:

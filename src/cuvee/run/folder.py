@@ -1,8 +1,9 @@
 """The run folder: files, and one manifest that says which of them count.
 
-A step writes its files under other names, has the disk confirm them, renames them, and then replaces the manifest,
-which commits it. A file that counts is never written over, so that at every moment the folder is as before the step or
-as after it; what a kill left behind is not in the manifest, and the step that comes again writes over it.
+A step writes its files under other names, has the disk confirm them, renames them, and then
+replaces the manifest, which commits it. A file that counts is never written over, so that at every
+moment the folder is as before the step or as after it; what a kill left behind is not in the
+manifest, and the step that comes again writes over it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,18 @@ PATIENCE = 5.0  # seconds of work that a kill may cost, beside what is under way
 LOCK, PARTS, SCRATCH = ".lock", "parts", ".scratch"
 ABOUT, PREPARED, GIVEN = BEGUN = "run.json", "prepared.json", "given_alpha.csv"
 """What a run begins with, before there is a manifest."""
-ALPHA, WEIGHTS, CANDIDATES, TRACE = "alpha.csv", "weights.parquet", "candidates.parquet", "trace.parquet"
-MODELS, METRICS, SENSITIVITY, REPORT = "models.safetensors", "metrics.json", "sensitivity.parquet", "report.html"
+ALPHA, WEIGHTS, CANDIDATES, TRACE = (
+    "alpha.csv",
+    "weights.parquet",
+    "candidates.parquet",
+    "trace.parquet",
+)
+MODELS, METRICS, SENSITIVITY, REPORT = (
+    "models.safetensors",
+    "metrics.json",
+    "sensitivity.parquet",
+    "report.html",
+)
 FILES = (MANIFEST, *BEGUN, ALPHA, WEIGHTS, CANDIDATES, TRACE, MODELS, METRICS, SENSITIVITY, REPORT)
 
 
@@ -42,7 +53,9 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, files: Mapping[str, bytes]) -> RunFolder:
-        """A new run, with all that it was asked for in run.json, in a folder for which `vacant` is true."""
+        """A new run, with all that it was asked for in run.json, in a folder for which `vacant` is
+        true.
+        """
         folder = cls(path, new_manifest([], {}))
         folder.commit("begun", files)
         return folder
@@ -82,10 +95,13 @@ class RunFolder:
         try:
             content = inside(self.path, name).read_bytes()
         except OSError as error:
-            raise InputError(f"{self.path / name} cannot be read: {error.strerror or error}") from None
+            raise InputError(
+                f"{self.path / name} cannot be read: {error.strerror or error}"
+            ) from None
         if len(content) != said["bytes"] or hashlib.sha256(content).hexdigest() != said["sha256"]:
             raise InputError(
-                f"{self.path / name} was changed or cut after it was written: its checksum is another; restore it, or "
+                f"{self.path / name} was changed or cut after it was written: its checksum is "
+                "another; restore it, or "
                 "make the run again"
             )
         return content
@@ -108,14 +124,23 @@ class RunFolder:
         With `parts_done` the parts that led to it no longer count.
         """
         new = {step: seconds} if isinstance(step, str) else step
-        entries = {n: e for n, e in self._manifest["files"].items() if not (parts_done and n.startswith(f"{PARTS}/"))}
-        steps = self._manifest["steps"] + [{"name": name, "seconds": round(s, 3)} for name, s in new.items()]
+        entries = {
+            n: e
+            for n, e in self._manifest["files"].items()
+            if not (parts_done and n.startswith(f"{PARTS}/"))
+        }
+        steps = self._manifest["steps"] + [
+            {"name": name, "seconds": round(s, 3)} for name, s in new.items()
+        ]
         with _said(self.path):
             for name, content in files.items():
                 target = inside(self.path, name)
                 target.parent.mkdir(exist_ok=True)
                 _put(target, content)
-                entries[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                entries[name] = {
+                    "bytes": len(content),
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                }
             manifest = new_manifest(steps, entries)
             for folder in {(self.path / name).parent for name in files} - {self.path}:
                 _synced(folder)
@@ -142,7 +167,9 @@ class RunFolder:
 
 
 class Parts:
-    """Parts of a long step. Those of PATIENCE seconds are committed together, and the last with the step itself."""
+    """Parts of a long step. Those of PATIENCE seconds are committed together, and the last with the
+    step itself.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -177,12 +204,16 @@ def vacant(path: Path) -> None:
         if path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file: give --out the name of a new folder")
         if (path / MANIFEST).exists():
-            raise InputError(f"{path} holds a run already: cuvee resume {path}, or give another --out")
+            raise InputError(
+                f"{path} holds a run already: cuvee resume {path}, or give another --out"
+            )
         allowed = (LOCK, PARTS, SCRATCH, *BEGUN)
         found = [p.name for p in path.iterdir()] if path.is_dir() else []
         left = [name for name in found if name not in allowed and not name.endswith(".part")]
         if left:
-            raise InputError(f"{path} is not empty, {left[0]!r} lies in it: give --out the name of a new folder")
+            raise InputError(
+                f"{path} is not empty, {left[0]!r} lies in it: give --out the name of a new folder"
+            )
         parent = next(p for p in (path, *path.absolute().parents) if p.exists())
         if not parent.is_dir() or not os.access(parent, os.W_OK):
             raise InputError(f"{parent} cannot be written to: give --out another place")
@@ -269,9 +300,17 @@ def _said(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        again = f"then cuvee resume {folder}" if os.path.exists(folder / MANIFEST) else "then try again"
+        again = (
+            f"then cuvee resume {folder}" if os.path.exists(folder / MANIFEST) else "then try again"
+        )
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise InputError(f"the disk is full, and {folder} is as it was: make room, {again}") from None
+            raise InputError(
+                f"the disk is full, and {folder} is as it was: make room, {again}"
+            ) from None
         if isinstance(error, PermissionError):
-            raise InputError(f"{folder} cannot be written to ({error.strerror}): give --out another place") from None
-        raise InputError(f"{folder} cannot be used ({error.strerror or error}): mend that, {again}") from None
+            raise InputError(
+                f"{folder} cannot be written to ({error.strerror}): give --out another place"
+            ) from None
+        raise InputError(
+            f"{folder} cannot be used ({error.strerror or error}): mend that, {again}"
+        ) from None

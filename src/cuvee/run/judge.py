@@ -20,9 +20,11 @@ WASTE = 2  # times as many rows as the shortest of a block that its longest may 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Mean loss of every method on each target's test rows, and how sure that is; NaN without test rows.
+    """Mean loss of every method on each target's test rows, and how sure that is; NaN without test
+    rows.
 
-    The last method always gives the same answer: the most frequent class, or the mean, of the target's own labels.
+    The last method always gives the same answer: the most frequent class, or the mean, of the
+    target's own labels.
     """
 
     loss: Floats  # (M, methods) share of wrong answers, or mean squared error
@@ -32,8 +34,11 @@ class Judged:
     """(M, methods, 3) of a classification, the scores of ALSO; (M, methods, 0) of a quantity."""
 
 
-def judge(space: Space, w: Floats, test: Sequence[Domain | None], offset: Floats, own: Sequence[Domain]) -> Judged:
-    """Return how w (M, Q, P) do on the test rows, and after them the best answer without features, from `own` labels.
+def judge(
+    space: Space, w: Floats, test: Sequence[Domain | None], offset: Floats, own: Sequence[Domain]
+) -> Judged:
+    """Return how w (M, Q, P) do on the test rows, and after them the best answer without features,
+    from `own` labels.
 
     offset (M,) is added to what the first of the Q methods predicts. AUC is of two classes alone.
     """
@@ -41,15 +46,24 @@ def judge(space: Space, w: Floats, test: Sequence[Domain | None], offset: Floats
     classify = getattr(space, "classes", None) is not None
     loss, error, paired = (np.full((M, Q), np.nan) for _ in range(3))
     also = np.full((M, Q, len(ALSO) if classify else 0), np.nan)
-    constant = _shares(space, own) if classify else np.array([d.y.astype(np.float64).mean() for d in own])[:, None]
+    constant = (
+        _shares(space, own)
+        if classify
+        else np.array([d.y.astype(np.float64).mean() for d in own])[:, None]
+    )
     width = prod(space.input_shape)
-    numbers = width + Q * (w.shape[2] // width + 1)  # of a row: itself, and what a layer of each model makes of it
+    # of a row: itself, and what a layer of each model makes of it
+    numbers = width + Q * (w.shape[2] // width + 1)
     for at in _blocks([0 if d is None else d.n_rows for d in test], numbers):
         rows = Rows.of(space, [d for i in at if (d := test[i]) is not None])
         if classify:
-            losses, also[at] = _classes(space, torch.as_tensor(w[at], dtype=space.dtype), rows, constant[at])
+            losses, also[at] = _classes(
+                space, torch.as_tensor(w[at], dtype=space.dtype), rows, constant[at]
+            )
         else:
-            losses = _quantity(space, torch.as_tensor(w[at], dtype=space.dtype), rows, constant[at], offset[at])
+            losses = _quantity(
+                space, torch.as_tensor(w[at], dtype=space.dtype), rows, constant[at], offset[at]
+            )
         loss[at] = rows.mean(losses)
         error[at] = rows.deviation(losses)
         paired[at] = rows.deviation(losses - losses[:, :1])
@@ -72,10 +86,17 @@ class Rows:
         step = np.arange(n.max())
         at = (np.cumsum(n) - n)[:, None] + step % n[:, None]  # (m, k)
         X, y, code = (
-            np.concatenate(part) for part in zip(*((d.X, d.y, space.encode(d.y, d.name)) for d in domains), strict=True)
+            np.concatenate(part)
+            for part in zip(*((d.X, d.y, space.encode(d.y, d.name)) for d in domains), strict=True)
         )
         prepared = space.prepare(torch.as_tensor(X, dtype=space.dtype))
-        return cls(prepared[torch.as_tensor(at)], y[at], code[at], step < n[:, None], n[:, None].astype(np.float64))
+        return cls(
+            prepared[torch.as_tensor(at)],
+            y[at],
+            code[at],
+            step < n[:, None],
+            n[:, None].astype(np.float64),
+        )
 
     def mean(self, values: Floats) -> Floats:
         """Return (m, Q, k) -> (m, Q), padding aside."""
@@ -89,14 +110,18 @@ class Rows:
 
 
 def _blocks(rows: Sequence[int], numbers: int) -> Iterator[Array]:
-    """Yield targets of about as many rows together, so that padding is cheap; those without any are left out."""
+    """Yield targets of about as many rows together, so that padding is cheap; those without any are
+    left out.
+    """
     order = np.argsort(rows, kind="stable")
     sizes = np.asarray(rows)[order]
     low = int(np.searchsorted(sizes, 1))
     while low < len(order):
         room = max(1, NUMBERS // max(1, numbers))
         alike = int(np.searchsorted(sizes, WASTE * sizes[low], side="right"))
-        within = low + int(np.searchsorted(np.arange(1, alike - low + 1) * sizes[low:alike], room, side="right"))
+        within = low + int(
+            np.searchsorted(np.arange(1, alike - low + 1) * sizes[low:alike], room, side="right")
+        )
         high = max(low + 1, min(alike, within))
         yield order[low:high]
         low = high
@@ -108,11 +133,15 @@ def _quantity(space: Space, w: torch.Tensor, rows: Rows, mean: Floats, offset: F
         predicted = np.asarray(space.decide(space.own_scores(w, rows.X)), dtype=np.float64)
     predicted[:, 0] += offset[:, None]
     constant = np.broadcast_to(mean[:, :, None], (len(mean), 1, predicted.shape[2]))
-    return np.asarray((np.concatenate([predicted, constant], 1) - rows.y[:, None].astype(np.float64)) ** 2)
+    return np.asarray(
+        (np.concatenate([predicted, constant], 1) - rows.y[:, None].astype(np.float64)) ** 2
+    )
 
 
 def _shares(space: Space, own: Sequence[Domain]) -> Floats:
-    """Return the class shares of the targets' own labels (M, K), with one more row of each class."""
+    """Return the class shares of the targets' own labels (M, K), with one more row of
+    each class.
+    """
     codes = [space.encode(d.y, d.name) for d in own]
     assert space.classes is not None  # it is a classification
     K, n = len(space.classes), [len(c) for c in codes]
@@ -128,9 +157,10 @@ def _classes(space: Space, w: torch.Tensor, rows: Rows, shares: Floats) -> tuple
     with torch.no_grad():
         scores = space.own_scores(w, rows.X)  # (m, Q, outputs, k)
         surprise = space.trained(scores, torch.as_tensor(rows.code)[:, None]).double().numpy()
-    said = np.concatenate([space.decide(scores), np.broadcast_to(
-        classes[shares.argmax(1)][:, None, None], (len(shares), 1, rows.y.shape[1]))], 1)  # fmt: skip
-    wrong = np.asarray(said != rows.y[:, None], dtype=np.float64)
+    likeliest = classes[shares.argmax(1)][:, None, None]
+    always = np.broadcast_to(likeliest, (len(shares), 1, rows.y.shape[1]))
+    answers = np.concatenate([space.decide(scores), always], 1)
+    wrong = np.asarray(answers != rows.y[:, None], dtype=np.float64)
     constant = -np.log(np.take_along_axis(shares, rows.code, 1))[:, None]
     found = [_balanced(wrong, rows, len(classes)), np.full(wrong.shape[:2], np.nan)]
     if len(classes) == 2:
@@ -141,12 +171,14 @@ def _classes(space: Space, w: torch.Tensor, rows: Rows, shares: Floats) -> tuple
 
 
 def _balanced(wrong: Floats, rows: Rows, n_classes: int) -> Floats:
-    """Return the mean over the classes that a target's rows have of the share of right answers in each, (m, Q).
+    """Return the mean over the classes that a target's rows have of the share of right answers in
+    each, (m, Q).
 
     NaN where all rows are of one class: its share alone would look like a score of all.
     """
     m, Q = wrong.shape[:2]
-    place = (np.arange(m)[:, None] * n_classes + rows.code)[rows.real]  # of every row: its target and class
+    # of every row: its target and class
+    place = (np.arange(m)[:, None] * n_classes + rows.code)[rows.real]
     size = m * n_classes
     total = np.bincount(place, minlength=size).reshape(m, n_classes)
     right = np.stack([np.bincount(place, 1.0 - wrong[:, q][rows.real], size) for q in range(Q)], 1)
@@ -156,7 +188,9 @@ def _balanced(wrong: Floats, rows: Rows, n_classes: int) -> Floats:
 
 
 def _auc(odds: Floats, rows: Rows) -> Floats:
-    """Return how often a row of the second class has larger odds (m, Q, k) of it than one of the first, ties half."""
+    """Return how often a row of the second class has larger odds (m, Q, k) of it than one of the
+    first, ties half.
+    """
     from scipy.stats import rankdata
 
     rank = rankdata(np.where(rows.real[:, None], odds, np.inf), axis=-1)

@@ -40,7 +40,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             check_intact(content, manifest.get(CHECKSUM), path, AGAIN)
         if version not in (FORMAT, UNCHECKED):
             raise InputError(
-                f"{folder} was written in format {version}, and this version of cuvee reads {FORMAT}: adapt again"
+                f"{folder} was written in format {version}, and this version of cuvee reads "
+                f"{FORMAT}: adapt again"
             )
         for name, said in files.items():
             inside(folder, name)
@@ -48,7 +49,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         for step in steps:
             str(step["name"]), float(step["seconds"])
     except FileNotFoundError:
-        raise InputError(f"{folder} holds no run: there is no {MANIFEST} in it; cuvee adapt makes one") from None
+        raise InputError(
+            f"{folder} holds no run: there is no {MANIFEST} in it; cuvee adapt makes one"
+        ) from None
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -68,4 +71,6 @@ def inside(folder: Path, name: str) -> Path:
 
 def as_json(content: Mapping[str, Any]) -> bytes:
     """Return the same bytes for the same content; NaN, which is not JSON, must be null by now."""
-    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False).encode()
+    return json.dumps(
+        content, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False
+    ).encode()

@@ -1,4 +1,6 @@
-"""The models of a run: those that are scored, those that are delivered, and what is proven of them."""
+"""The models of a run: those that are scored, those that are delivered, and what is
+proven of them.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,35 @@ class Delivered:
     moved: Floats  # (M, columns) of `sensitivities`; no columns where there are none
     bound: Floats  # (M, theorem.TERMS); NaN where nothing is known
     rests_on: str
-    also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (M, methods, scores) of `Judged`
+    # (M, methods, scores) of `Judged`
+    also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     def pack(self, **more: Any) -> bytes:
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("status", "rests_on")}
-        header = {"format": FORMAT, "what": WHAT, "status": self.status.tolist(), "rests_on": self.rests_on, **more}
-        return files.packed({name: torch.as_tensor(np.ascontiguousarray(v)) for name, v in values.items()}, header)
+        values = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("status", "rests_on")
+        }
+        header = {
+            "format": FORMAT,
+            "what": WHAT,
+            "status": self.status.tolist(),
+            "rests_on": self.rests_on,
+            **more,
+        }
+        return files.packed(
+            {name: torch.as_tensor(np.ascontiguousarray(v)) for name, v in values.items()}, header
+        )
 
     @classmethod
     def unpack(cls, content: bytes, where: Path) -> Delivered:
         tensors, header = files.unpacked(content, where, WHAT, FORMAT)
         with files.understood(where, WHAT):
             status = np.array(header["status"], dtype=object)
-            numbers = {"bound": theorem.unknown(len(status)), **{name: t.numpy() for name, t in tensors.items()}}
+            numbers = {
+                "bound": theorem.unknown(len(status)),
+                **{name: t.numpy() for name, t in tensors.items()},
+            }
             return cls(**numbers, status=status, rests_on=header["rests_on"])
 
     @classmethod
@@ -66,9 +84,15 @@ class Delivered:
         width = max(p.moved.shape[1] for p in parts)
         longest = max(p.w.shape[1] for p in parts)  # groups may have seen different categories
         return cls(
-            **{n: np.concatenate([getattr(p, n) for p in parts]) for n in arrays if n not in ("moved", "w")},
+            **{
+                n: np.concatenate([getattr(p, n) for p in parts])
+                for n in arrays
+                if n not in ("moved", "w")
+            },
             w=np.concatenate([np.pad(p.w, ((0, 0), (0, longest - p.w.shape[1]))) for p in parts]),
-            moved=np.concatenate([p.moved if p.moved.shape[1] else np.full((len(p.w), width), np.nan) for p in parts]),
+            moved=np.concatenate(
+                [p.moved if p.moved.shape[1] else np.full((len(p.w), width), np.nan) for p in parts]
+            ),
             rests_on=parts[0].rests_on,
         )
 
@@ -87,13 +111,22 @@ def deliver(
     The first `bounded` targets have the terms of Theorem 1.
     """
     sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
-    simple = simple_mixtures(sources, np.array([t.n_rows for t in group.problem.targets], dtype=float))
+    simple = simple_mixtures(
+        sources, np.array([t.n_rows for t in group.problem.targets], dtype=float)
+    )
     scored = _models(group.problem, hypothesis, alpha, atlas, options)
-    each = [scored, *(_models(group.plain, hypothesis, simple[:, k], None, options) for k in range(simple.shape[1]))]
+    each = [
+        scored,
+        *(
+            _models(group.plain, hypothesis, simple[:, k], None, options)
+            for k in range(simple.shape[1])
+        ),
+    ]
     w = np.stack([s.w for s in each], 1)  # (M, methods, P)
     judged = judge(scored.space, w, group.test, group.offset, group.plain.targets)
     own = alpha.shape[1] > group.problem.n_sources
-    final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored  # no own rows: the same
+    # no own rows: the same
+    final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored
     return Delivered(
         w=final.w,
         offset=group.whole_offset,
@@ -112,17 +145,25 @@ def deliver(
 
 
 def _models(
-    problem: Problem, hypothesis: Hypothesis, alpha: Floats, atlas: ModelMap | None, options: Options
+    problem: Problem,
+    hypothesis: Hypothesis,
+    alpha: Floats,
+    atlas: ModelMap | None,
+    options: Options,
 ) -> Solution:
     if atlas is not None:
         return atlas(alpha)
     return solve(problem, hypothesis, alpha, tol=options.tol, seed=options.seed)
 
 
-def sensitivities(group: Group, hypothesis: Hypothesis, alpha: Floats, solution: Solution) -> Floats:
-    """How far each model moves, relative to its norm, per unit of α that one column gains and all others give up.
+def sensitivities(
+    group: Group, hypothesis: Hypothesis, alpha: Floats, solution: Solution
+) -> Floats:
+    """How far each model moves, relative to its norm, per unit of α that one column gains and all
+    others give up.
 
-    (M, columns): ‖Σ_k (δ_jk − α_k) dw*/dα_k‖ / ‖w‖. No columns where there is no w*(α), or its Hessian is too large.
+    (M, columns): ‖Σ_k (δ_jk − α_k) dw*/dα_k‖ / ‖w‖. No columns where there is no w*(α), or its
+    Hessian is too large.
     """
     space = solution.space
     if not space.convex or space.n_params > LARGEST:
@@ -141,8 +182,12 @@ def sensitivities(group: Group, hypothesis: Hypothesis, alpha: Floats, solution:
 
 
 def space_of(options: Options, task: str, n_inputs: int, classes: Array | None) -> Space:
-    """The space that models were solved in, without their data: sizes and classes are all that it needs of them."""
+    """The space that models were solved in, without their data: sizes and classes are all that it
+    needs of them.
+    """
     y = np.array([0.0, 1.0]) if classes is None else classes
     X = np.zeros((len(y), n_inputs))
-    hypothesis = hypothesis_of(options, Task(task), n_inputs, 1 if classes is None else len(classes))
+    hypothesis = hypothesis_of(
+        options, Task(task), n_inputs, 1 if classes is None else len(classes)
+    )
     return hypothesis.bind(Problem([Domain("sizes", X, y)]).facts)

@@ -70,7 +70,9 @@ class Predictor(ABC):
         return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
 
     def _table(self, source: Any, target: str | None) -> Any:
-        """Return the rows as a table, whose domain column says whose model each gets, or `target` does."""
+        """Return the rows as a table, whose domain column says whose model each gets, or `target`
+        does.
+        """
         with understood(self.path, "a run of this version of cuvee"):
             table = as_table(source, self.features)
             if target is None:
@@ -80,7 +82,9 @@ class Predictor(ABC):
     def predict_proba(self, source: Any, **how: Any) -> Floats:
         """Return the probability of each class, (rows, classes), for what `predict` takes."""
         if self.classes is None:
-            raise OptionError("these models predict a quantity: they have no class probabilities, use predict")
+            raise OptionError(
+                "these models predict a quantity: they have no class probabilities, use predict"
+            )
         answers = self.predict(source, **how)
         return np.asarray(answers[[f"p({c})" for c in self.classes]], dtype=np.float64)
 
@@ -93,16 +97,18 @@ class Predictor(ABC):
         text: Sequence[str] = (),
         encoding: str | None = None,
     ) -> Any:
-        """Return a frame with a row for each raw row: its domain, the columns to `keep`, `prediction`, and a
-        probability per class.
+        """Return a frame with a row for each raw row: its domain, the columns to `keep`,
+        `prediction`, and a probability per class.
 
-        Each row is answered by the model of the target that its domain column names, or all of them by `target`'s.
-        Rows come back in the order given. Those of a pandas frame keep its index, so that
-        `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do those of a mapping
-        name -> frame, if no two of its rows have the same label. Rows of files and arrays are numbered from 0.
-        `encoding` is that of text files; by default the one that the run was made with.
+        Each row is answered by the model of the target that its domain column names, or all of them
+        by `target`'s. Rows come back in the order given. Those of a pandas frame keep its index, so
+        that `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do
+        those of a mapping name -> frame, if no two of its rows have the same label. Rows of files
+        and arrays are numbered from 0. `encoding` is that of text files; by default the one that
+        the run was made with.
         """
-        if isinstance(target, Real) and not isinstance(target, bool):  # a domain that a number names
+        # a domain that a number names
+        if isinstance(target, Real) and not isinstance(target, bool):
             target = as_written(target)
         if not (target is None or isinstance(target, str)):
             raise OptionError(f"target must be the name of a target; got {target!r}")
@@ -116,12 +122,21 @@ class Predictor(ABC):
                 return self._predicted(source, target, keep, text, encoding)
 
     def _predicted(
-        self, source: Any, target: str | None, keep: Sequence[str], text: Sequence[str], encoding: str
+        self,
+        source: Any,
+        target: str | None,
+        keep: Sequence[str],
+        text: Sequence[str],
+        encoding: str,
     ) -> Any:
         prepared, known = self._prepared, self.targets
         if target is not None and target not in known:
             raise OptionError(f"{target!r} is no target of these models{suggest(target, known)}")
-        if target is None and len(known) == 1 and prepared["domain"] not in columns_of(source, encoding):
+        if (
+            target is None
+            and len(known) == 1
+            and prepared["domain"] not in columns_of(source, encoding)
+        ):
             target = known[0]
         encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
         categories = {c for encoder in encoders for c in encoder.text} | {*text}
@@ -133,7 +148,9 @@ class Predictor(ABC):
         index = _index_of(source)
         return said if index is None else said.set_axis(index, axis=0)
 
-    def _answers(self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None) -> Any:
+    def _answers(
+        self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None
+    ) -> Any:
         import pandas as pd
 
         place = pd.Index(self.targets).get_indexer(names)
@@ -148,10 +165,15 @@ class Predictor(ABC):
         classes = None if prepared["classes"] is None else np.array(prepared["classes"])
         group = np.array([t["group"] for t in prepared["targets"]])[place]
         said = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
-        chance = np.zeros((len(frame), 0 if classes is None else len(classes)))  # 0 where no source has the class
+        # 0 where no source has the class
+        chance = np.zeros((len(frame), 0 if classes is None else len(classes)))
         for g in np.unique(group):
             rows = np.flatnonzero(group == g)
-            own = None if classes is None else np.array(prepared["groups"][g].get("classes") or prepared["classes"])
+            own = (
+                None
+                if classes is None
+                else np.array(prepared["groups"][g].get("classes") or prepared["classes"])
+            )
             space = space_of(self.options, prepared["task"], len(encoders[g].names), own)
             X = encoders[g](frame.iloc[rows], where="rows to predict")
             order = np.argsort(place[rows], kind="stable")
@@ -168,17 +190,22 @@ class Predictor(ABC):
         taken = next((name for name in (domain, *keep) if name in said_names), None)
         if taken is not None:
             raise OptionError(
-                f"column {taken!r} is how predictions are called: rename it in these rows, or do not keep it"
+                f"column {taken!r} is how predictions are called: rename it in these rows, or do "
+                "not keep it"
             )
         columns: dict[str, Any] = {domain: names} if domain else {}
         columns |= {name: frame[name].to_numpy() for name in keep}
         columns["prediction"] = said
-        columns |= {f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())}
+        columns |= {
+            f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())
+        }
         return pd.DataFrame(columns)
 
 
 class Run(Predictor):
-    """One table's run: which targets, how much of each source, how good, and models that predict raw rows."""
+    """One table's run: which targets, how much of each source, how good, and models that predict
+    raw rows.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -238,7 +265,8 @@ class Run(Predictor):
     def as_dict(self) -> dict[str, Any]:
         """All of it that JSON can hold in one line."""
         alpha = [
-            {c: a for c, a in zip(self.columns, row, strict=True) if a == a and a > 0} for row in self.alpha.tolist()
+            {c: a for c, a in zip(self.columns, row, strict=True) if a == a and a > 0}
+            for row in self.alpha.tolist()
         ]
         return {
             "run": str(self.path),
@@ -268,7 +296,9 @@ class Run(Predictor):
 
 
 def _index_of(source: Any) -> Any:
-    """Return the index of the pandas frame that rows came in, or of all its parts; None where there is none."""
+    """Return the index of the pandas frame that rows came in, or of all its parts; None where there
+    is none.
+    """
     import pandas as pd
 
     if isinstance(source, pd.DataFrame):
@@ -277,7 +307,10 @@ def _index_of(source: Any) -> Any:
         return _index_of(source[0])
     if not isinstance(source, Mapping):
         return None
-    tables = [part[0] if isinstance(part, tuple | list) and len(part) == 2 else part for part in source.values()]
+    tables = [
+        part[0] if isinstance(part, tuple | list) and len(part) == 2 else part
+        for part in source.values()
+    ]
     first, *others = map(_index_of, tables)
     if first is None or any(index is None for index in others):
         return None

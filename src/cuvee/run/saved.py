@@ -54,7 +54,10 @@ class SavedModels(Predictor):
             self.certificate = Certificate(**bounds, rests_on=rests_on, calibrated=calibrated)
             self._prepared = {
                 **{name: header[name] for name in ("task", "classes", "domain", "groups")},
-                "targets": [{"name": n, "group": g} for n, g in zip(self.targets, header["group"], strict=True)],
+                "targets": [
+                    {"name": n, "group": g}
+                    for n, g in zip(self.targets, header["group"], strict=True)
+                ],
             }
             self._check(numbers["w"], numbers["offset"])
 
@@ -74,7 +77,9 @@ class SavedModels(Predictor):
             raise ValueError(f"models of shape {w.shape} for {longest} parameters each")
 
     def _check_classes(self, groups: Sequence[Any]) -> None:
-        """Raise `ValueError` unless the classes of the groups are, together, those of the models, and fit the task."""
+        """Raise `ValueError` unless the classes of the groups are, together, those of the models,
+        and fit the task.
+        """
         classes, regression = self._prepared["classes"], self._prepared["task"] == Task.regression
         if any((one is None) != regression for one in (classes, *groups)):
             raise ValueError("the task and the classes do not match")
@@ -84,7 +89,9 @@ class SavedModels(Predictor):
     def _n_params(self, group: Mapping[str, Any]) -> int:
         """Return how many parameters a model of a group has."""
         classes = None if group["classes"] is None else np.array(group["classes"])
-        return space_of(self.options, self.task, len(Encoder.from_dict(group["encoder"]).names), classes).n_params
+        return space_of(
+            self.options, self.task, len(Encoder.from_dict(group["encoder"]).names), classes
+        ).n_params
 
     @property
     def task(self) -> str:
@@ -110,12 +117,14 @@ class SavedModels(Predictor):
             columns: the names of the columns of α.
             encoder: what made numbers of raw columns, and will make them of rows to predict.
             options: names the label, the domain column and the kind of hypothesis.
-            offset: (M,) the level of each, to add to what it predicts, where levels were taken out of the labels
-                (`cuvee.data.levels`); by default 0.
+            offset: (M,) the level of each, to add to what it predicts, where levels were taken out
+                of the labels (`cuvee.data.levels`); by default 0.
         """
         bounds, classes = solution.certificate, getattr(solution.space, "classes", None)
         numbers: dict[str, Array] = {"w": solution.w, "alpha": solution.alpha}
-        numbers["offset"] = np.zeros(len(solution.w)) if offset is None else np.asarray(offset, dtype=np.float64)
+        numbers["offset"] = (
+            np.zeros(len(solution.w)) if offset is None else np.asarray(offset, dtype=np.float64)
+        )
         numbers |= {name: getattr(bounds, name) for name in BOUNDS}
         numbers |= {} if bounds.calibrated is None else {"calibrated": bounds.calibrated}
         listed = None if classes is None else classes.tolist()
@@ -136,7 +145,9 @@ class SavedModels(Predictor):
         return cls(Path("models"), numbers, header)
 
     @classmethod
-    def joined(cls, parts: Sequence[SavedModels], targets: Sequence[str], columns: Sequence[str]) -> SavedModels:
+    def joined(
+        cls, parts: Sequence[SavedModels], targets: Sequence[str], columns: Sequence[str]
+    ) -> SavedModels:
         """Return models of several solutions, each with its own sources and encoder, as one.
 
         Args:
@@ -146,7 +157,9 @@ class SavedModels(Predictor):
         """
         if len(parts) == 1 and parts[0].targets == tuple(targets):
             return parts[0]
-        place = {name: i for i, name in enumerate(chain.from_iterable(part.targets for part in parts))}
+        place = {
+            name: i for i, name in enumerate(chain.from_iterable(part.targets for part in parts))
+        }
         order = [place[name] for name in targets]
         longest = max(part.w.shape[1] for part in parts)
         each = [part._widened(longest, columns) for part in parts]
@@ -244,9 +257,15 @@ def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedMode
     header = files.header_of(path, WHAT)
     kind, version = header.get("what"), header["format"]
     if kind == PART_OF_A_RUN:
-        raise InputError(f"{path} is part of a run: give its folder, {path.parent}, to cuvee predict or cuvee.open_run")
+        raise InputError(
+            f"{path} is part of a run: give its folder, {path.parent}, to cuvee predict or "
+            "cuvee.open_run"
+        )
     if kind == WHAT and version in range(FORMAT):
-        raise InputError(f"{path} was written by an older version of cuvee, in format {version}: run cuvee solve again")
+        raise InputError(
+            f"{path} was written by an older version of cuvee, in format {version}: run cuvee "
+            "solve again"
+        )
     tensors, header = files.read(path, "cpu", WHAT, FORMAT)
     with files.understood(path, WHAT):
         named = str(header["options"]["hypothesis"])

@@ -1,4 +1,6 @@
-"""How good the models are on rows that nothing learnt from, beside the baselines; with intervals."""
+"""How good the models are on rows that nothing learnt from, beside the baselines; with
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,13 @@ def simple_mixtures(source_rows: Floats, own_rows: Floats) -> Floats:
 
 
 def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
-    """What metrics.json says of the scores: values with 95 % intervals, ranks, and what cuvee gains.
+    """What metrics.json says of the scores: values with 95 % intervals, ranks, and what cuvee
+    gains.
 
-    A share of right answers has Wilson's interval; a root mean squared error that of the mean squared error. Gains are
-    paired, row by row and target by target; their interval is that of a mean over targets, or that of the rows within
-    them where this is wider: few targets may agree by chance.
+    A share of right answers has Wilson's interval; a root mean squared error that of the mean
+    squared error. Gains are paired, row by row and target by target; their interval is that of a
+    mean over targets, or that of the rows within them where this is wider: few targets may agree by
+    chance.
     """
     score, low, high = (_rounded(v) for v in _intervals(judged, rows, classify))
     scored = np.isfinite(score).all(1)
@@ -76,11 +80,12 @@ def judged_error(judged: Judged, score: Floats, classify: bool) -> Floats:
 def paired_error(judged: Judged, score: Floats, rows: Array, classify: bool) -> Floats:
     """(M, methods) standard errors of differences to cuvee's score.
 
-    Of right and wrong answers with half a row added to either kind that differs, as Agresti and Min (2005) have it: 36
-    rows on which two models agree do not prove them alike.
+    Of right and wrong answers with half a row added to either kind that differs, as Agresti and Min
+    (2005) have it: 36 rows on which two models agree do not prove them alike.
     """
     if not classify:
-        error = judged.paired / np.maximum(score[:, :1] + score, 1e-300)  # a − b = (a² − b²) / (a + b)
+        # a − b = (a² − b²) / (a + b)
+        error = judged.paired / np.maximum(score[:, :1] + score, 1e-300)
         return np.asarray(np.where(error <= ROUNDING * score, 0.0, error))
     n = np.asarray(rows, dtype=np.float64)[:, None]
     more = n * (judged.loss - judged.loss[:, :1])
@@ -94,7 +99,9 @@ def _rounded(values: Floats) -> Floats:
     """Nine digits: what differs by rounding alone is the same, and shares its rank."""
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - 8)
-        return np.where((values == 0) | ~np.isfinite(values), values, np.round(values / unit) * unit)
+        return np.where(
+            (values == 0) | ~np.isfinite(values), values, np.round(values / unit) * unit
+        )
 
 
 def _intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floats, Floats]:
@@ -111,7 +118,9 @@ def _intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Flo
 
 
 def _mean_interval(values: Floats, errors: Floats) -> Floats:
-    """(M, methods) with standard errors of each -> (methods, 3): Student's t over the targets, or their own errors."""
+    """(M, methods) with standard errors of each -> (methods, 3): Student's t over the targets, or
+    their own errors.
+    """
     from scipy.stats import t
 
     M = len(values)
@@ -119,7 +128,9 @@ def _mean_interval(values: Floats, errors: Floats) -> Floats:
         return np.full((values.shape[1], 3), np.nan)
     mean = values.mean(0)
     within = LEVEL * np.sqrt((errors**2).sum(0)) / M
-    between = t.ppf(0.975, M - 1) * values.std(0, ddof=1) / np.sqrt(M) if M > 1 else np.zeros(len(mean))
+    between = (
+        t.ppf(0.975, M - 1) * values.std(0, ddof=1) / np.sqrt(M) if M > 1 else np.zeros(len(mean))
+    )
     half = np.fmax(within, between)
     return np.stack([mean, mean - half, mean + half], -1)
 

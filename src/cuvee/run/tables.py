@@ -1,4 +1,6 @@
-"""What the files of a run hold: prepared.json, alpha.csv, three tables in Parquet, models.safetensors, metrics.json."""
+"""What the files of a run hold: prepared.json, alpha.csv, three tables in Parquet,
+models.safetensors, metrics.json.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ from cuvee.run.judge import Judged
 from cuvee.run.models import Delivered
 from cuvee.run.scores import listed
 
-KEPT = 2**24  # weights of candidates that are kept; of more targets neither candidates nor traces are
+# weights of candidates that are kept; of more targets neither candidates nor traces are
+KEPT = 2**24
 
 
 def prepared(of: Prepared, options: Options) -> bytes:
@@ -59,7 +62,11 @@ def prepared(of: Prepared, options: Options) -> bytes:
                 for t in members.targets
             ],
             "groups": [
-                {"sources": list(m.sources), "encoder": m.encoder.as_dict(), "classes": _listed(m.classes)}
+                {
+                    "sources": list(m.sources),
+                    "encoder": m.encoder.as_dict(),
+                    "classes": _listed(m.classes),
+                }
                 for m in of.members
             ],
         }
@@ -67,12 +74,17 @@ def prepared(of: Prepared, options: Options) -> bytes:
 
 
 def check_same(of: Prepared, folder: RunFolder) -> None:
-    """Raise `InputError` unless a run was begun with the same sources and targets, which another version may choose."""
+    """Raise `InputError` unless a run was begun with the same sources and targets, which another
+    version may choose.
+    """
     said = folder.json(PREPARED)
     with understood(folder.path / PREPARED, "what this version of cuvee writes"):
         begun = [[one["name"] for one in said[part]] for part in ("sources", "targets")]
     if "pooled" not in said or begun != [list(of.sources), list(of.targets)]:
-        raise InputError(f"{folder.path} was begun by another version of cuvee, which goes another way: begin anew")
+        raise InputError(
+            f"{folder.path} was begun by another version of cuvee, which goes another way: begin "
+            "anew"
+        )
 
 
 def _listed(classes: Array | None) -> list[Any] | None:
@@ -123,7 +135,9 @@ def _traces(mixtures: list[Mixtures]) -> dict[str, Any]:
     """A row for each recorded step of each target."""
     kept = [(mix.targets, mix.trace) for mix in mixtures if mix.trace is not None]
     return {
-        "target": np.concatenate([np.repeat(np.array(names, dtype=object), len(t.step)) for names, t in kept]),
+        "target": np.concatenate(
+            [np.repeat(np.array(names, dtype=object), len(t.step)) for names, t in kept]
+        ),
         "step": np.concatenate([np.tile(t.step, len(names)) for names, t in kept]),
         "objective": np.concatenate([t.objective.T.ravel() for _, t in kept]),
         "gap": np.concatenate([t.gap.T.ravel() for _, t in kept]),
@@ -165,7 +179,11 @@ def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, by
     """The files of the step that made the models."""
     rows = np.array([len(of.divided[t][1]) for t in of.targets])
     judged = Judged(found.loss, found.error, found.paired, found.also)
-    plans = [folder.json(name) for g in range(len(of.members)) if folder.has(name := part_name(f"plan {g}"))]
+    plans = [
+        folder.json(name)
+        for g in range(len(of.members))
+        if folder.has(name := part_name(f"plan {g}"))
+    ]
     metrics = {
         **scores.metrics(judged, rows, of.classes is not None),
         "plan": [p["why"] for p in plans],
@@ -182,7 +200,9 @@ def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, by
     files = {MODELS: found.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
     if found.moved.shape[1]:
         files[SENSITIVITY] = _parquet(
-            _moved(of, found.moved, OWN in alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)[1])
+            _moved(
+                of, found.moved, OWN in alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)[1]
+            )
         )
     return files
 

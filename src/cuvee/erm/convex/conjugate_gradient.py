@@ -1,4 +1,6 @@
-"""Conjugate gradients for (H + ridge) x = b where no Hessian fits: many models, several right-hand sides each."""
+"""Conjugate gradients for (H + ridge) x = b where no Hessian fits: many models, several right-hand
+sides each.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,16 @@ MAX_PASSES = 2000
 
 
 def solve(
-    components: Components, batch: Batch, alpha: Tensor, w: Tensor, ridge: Tensor, b: Tensor, curvature: Tensor
+    components: Components,
+    batch: Batch,
+    alpha: Tensor,
+    w: Tensor,
+    ridge: Tensor,
+    b: Tensor,
+    curvature: Tensor,
 ) -> Tensor:
-    """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P); w (M, P), ridge (M, P).
+    """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P); w (M, P), ridge (M,
+    P).
 
     `curvature` (P,) is roughly the diagonal of ∇²f, to scale by.
     """

@@ -1,4 +1,6 @@
-"""`Oracle` of any smooth convex risk; faster solvers and tighter certificates for some of them build on it."""
+"""`Oracle` of any smooth convex risk; faster solvers and tighter certificates for some of them
+build on it.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,19 @@ MOST_DENSE = 2048  # parameters up to which a Hessian of a model is factorised i
 
 
 class ConvexFamily:
-    """Solves by quasi-Newton steps and certifies by λ-strong convexity, where every parameter is penalised."""
+    """Solves by quasi-Newton steps and certifies by λ-strong convexity, where every parameter is
+    penalised.
+    """
 
     def __init__(
-        self, problem: Problem, space: Space, *, own: bool, device: str, memory: int, roundings: int = 0
+        self,
+        problem: Problem,
+        space: Space,
+        *,
+        own: bool,
+        device: str,
+        memory: int,
+        roundings: int = 0,
     ) -> None:
         self.space, self._memory, self._own = space, memory, own
         data = problem if own else problem.without_targets()
@@ -52,12 +63,22 @@ class ConvexFamily:
         return bool((self._penalty > 0).all())
 
     def solve(
-        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+        self,
+        alpha: Tensor,
+        *,
+        tol: float,
+        start: Tensor | None = None,
+        progress: Progress | None = None,
     ) -> Outcome:
         return self._solve(alpha, self.components, tol, start, progress)
 
     def _solve(
-        self, alpha: Tensor, components: Any, tol: float, start: Tensor | None, progress: Progress | None
+        self,
+        alpha: Tensor,
+        components: Any,
+        tol: float,
+        start: Tensor | None,
+        progress: Progress | None,
     ) -> Outcome:
         if len(alpha) == 0:
             return self._nothing(alpha)
@@ -75,7 +96,9 @@ class ConvexFamily:
         """Return the components with the own samples of some models, where those joined."""
         return self.components.narrow(models) if self._own else self.components
 
-    def _into_ball(self, solved: Solved, alpha: Tensor, components: Any, tol: float, radius: float) -> Solved:
+    def _into_ball(
+        self, solved: Solved, alpha: Tensor, components: Any, tol: float, radius: float
+    ) -> Solved:
         """Solve again, with λ raised by the multiplier, for models that ended outside W."""
         norm = torch.linalg.vector_norm(solved.w[:, 0], dim=-1)
         outside = (norm > radius).nonzero()[:, 0]
@@ -102,11 +125,15 @@ class ConvexFamily:
         return replace(solved, w=w_all, gradient=g_all, second=second)
 
     def _look(self, w: Tensor, alpha: Tensor, components: Any) -> tuple[Tensor, Tensor | None]:
-        """Return ∇f_α (M, 1, P), penalty included, and the intercepts' Hessian where certificates need it."""
+        """Return ∇f_α (M, 1, P), penalty included, and the intercepts' Hessian where certificates
+        need it.
+        """
         return convex.gradients(components, w, alpha, self._penalty, self._memory), None
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
-        return convex.gradients(self.components, w[:, None], alpha[:, None], self._penalty, self._memory)[:, 0]
+        return convex.gradients(
+            self.components, w[:, None], alpha[:, None], self._penalty, self._memory
+        )[:, 0]
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         if len(w) == 0:
@@ -115,7 +142,9 @@ class ConvexFamily:
         inside = self.space.project(w)
         g, second = self._look(inside[:, None], alpha[:, None], self.components)
         nothing = torch.zeros_like(g[..., 0], dtype=torch.bool)
-        looked = Solved(inside[:, None], g, second, torch.ones_like(nothing, dtype=torch.int64), nothing)
+        looked = Solved(
+            inside[:, None], g, second, torch.ones_like(nothing, dtype=torch.int64), nothing
+        )
         outcome = self._outcome(looked, alpha, self.components, tol)
         lost = self.without_minimiser(alpha)
         return replace(outcome, bounds=outcome.bounds.unless(lost)).moved_from(w)
@@ -155,10 +184,15 @@ class ConvexFamily:
         P, N = self.space.n_params, alpha.shape[1]
         per_model = 8 * P * (4 * N + (4 * P if self._dense else 16 * N)) + self._graph(N)
         size = max(1, self._memory // per_model)
-        parts = [self._sensitivity(alpha[i : i + size], w[i : i + size], i) for i in range(0, len(w), size)]
+        parts = [
+            self._sensitivity(alpha[i : i + size], w[i : i + size], i)
+            for i in range(0, len(w), size)
+        ]
         if not parts:
             return w.new_zeros(0, N, P)
-        return torch.where(self.without_minimiser(alpha)[:, None, None], torch.nan, torch.cat(parts))
+        return torch.where(
+            self.without_minimiser(alpha)[:, None, None], torch.nan, torch.cat(parts)
+        )
 
     def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
         N, P = len(self.components.counts), self.space.n_params
@@ -200,11 +234,16 @@ class ConvexFamily:
 
         return self.space.canonical(implicit_derivative(solve, gradients, w, nu > 0))
 
-    def _divide(self, alpha: Tensor, w: Tensor, stack: Tensor, ridge: Tensor, components: Any) -> Tensor:
+    def _divide(
+        self, alpha: Tensor, w: Tensor, stack: Tensor, ridge: Tensor, components: Any
+    ) -> Tensor:
         """Return (∇²f_α(w) + ridge)⁻¹ on a stack (M, R, P), with a ridge (M, P)."""
         if not self._dense:
             return conjugate_gradient.solve(components, ALL, alpha, w, ridge, stack, self._diagonal)
-        H = add_diagonal(components.hessians(w[:, None], alpha[:, None], ALL)[:, 0], ridge) + self.flat
+        H = (
+            add_diagonal(components.hessians(w[:, None], alpha[:, None], ALL)[:, 0], ridge)
+            + self.flat
+        )
         return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
 
     @cached_property
@@ -220,8 +259,15 @@ class ConvexFamily:
         return self.space.dtype
 
     def _graph(self, models: int) -> int:
-        """Return the bytes that the graphs behind a pullback and a Hessian's product keep for some models."""
-        return 8 * models * (self.components.n_rows + self.components.own_rows) * self.components.bytes_per_row()
+        """Return the bytes that the graphs behind a pullback and a Hessian's product keep for some
+        models.
+        """
+        return (
+            8
+            * models
+            * (self.components.n_rows + self.components.own_rows)
+            * self.components.bytes_per_row()
+        )
 
     @property
     def _dense(self) -> bool:

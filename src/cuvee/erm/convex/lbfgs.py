@@ -1,7 +1,9 @@
-"""L-BFGS on many convex problems at once, with gradients alone: every model has its own history, step and end.
+"""L-BFGS on many convex problems at once, with gradients alone: every model has its own history,
+step and end.
 
-One pass over the data serves every model that still runs: one that has found its point takes a new direction, one
-that went too far tries a shorter step along the old one. Models that are done leave the batch.
+One pass over the data serves every model that still runs: one that has found its point takes a new
+direction, one that went too far tries a shorter step along the old one. Models that are done leave
+the batch.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ import torch
 from torch import Tensor
 
 MEMORY = 10
-OVERSHOOT = 0.5  # a step is too long when it ends on a slope upwards of more than this share of the slope at its start
-WORSE = 4.0  # nor may the gradient grow by more than this: far out, where losses are flat, slopes say little
+# a step is too long when it ends on a slope upwards of more than this share of the slope at its
+# start
+OVERSHOOT = 0.5
+# nor may the gradient grow by more than this: far out, where losses are flat, slopes say little
+WORSE = 4.0
 SHORTEST = 1e-9
 LEAVE = 0.75  # those who are done leave once no more than this share of the batch is running
 
@@ -26,7 +31,9 @@ class Task(Protocol):
     """M × Q minimisations."""
 
     def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
-        """(M, Q, P) -> (M, Q, P): one pass over the data; anything may stand where a model is not `running` (M, Q)."""
+        """(M, Q, P) -> (M, Q, P): one pass over the data; anything may stand where a model is not
+        `running` (M, Q).
+        """
         ...
 
     def precondition(self, q: Tensor) -> Tensor:
@@ -58,10 +65,12 @@ def minimise(
     credit: float = 0.0,
     told: Callable[[int], None] = lambda done: None,
 ) -> Minimised:
-    """From w (M, Q, P) until |∇| ≤ tol (a number, or (P,)) everywhere or `max_passes` gradients were taken.
+    """From w (M, Q, P) until |∇| ≤ tol (a number, or (P,)) everywhere or `max_passes` gradients
+    were taken.
 
-    With `credit` c > 0, a model within tol/c whose last step cut its gradient to a share c takes its last step without
-    looking: for callers who look anyway. `told` hears after every pass how many targets are done.
+    With `credit` c > 0, a model within tol/c whose last step cut its gradient to a share c takes
+    its last step without looking: for callers who look anyway. `told` hears after every pass how
+    many targets are done.
     """
     g = task.gradient(w) if gradient is None else gradient
     excess = (g.abs() / tol).amax(-1, keepdim=True)  # (M, Q, 1), ≤ 1 when done
@@ -70,7 +79,11 @@ def minimise(
     targets = torch.arange(len(w), device=w.device)
     running, arrived = excess > 1, torch.ones_like(excess, dtype=torch.bool)
     pairs: Pairs = []
-    length, direction, slope = torch.ones_like(excess), torch.zeros_like(w), torch.zeros_like(excess)
+    length, direction, slope = (
+        torch.ones_like(excess),
+        torch.zeros_like(w),
+        torch.zeros_like(excess),
+    )
     for _ in range(max_passes):
         if not bool(running.any()):
             break
@@ -86,7 +99,9 @@ def minimise(
         if len(keep) <= LEAVE * len(w):
             task, targets = task.narrow(keep), targets[keep]
             state = (w, g, excess, before, running, arrived, length, direction, slope)
-            w, g, excess, before, running, arrived, length, direction, slope = (t[keep] for t in state)
+            w, g, excess, before, running, arrived, length, direction, slope = (
+                t[keep] for t in state
+            )
             pairs = [(s[keep], y[keep], rho[keep]) for s, y, rho in pairs]
             if len(keep) == 0:
                 break
@@ -101,8 +116,12 @@ def minimise(
         rho = torch.where(curvature > 0, 1.0 / curvature.clamp(min=torch.finfo(w.dtype).tiny), 0.0)
         pairs = [*pairs[1 - MEMORY :], (step, change, rho)]
         w, g = torch.where(arrived, trial, w), torch.where(arrived, new, g)
-        before, excess = torch.where(arrived, excess, before), torch.where(arrived, new_excess, excess)
-        shorter = (-slope / (-slope + new_slope)).nan_to_num(0.0).clamp(0.1, 0.7)  # where the slope would be 0
+        before, excess = (
+            torch.where(arrived, excess, before),
+            torch.where(arrived, new_excess, excess),
+        )
+        # where the slope would be 0
+        shorter = (-slope / (-slope + new_slope)).nan_to_num(0.0).clamp(0.1, 0.7)
         length = torch.where(arrived, 1.0, length * shorter)
         stuck = running & ((length < SHORTEST) | (slope >= 0))
         result.w[targets], result.gradient[targets] = w, g

@@ -1,4 +1,6 @@
-"""Damped Newton with values: slow and sure, for the few models that quasi-Newton steps did not bring home."""
+"""Damped Newton with values: slow and sure, for the few models that quasi-Newton steps did not
+bring home.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ IDLE = 3  # rounds in a row that gain less than rounding end a model
 
 
 def minimise(task: Task, w: Tensor, *, tol: float) -> Minimised:
-    """From w (M, Q, P), or from 0 where that is better, until ‖∇‖∞ ≤ tol or no step helps any more."""
+    """From w (M, Q, P), or from 0 where that is better, until ‖∇‖∞ ≤ tol or no step
+    helps any more.
+    """
     if task.free is None:
         w = torch.where((value(task, w) <= value(task, torch.zeros_like(w)))[..., None], w, 0.0)
     f, g = value(task, w), task.gradient(w)
     idle = torch.zeros_like(f, dtype=torch.int64)
-    result = Minimised(w.clone(), g.clone(), torch.full_like(idle, 4), torch.zeros_like(f, dtype=torch.bool))
+    result = Minimised(
+        w.clone(), g.clone(), torch.full_like(idle, 4), torch.zeros_like(f, dtype=torch.bool)
+    )
     targets = torch.arange(len(w), device=w.device)
     for _ in range(ROUNDS):
         running = ~(g.abs() <= tol).all(-1) & (idle < IDLE)
@@ -45,7 +51,9 @@ def minimise(task: Task, w: Tensor, *, tol: float) -> Minimised:
 def _line_search(
     task: Task, w: Tensor, f: Tensor, g: Tensor, d: Tensor, running: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Halve the step along d, model by model, until it gains enough: w, f, g where it ends, and the passes taken."""
+    """Halve the step along d, model by model, until it gains enough: w, f, g where it ends, and the
+    passes taken.
+    """
     slope = (d * g).sum(-1)
     length, moved, looks = running.to(w), ~running, torch.zeros_like(f, dtype=torch.int64)
     size, start = g.abs().amax(-1), f

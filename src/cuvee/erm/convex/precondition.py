@@ -1,9 +1,11 @@
-"""One solved mixture tells much about all others: its per-source Hessians precondition every mixture's solver.
+"""One solved mixture tells much about all others: its per-source Hessians precondition every
+mixture's solver.
 
 Around the anchor w_c every f_j is nearly its quadratic model, so mixture α is nearly the quadratic
-Σ_j α_j (f_j + ∇f_j·(w − w_c) + ½‖w − w_c‖²_{∇²f_j}): its minimiser is where the solver starts (a rational surface in
-α), its Hessian is what the solver divides by. Where no Hessian per mixture fits, the anchor's own, without the blocks
-that couple two classes, serves all; where not even that fits, the scale of each column.
+Σ_j α_j (f_j + ∇f_j·(w − w_c) + ½‖w − w_c‖²_{∇²f_j}): its minimiser is where the solver starts (a
+rational surface in α), its Hessian is what the solver divides by. Where no Hessian per mixture
+fits, the anchor's own, without the blocks that couple two classes, serves all; where not even that
+fits, the scale of each column.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Factors:
 
     @classmethod
     def of(cls, H: Tensor) -> Factors:
-        """H (M, Q, P, P) is used up. Scaling undoes the units of the columns, so that float32 is enough."""
+        """H (M, Q, P, P) is used up. Scaling undoes the units of the columns, so that float32 is
+        enough.
+        """
         scale = H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny ** 0.5).rsqrt()
         H.mul_(scale[..., None, :]).mul_(scale[..., None])
         H.diagonal(dim1=-2, dim2=-1).add_(JITTER[H.dtype])
@@ -62,7 +66,8 @@ class Blocks:
 
     def apply(self, q: Tensor) -> Tensor:
         K, width, _ = self.inverse.shape
-        stacked = q.reshape(-1, K, width).transpose(0, 1).to(self.inverse.dtype)  # (K, models, width)
+        # (K, models, width)
+        stacked = q.reshape(-1, K, width).transpose(0, 1).to(self.inverse.dtype)
         return (stacked @ self.inverse).transpose(0, 1).reshape(q.shape).to(q.dtype)
 
     def narrow(self, targets: Tensor) -> Blocks:
@@ -71,7 +76,9 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Diagonal:
-    """One number per parameter, shared by all models: all that fits where there are many columns."""
+    """One number per parameter, shared by all models: all that fits where there are
+    many columns.
+    """
 
     inverse: Tensor  # (P,)
 
@@ -84,7 +91,9 @@ class Diagonal:
 
 @dataclass(frozen=True)
 class Task:
-    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that are free."""
+    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that
+    are free.
+    """
 
     components: Components
     batch: Batch
@@ -139,10 +148,16 @@ class Anchor:
         memory: int,
         dtype: torch.dtype,
     ) -> Anchor:
-        """Solve the mixture α (N,) of the sources to a tolerance that is good enough for an anchor."""
+        """Solve the mixture α (N,) of the sources to a tolerance that is good enough
+        for an anchor.
+        """
         N, P = len(components.counts), components.space.n_params
         components = components.without_targets()
-        w = components.space.first_guess(alpha @ components.statistics.to(alpha)).to(dtype).view(1, 1, P)
+        w = (
+            components.space.first_guess(alpha @ components.statistics.to(alpha))
+            .to(dtype)
+            .view(1, 1, P)
+        )
         alpha = alpha.to(w).view(1, 1, N)
         preconditioner: Preconditioner
         if dense:
@@ -163,9 +178,11 @@ class Anchor:
     def start(
         self, components: LinearSums, batch: Batch, alpha: Tensor, penalty: Tensor
     ) -> tuple[Tensor, Tensor, Preconditioner]:
-        """For every α (M, Q, N or N+1): the anchor's w, the gradient there, both (M, Q, P), and a preconditioner.
+        """For every α (M, Q, N or N+1): the anchor's w, the gradient there, both (M, Q, P), and a
+        preconditioner.
 
-        The first step from there, if nothing stops it, goes to the minimiser of the quadratic model.
+        The first step from there, if nothing stops it, goes to the minimiser of the quadratic
+        model.
         """
         N, P = self.gradients.shape
         M, Q = alpha.shape[:2]
@@ -186,7 +203,9 @@ class Anchor:
 
 
 def _finite(H: Tensor) -> Tensor:
-    """A source whose squares overflow has no Hessian here; models that give it weight 0 must not feel it."""
+    """A source whose squares overflow has no Hessian here; models that give it weight 0 must not
+    feel it.
+    """
     H[~H.isfinite().flatten(1).all(1)] = 0.0
     return H
 
@@ -197,17 +216,23 @@ def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
 
 
 def rough_diagonal(components: LinearSums) -> Tensor:
-    """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the columns."""
+    """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the
+    columns.
+    """
     space = components.space
     return space.typical_curvature * components.mean_squares.repeat(space.n_outputs)
 
 
-def _shared(components: LinearSums, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Preconditioner:
+def _shared(
+    components: LinearSums, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int
+) -> Preconditioner:
     K, width = components.space.n_outputs, components.space.width
     if width > MOST_COLUMNS or 48 * K * width**2 > memory:
         curvature = rough_diagonal(components) + penalty.view(-1, K * width)[0]
         return Diagonal(1.0 / curvature.clamp(min=torch.finfo(curvature.dtype).tiny ** 0.5))
     own = [components.hessian_blocks(w, alpha, ALL, a, only=True)[0, 0, 0] for a in range(K)]
-    factors = Factors.of(add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1)))
+    factors = Factors.of(
+        add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1))
+    )
     inverse = torch.cholesky_inverse(factors.L[:, 0])
     return Blocks(inverse * factors.scale * factors.scale.transpose(-1, -2))

@@ -1,4 +1,5 @@
-"""Any smooth convex risk for many mixtures: quasi-Newton steps to a tolerance, Newton steps for the few that are late.
+"""Any smooth convex risk for many mixtures: quasi-Newton steps to a tolerance, Newton steps for the
+few that are late.
 
 Nothing is asked of the hypothesis but its losses; derivatives come from the graph behind them.
 """
@@ -26,7 +27,8 @@ class Solved:
 
     w: Tensor  # (M, Q, P) float64
     gradient: Tensor  # (M, Q, P) float64, penalty included
-    second: Tensor | None  # (M, Q, K, K) the Hessian of the data in the intercepts, where it was asked for
+    # (M, Q, K, K) the Hessian of the data in the intercepts, where it was asked for
+    second: Tensor | None
     passes: Tensor  # (M, Q)
     stuck: Tensor  # (M, Q)
 
@@ -51,15 +53,28 @@ def solve(
     penalty = (space.l2 * space.penalised).to(alpha).view(1, 1, P)
     if extra is not None:
         penalty = penalty + extra.view(M, 1, 1)
-    w = alpha.new_zeros(M, Q, P, dtype=space.dtype) if start is None else start.to(space.dtype).clone()
+    w = (
+        alpha.new_zeros(M, Q, P, dtype=space.dtype)
+        if start is None
+        else start.to(space.dtype).clone()
+    )
     gradient = torch.zeros_like(w)
-    passes, stuck = (torch.zeros(M, Q, dtype=kind, device=w.device) for kind in (torch.int64, torch.bool))
+    passes, stuck = (
+        torch.zeros(M, Q, dtype=kind, device=w.device) for kind in (torch.int64, torch.bool)
+    )
     for some in chunks(components, M, Q, memory):
         part = components if len(some) == M else components.narrow(some)
         held = penalty if len(penalty) == 1 else penalty[some]
-        task = Task(part, batch, alpha[some], held, _preconditioner(part, batch, w[some], alpha[some], held))
+        task = Task(
+            part, batch, alpha[some], held, _preconditioner(part, batch, w[some], alpha[some], held)
+        )
         done = lbfgs.minimise(task, w[some], tol=tol, max_passes=MAX_PASSES)
-        w[some], gradient[some], passes[some], stuck[some] = done.w, done.gradient, done.passes, done.stuck
+        w[some], gradient[some], passes[some], stuck[some] = (
+            done.w,
+            done.gradient,
+            done.passes,
+            done.stuck,
+        )
         late = some[(~(done.gradient.abs() <= tol)).any(-1).any(-1)]
         if len(late) and P <= DENSE_P:
             place = torch.isin(some, late).nonzero()[:, 0]
@@ -72,14 +87,20 @@ def solve(
 
 
 def chunks(components: Components, M: int, Q: int, memory: int) -> tuple[Tensor, ...]:
-    """Return the numbers of M targets in chunks whose graphs, for Q models each, fit into `memory` bytes."""
+    """Return the numbers of M targets in chunks whose graphs, for Q models each, fit into `memory`
+    bytes.
+    """
     P = components.space.n_params
     rows = components.n_rows + components.own_rows
-    per_target = Q * (4 * rows * components.bytes_per_row() + 8 * P * (4 * lbfgs.MEMORY + min(P, DENSE_P) + 24))
+    per_target = Q * (
+        4 * rows * components.bytes_per_row() + 8 * P * (4 * lbfgs.MEMORY + min(P, DENSE_P) + 24)
+    )
     return torch.arange(M, device=components.counts.device).split(max(1, memory // per_target))
 
 
-def _preconditioner(components: Components, batch: Batch, w: Tensor, alpha: Tensor, penalty: Tensor) -> Preconditioner:
+def _preconditioner(
+    components: Components, batch: Batch, w: Tensor, alpha: Tensor, penalty: Tensor
+) -> Preconditioner:
     """Return every model's own Hessian where it starts, or one over the largest curvature there."""
     if components.space.n_params <= DENSE_P:
         return Factors.of(add_diagonal(components.hessians(w, alpha, batch), penalty))
@@ -91,7 +112,9 @@ def _preconditioner(components: Components, batch: Batch, w: Tensor, alpha: Tens
     return Diagonal((1.0 / largest.clamp(min=1e-12)).expand(w.shape[-1]))
 
 
-def gradients(components: Components, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int) -> Tensor:
+def gradients(
+    components: Components, w: Tensor, alpha: Tensor, penalty: Tensor, memory: int
+) -> Tensor:
     """Return ∇f_α(w) (M, 1, P), penalty included, for w (M, 1, P) and α (M, 1, N or N+1)."""
     g = torch.zeros_like(w)
     for some in chunks(components, len(w), 1, memory):

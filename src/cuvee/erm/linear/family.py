@@ -1,4 +1,6 @@
-"""`Oracle` of generalised linear models (logistic, softmax, Poisson): closed-form passes, self-concordant bounds."""
+"""`Oracle` of generalised linear models (logistic, softmax, Poisson): closed-form passes,
+self-concordant bounds.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class GeneralisedFamily(ConvexFamily):
     space: GeneralisedSpace
     components: LinearSums
 
-    def __init__(self, problem: Problem, space: GeneralisedSpace, *, roundings: int = 0, **options: Any) -> None:
+    def __init__(
+        self, problem: Problem, space: GeneralisedSpace, *, roundings: int = 0, **options: Any
+    ) -> None:
         super().__init__(problem, space, roundings=roundings, **options)
         components = self.components
         self._spreads = Spreads.of(components) if space.intercept else None
@@ -44,11 +48,20 @@ class GeneralisedFamily(ConvexFamily):
     def rests_on(self) -> str:
         if self.space.l2 == 0:
             return nothing_penalised(self.space)
-        free = "; in the unpenalised intercept, the mixture's own curvature there and self-concordance"
-        return f"λ-strong convexity with λ = {self.space.l2:g}{free if self.space.intercept else ''}"
+        free = (
+            "; in the unpenalised intercept, the mixture's own curvature there and self-concordance"
+        )
+        return (
+            f"λ-strong convexity with λ = {self.space.l2:g}{free if self.space.intercept else ''}"
+        )
 
     def solve(
-        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+        self,
+        alpha: Tensor,
+        *,
+        tol: float,
+        start: Tensor | None = None,
+        progress: Progress | None = None,
     ) -> Outcome:
         absent = self._absent(alpha)  # (M, kinds)
         lacking = absent.any(1)
@@ -57,17 +70,31 @@ class GeneralisedFamily(ConvexFamily):
         whole, part = (~lacking).nonzero()[:, 0], lacking.nonzero()[:, 0]
         return _merged(
             whole,
-            self._solve(alpha[whole], self._of(whole), tol, None if start is None else start[whole], progress),
+            self._solve(
+                alpha[whole],
+                self._of(whole),
+                tol,
+                None if start is None else start[whole],
+                progress,
+            ),
             part,
             self._solve_without(absent[part], alpha[part], self._of(part), tol),
         )
 
-    def _minimise(self, components: LinearSums, alpha: Tensor, tol: float, **options: Any) -> Solved:
+    def _minimise(
+        self, components: LinearSums, alpha: Tensor, tol: float, **options: Any
+    ) -> Solved:
         second = self.space.intercept or self.space.sharpness is None
-        return generalised.solve(components, ALL, alpha, tol=tol, memory=self._memory, second=second, **options)
+        return generalised.solve(
+            components, ALL, alpha, tol=tol, memory=self._memory, second=second, **options
+        )
 
-    def _solve_without(self, absent: Tensor, alpha: Tensor, components: LinearSums, tol: float) -> Outcome:
-        """Solve mixtures that lack a kind of label: its intercept stands where it is never predicted."""
+    def _solve_without(
+        self, absent: Tensor, alpha: Tensor, components: LinearSums, tol: float
+    ) -> Outcome:
+        """Solve mixtures that lack a kind of label: its intercept stands where it is never
+        predicted.
+        """
         space = self.space
         M, K, width = len(alpha), space.n_outputs, space.width
         start = alpha.new_zeros(M, K, width)
@@ -89,15 +116,25 @@ class GeneralisedFamily(ConvexFamily):
         )
         w, g = solved.w[:, 0], solved.gradient[:, 0].abs().amax(-1)
         status = statuses(
-            M, (g <= tol, Status.ABSENT_CLASS), (~(g <= tol), Status.ITERATION_LIMIT), (~g.isfinite(), Status.DIVERGED)
+            M,
+            (g <= tol, Status.ABSENT_CLASS),
+            (~(g <= tol), Status.ITERATION_LIMIT),
+            (~g.isfinite(), Status.DIVERGED),
         )
-        return Outcome(w, g, solved.gradient[:, 0], certificate.unknown(g), status, solved.passes[:, 0])
+        return Outcome(
+            w, g, solved.gradient[:, 0], certificate.unknown(g), status, solved.passes[:, 0]
+        )
 
     def _absent(self, alpha: Tensor) -> Tensor:
-        """Return which kinds of labels (M, kinds) no row of a mixture has, where that leaves no minimiser."""
+        """Return which kinds of labels (M, kinds) no row of a mixture has, where that leaves no
+        minimiser.
+        """
         N = len(self.components.counts)
-        if not self.space.intercept or self.space.radius is not None:  # penalised, or bounded: there is one
-            return torch.zeros(len(alpha), self.space.n_kinds, dtype=torch.bool, device=alpha.device)
+        # penalised, or bounded: there is one
+        if not self.space.intercept or self.space.radius is not None:
+            return torch.zeros(
+                len(alpha), self.space.n_kinds, dtype=torch.bool, device=alpha.device
+            )
         seen = (alpha[:, :N] > 0).to(alpha) @ self.components.rows_of_kind.to(alpha)
         if alpha.shape[1] > N:
             seen = seen + self.components.own_rows_of_kind * (alpha[:, N:] > 0)
@@ -109,16 +146,22 @@ class GeneralisedFamily(ConvexFamily):
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
         return self.components.pull(w[:, None], alpha[:, None], ALL)[:, 0] + self._penalty * w
 
-    def _look(self, w: Tensor, alpha: Tensor, components: LinearSums) -> tuple[Tensor, Tensor | None]:
+    def _look(
+        self, w: Tensor, alpha: Tensor, components: LinearSums
+    ) -> tuple[Tensor, Tensor | None]:
         g, second = components.pull_with_second(w, alpha, ALL)
         return g + self._penalty * w, second
 
-    def _bounds(self, solved: Solved, alpha: Tensor, components: LinearSums) -> tuple[Bounds, Tensor]:
+    def _bounds(
+        self, solved: Solved, alpha: Tensor, components: LinearSums
+    ) -> tuple[Bounds, Tensor]:
         space, w, g = self.space, solved.w[:, 0], solved.gradient[:, 0]
         residuals = self._residuals(alpha, solved.second, components)
         if self._spreads is None:
             slack = certificate.rounding(w, components.longest_row, self._summed) * residuals
-            return certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, space.l2), slack
+            return certificate.strongly_convex(
+                torch.linalg.vector_norm(g, dim=-1) + slack, space.l2
+            ), slack
         assert solved.second is not None
         spread = self._spreads.of_mixtures(alpha, components)
         size = 1.0 + spread.reach + torch.linalg.vector_norm(spread.reference)
@@ -137,7 +180,9 @@ class GeneralisedFamily(ConvexFamily):
         return bounds, slack
 
     def _residuals(self, alpha: Tensor, second: Tensor | None, components: LinearSums) -> Tensor:
-        """Return how large a row's mean and statistic are together, (M,) on average over each mixture, at most."""
+        """Return how large a row's mean and statistic are together, (M,) on average over each
+        mixture, at most.
+        """
         if second is None:
             return alpha.new_ones(len(alpha))
         N = len(components.counts)
@@ -179,7 +224,9 @@ def _merged(first: Tensor, a: Outcome, others: Tensor, b: Outcome) -> Outcome:
         joined(a.w, b.w),
         joined(a.gradient, b.gradient),
         joined(a.vector, b.vector),
-        Bounds(joined(a.bounds.distance, b.bounds.distance), joined(a.bounds.excess, b.bounds.excess)),
+        Bounds(
+            joined(a.bounds.distance, b.bounds.distance), joined(a.bounds.excess, b.bounds.excess)
+        ),
         np.concatenate([a.status, b.status])[order.cpu().numpy()],
         joined(a.passes, b.passes),
     )

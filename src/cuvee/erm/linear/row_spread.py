@@ -1,4 +1,6 @@
-"""How far rows lie around a reference row, per source and mixed: what the logistic certificates know of the data."""
+"""How far rows lie around a reference row, per source and mixed: what the logistic certificates
+know of the data.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,14 @@ class Spreads:
         return cls(reference, *components.spread(reference))
 
     def of_mixtures(self, alpha: Tensor, components: LinearSums) -> Spread:
-        """Return those of α (M, N or N+1): reach is a maximum over what is mixed, second moments add up."""
+        """Return those of α (M, N or N+1): reach is a maximum over what is mixed, second moments
+        add up.
+        """
         N = len(self.reach)
         shares = alpha[:, :N]
         reach = torch.where(shares > 0, self.reach, 0.0).amax(-1)
-        second_moment = torch.where(shares > 0, shares * self.second_moment, 0.0).sum(-1)  # some may have overflowed
+        # some may have overflowed
+        second_moment = torch.where(shares > 0, shares * self.second_moment, 0.0).sum(-1)
         if alpha.shape[1] > N:
             own_reach, own_moment = components.own_spread(self.reference)
             reach = torch.maximum(reach, torch.where(alpha[:, N] > 0, own_reach, 0.0))

@@ -1,8 +1,9 @@
 """Generalised linear models for many mixtures: an anchor, float32 on the way, float64 at the end.
 
-What costs is passes over the scores of all models on all rows. The anchor's quadratic model starts close, quasi-Newton
-steps preconditioned by it finish in a few passes, most of them in float32; the last one, in float64, is the one that
-certifies. Models that are done leave the batch; those that are still not done take Newton steps of their own.
+What costs is passes over the scores of all models on all rows. The anchor's quadratic model starts
+close, quasi-Newton steps preconditioned by it finish in a few passes, most of them in float32; the
+last one, in float64, is the one that certifies. Models that are done leave the batch; those that
+are still not done take Newton steps of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
 MAX_PASSES = 60  # in float64, before Newton steps
 NEWTON_P = 1024  # with more parameters, no model has a Hessian of its own
 LARGE_P_PASSES = 600  # in float64, where no Newton step fits
-CREDIT = 0.06  # of its gradient: a model that can expect so little after a step takes it unseen, to be certified
+# of its gradient: a model that can expect so little after a step takes it unseen, to be certified
+CREDIT = 0.06
 ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
 
 
@@ -44,19 +46,22 @@ def solve(
 ) -> Solved:
     """Minimise Σ_j α_j f_j(w) + λ/2‖w‖² for α (M, Q, N or N+1) until ‖∇‖∞ ≤ tol.
 
-    `extra` (M,) is added to every λ, `start` (M, Q, P) replaces the anchor's, `free` (M, Q, P) holds parameters fixed.
-    Without `certified`, models solved in float32 are left as they are: the gradient is where the last step began.
+    `extra` (M,) is added to every λ, `start` (M, Q, P) replaces the anchor's, `free` (M, Q, P)
+    holds parameters fixed. Without `certified`, models solved in float32 are left as they are: the
+    gradient is where the last step began.
     """
     space, (M, Q, _), N = components.space, alpha.shape, len(components.counts)
     P, n = space.n_params, components.n_rows
     penalty = (space.l2 * space.penalised).to(alpha).view(1, 1, P)
     if extra is not None:
         penalty = penalty + extra.view(M, 1, 1)
-    # A Hessian per mixture saves about half of the passes, 4nP each; factorising and applying it has to cost less.
+    # A Hessian per mixture saves about half of the passes, 4nP each; factorising and applying it
+    # has to cost less.
     dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
     pays = M * Q * n * P > FLOAT32_PAYS and components.largest < FLOAT32_HOLDS
     first_dtype = torch.float32 if pays else space.dtype  # of the first passes
-    rms = components.mean_squares.sqrt().repeat(space.n_outputs)  # (P,) root mean square of each column
+    # (P,) root mean square of each column
+    rms = components.mean_squares.sqrt().repeat(space.n_outputs)
     centre = alpha[..., :N].mean((0, 1))
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
@@ -70,8 +75,11 @@ def solve(
         dtype=first_dtype,
     )
     own_rows = components.own_rows if alpha.shape[-1] > N else 0
-    # Pairs, iterates and copies of both when some leave; a Hessian, its factor and what LAPACK copies of them.
-    per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + (7 * first_dtype.itemsize * Q * P * P if dense else 0)
+    # Pairs, iterates and copies of both when some leave; a Hessian, its factor and what LAPACK
+    # copies of them.
+    per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + (
+        7 * first_dtype.itemsize * Q * P * P if dense else 0
+    )
     size = max(1, memory // per_target)
     at_a_time = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
     found = _room(components, alpha, second)
@@ -106,10 +114,14 @@ def solve(
 
 
 def _room(components: LinearSums, alpha: Tensor, second: bool) -> Solved:
-    """Room for all results at once: small pieces kept between large ones that come and go would scatter the memory."""
+    """Room for all results at once: small pieces kept between large ones that come and go would
+    scatter the memory.
+    """
     (M, Q, _), K = alpha.shape, components.space.n_outputs
     w, gradient = (alpha.new_zeros(M, Q, components.space.n_params) for _ in range(2))
-    passes, stuck = (torch.zeros(M, Q, dtype=kind, device=alpha.device) for kind in (torch.int64, torch.bool))
+    passes, stuck = (
+        torch.zeros(M, Q, dtype=kind, device=alpha.device) for kind in (torch.int64, torch.bool)
+    )
     return Solved(w, gradient, alpha.new_zeros(M, Q, K, K) if second else None, passes, stuck)
 
 
@@ -125,7 +137,8 @@ def _solve(
     certified: bool,
     told: Callable[[int], None],
 ) -> Solved:
-    """Solve one chunk of targets from w, where the gradient may be known, first in the precision of w.
+    """Solve one chunk of targets from w, where the gradient may be known, first in the precision of
+    w.
 
     `at_a_time` targets may take Newton steps together, if any.
     """
@@ -142,7 +155,11 @@ def _solve(
             told=told,
         )
         w, passes = rough.w, passes + rough.passes
-        if not certified and not bool(rough.stuck.any()) and bool((rough.passes < FLOAT32_PASSES).all()):
+        if (
+            not certified
+            and not bool(rough.stuck.any())
+            and bool((rough.passes < FLOAT32_PASSES).all())
+        ):
             return Solved(w.double(), rough.gradient.double(), None, passes, rough.stuck)
     w = w.double()
     if task.free is None:

@@ -40,7 +40,12 @@ class NetworkFamily:
         self._memory, self._seed, self._steps = memory, seed, steps
 
     def solve(
-        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+        self,
+        alpha: Tensor,
+        *,
+        tol: float,
+        start: Tensor | None = None,
+        progress: Progress | None = None,
     ) -> Outcome:
         found = network.train(
             self._components,
@@ -64,7 +69,9 @@ class NetworkFamily:
         w = w.to(self.space.dtype)
         gradient = torch.cat([g.abs().amax(-1) for g in self._gradients(alpha, w)])
         limit = torch.ones_like(gradient, dtype=torch.bool)  # nothing is ever proven solved here
-        status = statuses(len(w), (limit, Status.STEP_LIMIT), (~gradient.isfinite(), Status.DIVERGED))
+        status = statuses(
+            len(w), (limit, Status.STEP_LIMIT), (~gradient.isfinite(), Status.DIVERGED)
+        )
         passes = torch.ones_like(gradient, dtype=torch.int64)
         return Outcome(w, gradient, w[:, :0], certificate.unknown(gradient), status, passes)
 
@@ -84,7 +91,10 @@ class NetworkFamily:
             yield pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
-        raise OptionError("sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted alpha")
+        raise OptionError(
+            "sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted "
+            "alpha"
+        )
 
     @property
     def flat(self) -> Tensor:

@@ -1,9 +1,11 @@
-"""M copies of a network trained together on their mixtures by Adam, on shared minibatches of the sources.
+"""M copies of a network trained together on their mixtures by Adam, on shared minibatches of the
+sources.
 
-`train` takes each as far as its held-out rows improve: the models that are handed out. `train_briefly` takes a fixed
-number of steps on all rows: the models that candidates are compared by, whose held-out rows are folds of their own.
-Nothing here is certified, as a network's risk is not convex: what is known of an answer is its held-out loss and
-the gradient norm of its mixture's risk.
+`train` takes each as far as its held-out rows improve: the models that are handed out.
+`train_briefly` takes a fixed number of steps on all rows: the models that candidates are compared
+by, whose held-out rows are folds of their own. Nothing here is certified, as a network's risk is
+not convex: what is known of an answer is its held-out loss and the gradient norm of its mixture's
+risk.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ BATCH, LEAST = 60, 4
 """Rows of a minibatch over all sources together, and the fewest that a source gives."""
 RATE = 2e-2
 FORGET = 0.03
-"""Iterates are averaged with weights falling by this much per step: it allows large steps on small minibatches."""
+"""Iterates are averaged with weights falling by this much per step: it allows large steps on small
+minibatches.
+"""
 EVERY = 5
 """Steps between two iterates that are averaged: neighbours differ little."""
 CHECK = 20
@@ -63,16 +67,20 @@ def train(
     memory: int = MEMORY,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trained:
-    """α (M, N) with any number of rows, or (M, N+1) with the last column weighing target i's own sample.
+    """α (M, N) with any number of rows, or (M, N+1) with the last column weighing target i's own
+    sample.
 
-    Every copy starts from the same initialisation and sees the same minibatches, so that copies differ by their
-    mixtures alone. `progress(ended, M)` is called at every look at the held-out rows.
+    Every copy starts from the same initialisation and sees the same minibatches, so that copies
+    differ by their mixtures alone. `progress(ended, M)` is called at every look at the held-out
+    rows.
     """
     space, M, N = components.space, len(alpha), len(components.counts)
     n_targets = len(components.own_counts)
     own = alpha.shape[1] == N + 1
     if alpha.shape[1] not in (N, N + 1) or (own and n_targets != M):
-        raise ValueError(f"alpha {tuple(alpha.shape)} does not fit {N} sources and {n_targets} targets")
+        raise ValueError(
+            f"alpha {tuple(alpha.shape)} does not fit {N} sources and {n_targets} targets"
+        )
     if not own:
         components = components.without_targets()
     alpha = alpha.to(components.counts.device, space.dtype)
@@ -81,30 +89,38 @@ def train(
         return Trained(alpha.new_zeros(0, space.n_params), none, none, no, no.long(), no)
     batch = max(LEAST, BATCH // N)
     per_row = components.bytes_per_row()
-    # Parameters, their gradient, two moments, the average, the best and a spare; rows forward and backward.
+    # Parameters, their gradient, two moments, the average, the best and a spare; rows forward and
+    # backward.
     per_copy = 7 * space.n_params * alpha.element_size() + 2 * per_row * batch * alpha.shape[1]
     parts = []
     for some in _blocks(M, per_copy, memory):
         part = components.narrow(torch.arange(M, device=alpha.device)[some])
         told = _offset(progress, some.start, M)
-        parts.append(_Training(part, alpha[some], seed, batch, per_row, memory).run(max_steps, told))
+        parts.append(
+            _Training(part, alpha[some], seed, batch, per_row, memory).run(max_steps, told)
+        )
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
 def train_briefly(
     components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = BRIEF_STEPS
 ) -> Tensor:
-    """Return w (M, Q, P) for α (M, Q, N+1) after `steps` minibatches of every source and all own rows.
+    """Return w (M, Q, P) for α (M, Q, N+1) after `steps` minibatches of every source and all own
+    rows.
 
     As in `train`, copies differ by their mixtures alone.
     """
     space = components.space
-    moving = _Moving(space.start(1, seed).to(alpha.device).expand(*alpha.shape[:-1], -1).contiguous(), space)
+    moving = _Moving(
+        space.start(1, seed).to(alpha.device).expand(*alpha.shape[:-1], -1).contiguous(), space
+    )
     alpha = alpha.to(moving.w)
     mean, averaged = torch.zeros_like(moving.w), 0
     for t in range(1, steps + 1):
         rate = BRIEF_RATE * 0.5 * (1 + cos(pi * t / steps))
-        moving.step(components, replace(batch, step=t, size=BRIEF_BATCH, own_whole=True), alpha, rate)
+        moving.step(
+            components, replace(batch, step=t, size=BRIEF_BATCH, own_whole=True), alpha, rate
+        )
         if t > steps * 3 // 4:
             mean, averaged = mean + moving.w, averaged + 1
     return mean / averaged
@@ -113,7 +129,15 @@ def train_briefly(
 class _Training:
     """One block of copies."""
 
-    def __init__(self, components: Components, alpha: Tensor, seed: int, batch: int, per_row: int, memory: int) -> None:
+    def __init__(
+        self,
+        components: Components,
+        alpha: Tensor,
+        seed: int,
+        batch: int,
+        per_row: int,
+        memory: int,
+    ) -> None:
         self.components, self.space = components, components.space
         self.alpha, self.batch, self.per_row, self.memory = alpha[:, None], batch, per_row, memory
         self.penalty = (self.space.l2 * self.space.penalised).to(alpha)
@@ -169,19 +193,30 @@ class _Training:
         by_block = []
         for some, part in self._row_blocks(self.components, len(w)):
             _, pullback = part.losses(w[some], ALL)
-            by_block.append((pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0])
+            by_block.append(
+                (pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0]
+            )
         return torch.cat(by_block)
 
-    def _row_blocks(self, components: Components, copies: int) -> Iterator[tuple[slice, Components]]:
+    def _row_blocks(
+        self, components: Components, copies: int
+    ) -> Iterator[tuple[slice, Components]]:
         """Yield copies whose rows fit into memory, with the components as they see them."""
         rows = components.n_rows + components.own_rows
         for some in _blocks(copies, 2 * self.per_row * rows, self.memory):
             whole = some.stop - some.start == copies
-            yield some, components if whole else components.narrow(torch.arange(copies)[some].to(components.counts))
+            yield (
+                some,
+                components
+                if whole
+                else components.narrow(torch.arange(copies)[some].to(components.counts)),
+            )
 
 
 class _Moving:
-    """Hold parameters (m, Q, P) of the copies in the batch, Adam's state, and the average of late iterates."""
+    """Hold parameters (m, Q, P) of the copies in the batch, Adam's state, and the average of late
+    iterates.
+    """
 
     def __init__(self, start: Tensor, space: Space) -> None:
         self.w = start.clone()
@@ -219,5 +254,7 @@ def _blocks(M: int, each: int, memory: int) -> Iterator[slice]:
     return (slice(i, min(i + size, M)) for i in range(0, M, size))
 
 
-def _offset(progress: Callable[[int, int], None] | None, before: int, M: int) -> Callable[[int], None]:
+def _offset(
+    progress: Callable[[int, int], None] | None, before: int, M: int
+) -> Callable[[int], None]:
     return lambda ended: None if progress is None else progress(before + ended, M)

@@ -1,7 +1,8 @@
-"""Sums of products with twice the digits of float64, for the few numbers in which large terms cancel.
+"""Sums of products with twice the digits of float64, for the few numbers in which large terms
+cancel.
 
-Every rounding error of a float64 sum or product is itself a float64 number, found by Knuth's and Dekker's
-error-free transformations (Ogita, Rump and Oishi 2005, "Accurate sum and dot product").
+Every rounding error of a float64 sum or product is itself a float64 number, found by Knuth's and
+Dekker's error-free transformations (Ogita, Rump and Oishi 2005, "Accurate sum and dot product").
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The oracle of ridge regression: Gram matrices once, streamed; rows are never seen again.
 
-With an unpenalised intercept, and no ball that would notice, everything happens around a reference row x0 and label
-y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no digits. What comes back is b again,
-rounded: gradient, status and certificate are those of the rounded one.
+With an unpenalised intercept, and no ball that would notice, everything happens around a reference
+row x0 and label y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no
+digits. What comes back is b again, rounded: gradient, status and certificate are those of the
+rounded one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ RELATIVE_TOL = 1e-9  # of what cancels in the gradient: closer than this no tole
 
 class RidgeFamily:
     def __init__(
-        self, problem: Problem, space: RidgeSpace, *, own: bool, device: str, memory: int, roundings: int = 0
+        self,
+        problem: Problem,
+        space: RidgeSpace,
+        *,
+        own: bool,
+        device: str,
+        memory: int,
+        roundings: int = 0,
     ) -> None:
         self.space, self._memory = space, memory
         data = problem if own else problem.without_targets()
@@ -36,10 +44,15 @@ class RidgeFamily:
         if space.intercept and space.radius is None:
             self._around = self._components.reference()
             self._around.row[-1] = 0.0
-        self._summed = self._components.roundings + problem.n_sources + space.n_params + roundings + 16
+        self._summed = (
+            self._components.roundings + problem.n_sources + space.n_params + roundings + 16
+        )
         grams = self._components.source_grams(self._around)
-        # A source that overflows is no source: mixtures that weigh it diverge, others must not feel it.
-        finite = grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1) & grams.r.isfinite()
+        # A source that overflows is no source: mixtures that weigh it diverge, others must not feel
+        # it.
+        finite = (
+            grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1) & grams.r.isfinite()
+        )
         self._broken = ~finite
         for part in (grams.A, grams.b, grams.r):
             part[self._broken] = 0.0
@@ -50,11 +63,18 @@ class RidgeFamily:
     def rests_on(self) -> str:
         if self.space.l2 == 0:
             return nothing_penalised(self.space)
-        exact = ", and exact curvature 1 in the unpenalised intercept" if self.space.intercept else ""
+        exact = (
+            ", and exact curvature 1 in the unpenalised intercept" if self.space.intercept else ""
+        )
         return f"λ-strong convexity with λ = {self.space.l2:g}{exact}"
 
     def solve(
-        self, alpha: Tensor, *, tol: float, start: Tensor | None = None, progress: Progress | None = None
+        self,
+        alpha: Tensor,
+        *,
+        tol: float,
+        start: Tensor | None = None,
+        progress: Progress | None = None,
     ) -> Outcome:
         found = ridge.solve(
             self._sources,
@@ -72,21 +92,27 @@ class RidgeFamily:
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         inside = self.space.project(w)
         u, left_out = self._shift(inside, 1.0)
-        found = ridge.evaluate(self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory)
+        found = ridge.evaluate(
+            self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
+        )
         return self._outcome(found, inside, left_out, alpha, tol).moved_from(w)
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
         u, left_out = self._shift(w, 1.0)
-        found = ridge.evaluate(self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory)
+        found = ridge.evaluate(
+            self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
+        )
         return self._unshift((found.gradient + found.last * left_out[:, None, None])[:, 0])
 
     def _own_grams(self, targets: slice, models: slice) -> Grams:
         return self._components.own_grams(self._around, targets=targets)
 
     def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-        """Return w in the coordinates around the reference (sign 1), or back (−1), and what rounding left out.
+        """Return w in the coordinates around the reference (sign 1), or back (−1), and what
+        rounding left out.
 
-        Where means are large, b' is a small difference of large numbers: plain float64 would lose most of it.
+        Where means are large, b' is a small difference of large numbers: plain float64 would lose
+        most of it.
         """
         left_out = w.new_zeros(len(w))
         if self._around is None:
@@ -94,15 +120,22 @@ class RidgeFamily:
         w = w.clone()
         row = self._around.row[:-1]
         coefficients = torch.cat([sign * row, row.new_tensor([1.0, -sign])])
-        size = max(1, self._memory // (256 * len(row)))  # some thirty numbers are held for every one of w
+        # some thirty numbers are held for every one of w
+        size = max(1, self._memory // (256 * len(row)))
         for low in range(0, len(w), size):
             some = slice(low, low + size)
             label = self._around.label.expand(len(w[some]), 1)
-            w[some, -1], left_out[some] = compensated.dot(coefficients, torch.cat([w[some], label], -1))
+            w[some, -1], left_out[some] = compensated.dot(
+                coefficients, torch.cat([w[some], label], -1)
+            )
         return w, left_out
 
-    def _outcome(self, found: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float) -> Outcome:
-        """Return what is known of w (M, P), whose b' are by `moved` (M,) larger than those of `found`."""
+    def _outcome(
+        self, found: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
+    ) -> Outcome:
+        """Return what is known of w (M, P), whose b' are by `moved` (M,) larger than those of
+        `found`.
+        """
         u, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
         g = g + last * moved[:, None]
         slack, floor = self._summed * EPS * scale, RELATIVE_TOL * scale
@@ -111,7 +144,9 @@ class RidgeFamily:
         if self.space.intercept:
             bounds = self._bounds(g, last, slack)
         else:
-            bounds = certificate.strongly_convex(torch.linalg.vector_norm(g, dim=-1) + slack, self.space.l2)
+            bounds = certificate.strongly_convex(
+                torch.linalg.vector_norm(g, dim=-1) + slack, self.space.l2
+            )
         if self.space.radius is not None:
             bounds = bounds.least(certificate.on_ball(u, g, self.space.radius, slack))
         g = self._unshift(g)
@@ -134,7 +169,13 @@ class RidgeFamily:
         reference = None if self._around is None else self._around.row[:-1]
         constrained = self.space.radius is not None
         return certificate.squared_loss(
-            g[:, :-1], g[:, -1], mean, self.space.l2, slack, constrained=constrained, reference=reference
+            g[:, :-1],
+            g[:, -1],
+            mean,
+            self.space.l2,
+            slack,
+            constrained=constrained,
+            reference=reference,
         )
 
     @property
@@ -157,7 +198,8 @@ class RidgeFamily:
         H = self._sources.A
         if self._around is None:
             return H
-        return self._unshift(self._unshift(H).transpose(-1, -2))  # d/dw of b' = b + x0·w − y0, from both sides
+        # d/dw of b' = b + x0·w − y0, from both sides
+        return self._unshift(self._unshift(H).transpose(-1, -2))
 
     def _gradients(self, w: Tensor) -> Tensor:
         """∇f_j (M, N, P) around the reference."""
@@ -170,7 +212,10 @@ class RidgeFamily:
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         P = self.space.n_params
         size = max(1, self._memory // (8 * P * (4 * P + 3 * alpha.shape[1])))
-        parts = [self._sensitivity(alpha[i : i + size], w[i : i + size], i) for i in range(0, len(w), size)]
+        parts = [
+            self._sensitivity(alpha[i : i + size], w[i : i + size], i)
+            for i in range(0, len(w), size)
+        ]
         return torch.cat(parts) if parts else w.new_zeros(0, alpha.shape[1], P)
 
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:

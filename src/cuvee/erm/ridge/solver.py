@@ -27,7 +27,8 @@ class Solved:
 
     w: Tensor  # (M, Q, P)
     gradient: Tensor  # (M, Q, P), penalty included
-    last: Tensor  # (M, Q, P) last row of H: with an intercept, Σα times the mixture's mean row, then Σα
+    # (M, Q, P) last row of H: with an intercept, Σα times the mixture's mean row, then Σα
+    last: Tensor
     scale: Tensor  # (M, Q) what the terms of the gradient add up to before they cancel
     singular: Tensor  # (M, Q) the least-norm one of many solutions
 
@@ -63,7 +64,9 @@ def solve(
     return found
 
 
-def evaluate(sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor, w: Tensor, memory: int = CACHE) -> Solved:
+def evaluate(
+    sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor, w: Tensor, memory: int = CACHE
+) -> Solved:
     """The same for a w (M, Q, P) from anywhere."""
     found = _room(alpha, sources)
     found.w.copy_(w)
@@ -78,14 +81,24 @@ def hessians(sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor) -> T
 
 
 def _room(alpha: Tensor, sources: Grams) -> Solved:
-    """Room for all results at once: small pieces kept between large ones that come and go would scatter the memory."""
+    """Room for all results at once: small pieces kept between large ones that come and go would
+    scatter the memory.
+    """
     shape, P = alpha.shape[:2], sources.b.shape[-1]
     w, gradient, last = (alpha.new_zeros(*shape, P) for _ in range(3))
-    return Solved(w, gradient, last, alpha.new_zeros(shape), torch.zeros(shape, dtype=torch.bool, device=alpha.device))
+    return Solved(
+        w,
+        gradient,
+        last,
+        alpha.new_zeros(shape),
+        torch.zeros(shape, dtype=torch.bool, device=alpha.device),
+    )
 
 
 def _chunks(alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
-    """Mixtures whose systems fit the cache, and the budget: several targets, or some of one target's mixtures."""
+    """Mixtures whose systems fit the cache, and the budget: several targets, or some of one
+    target's mixtures.
+    """
     (M, Q), (N, P) = alpha.shape[:2], sources.b.shape
     matrices = 2 if alpha.shape[-1] == N else 3  # with an own sample's beside the mixture's
     models = max(1, min(memory, CACHE) // (8 * P * P * matrices))
@@ -126,7 +139,9 @@ def _evaluate(found: Solved, some: Chunk, H: Tensor, b: Tensor, r: Tensor) -> No
 
 
 def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float) -> None:
-    """Replace every w (m, Q, P) outside the ball by the minimiser inside it, which is unique even if H is singular."""
+    """Replace every w (m, Q, P) outside the ball by the minimiser inside it, which is unique even
+    if H is singular.
+    """
     finite = H.isfinite().flatten(-2).all(-1) & b.isfinite().all(-1)
     outside = (torch.linalg.vector_norm(w, dim=-1) > radius) & finite
     if not bool(outside.any()):
@@ -140,7 +155,9 @@ def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float)
         return coefficients / (eigenvalues + nu[..., None])
 
     norm = torch.linalg.vector_norm
-    nu = multiplier(lambda nu: norm(at(nu), dim=-1), radius, norm(b, dim=-1) / radius, norm(w[outside], dim=-1))
+    nu = multiplier(
+        lambda nu: norm(at(nu), dim=-1), radius, norm(b, dim=-1) / radius, norm(w[outside], dim=-1)
+    )
     inside = (Q @ at(nu)[..., None])[..., 0]
     w[outside] = inside * (radius / norm(inside, dim=-1, keepdim=True))
     singular[outside] = False
