@@ -84,17 +84,15 @@ def transition(
     measured: dict[str, list[tuple[int, float]]] = {"solve": [], "learn": []}
     for M in counts:
         alpha = sample(M, 10, seed=2)
-        measured["solve"].append(
-            (M, clocked(lambda: cuvee.solve(sources, hypothesis, alpha, tol=tol)))
-        )  # noqa: B023
-        measured["learn"].append(
-            (
-                M,
-                clocked(
-                    lambda: cuvee.learn(sources, hypothesis, n_labels=plan.n_labels, tol=tol)(alpha)
-                ),
-            )  # noqa: B023
-        )
+
+        def solve(alpha: Any = alpha) -> Any:
+            return cuvee.solve(sources, hypothesis, alpha, tol=tol)
+
+        def learn(alpha: Any = alpha) -> Any:
+            return cuvee.learn(sources, hypothesis, n_labels=plan.n_labels, tol=tol)(alpha)
+
+        measured["solve"].append((M, clocked(solve)))
+        measured["learn"].append((M, clocked(learn)))
     plan.draw(path, measured)
     return {
         "planned_crossing": round(plan.crossing),

@@ -66,7 +66,7 @@ _SENTENCES = {
     Status.CLOSED_FORM: "No minimax problem was solved: the weights follow directly from the data.",
     Status.SOLVED: "The gradient of the mixture's risk is within the tolerance.",
     Status.TRAINED: (
-        "Training stopped when held-out rows no longer gained; a network's minimiser is not certified."
+        "Training stopped when held-out rows no longer gained; nothing is proven of a network."
     ),
     Status.ITERATION_LIMIT: (
         "The passes ran out first: the gradient and the certificate say how far w is from w*."

@@ -219,12 +219,8 @@ def test_saved_and_loaded_it_says_the_same_bits(name, kind, tmp_path, monkeypatc
     ):
         monkeypatch.setattr(module, loader, never)
     with safe_open(path, framework="np") as file:
-        assert {key.split(".")[0] for key in file.keys()} <= {
-            "predictor",
-            "subspace",
-            "calibration",
-            "labels",
-        }  # noqa: SIM118
+        parts = {key.split(".")[0] for key in file.keys()}  # noqa: SIM118
+        assert parts <= {"predictor", "subspace", "calibration", "labels"}
     loaded = cuvee.load_map(path, sources(name), hypothesis)
     for trust in (None, "predicted"):
         a, b = atlas(UNSEEN, trust=trust), loaded(UNSEEN, trust=trust)

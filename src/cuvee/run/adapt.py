@@ -194,9 +194,9 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
                     C=options.C,
                     own=True,
                     seed=options.seed,
-                    progress=lambda what, i, n: progress(
+                    progress=lambda what, i, n, done=done, many=many: progress(  # type: ignore[misc]
                         "estimating α", done + many * i // (n + 1), total
-                    ),  # noqa: B023
+                    ),
                 )
                 parts.add(step, alpha_file.pack(mix), time.perf_counter() - began)
             steps.append(step)
