@@ -26,8 +26,8 @@ from cuvee.api import estimate, solve
 from cuvee.data.levels import take_out
 from cuvee.data.roles import SMALL
 from cuvee.data.samples import Roles, domain_labels, masked, nearest, rows_by_domain, some, split
-from cuvee.errors import CuveeWarning, DomainError, OptionError, StatusError
-from cuvee.hypothesis import Logistic, Ridge
+from cuvee.errors import CuveeWarning, DomainError, OptionError, StatusError, check_choice
+from cuvee.hypothesis import Logistic, Poisson, Ridge
 from cuvee.inputs.arrays import as_labels
 from cuvee.problem import Array, Problem
 from cuvee.results import Mixtures, raise_unless_ok
@@ -62,7 +62,7 @@ class _Cuvee:
     domains.
     """
 
-    _hypothesis: type[Logistic] | type[Ridge]
+    _hypothesis: Any  # the class of the hypothesis
     _metric: Any
     n_features_in_: int
     levels = False  # whether each domain's own level is taken out of its labels
@@ -157,12 +157,12 @@ class _Cuvee:
         self.alpha_, self.certificate_ = self.solution_.alpha, self.solution_.certificate
         space: Any = self.solution_.space
         w = self.solution_.w.reshape(
-            -1, *(() if space.quadratic else (space.n_outputs,)), space.width
+            -1, *(() if space.classes is None else (space.n_outputs,)), space.width
         )
         self.coef_ = w[..., : self.n_features_in_]
         self.intercept_ = w[..., -1] if self.fit_intercept else np.zeros(w.shape[:-1])
         self.intercept_ = self.intercept_ + level.reshape(-1, *[1] * (self.intercept_.ndim - 1))
-        if not space.quadratic:
+        if space.classes is not None:
             self.classes_ = space.classes
 
     def _scores(self, X: Any, sample_domain: Any) -> torch.Tensor:
@@ -285,9 +285,17 @@ class CuveeRegressor(_Cuvee, RegressorMixin, BaseEstimator):  # type: ignore[mis
             domains share slopes and not means; predictions and `intercept_` hold it again. By
             default labels are taken as they are, so that `mixtures_` and `solution_` are what
             `cuvee.estimate` and `cuvee.solve` return for them.
+        loss: "squared", or "poisson" for counts: visits, sales, claims.
     """
 
-    _hypothesis, _metric = Ridge, staticmethod(r2_score)
+    _metric = staticmethod(r2_score)
+
+    @property
+    def _hypothesis(self) -> Any:
+        check_choice("loss", self.loss, ("squared", "poisson"))
+        if self.loss == "poisson" and self.levels:
+            raise OptionError("levels are for a quantity: leave levels out with loss='poisson'")
+        return Poisson if self.loss == "poisson" else Ridge
 
     def __init__(
         self,
@@ -301,9 +309,10 @@ class CuveeRegressor(_Cuvee, RegressorMixin, BaseEstimator):  # type: ignore[mis
         exclude: Any = (),
         strict: bool = False,
         levels: bool = False,
+        loss: str = "squared",
     ) -> None:
         shared: Any = {"fit_intercept": fit_intercept, "random_state": random_state}
         super().__init__(
             l2=l2, method=method, C=C, tol=tol, exclude=exclude, strict=strict, **shared
         )
-        self.levels = levels
+        self.levels, self.loss = levels, loss

@@ -24,7 +24,8 @@ def check_problem(problem: Any) -> None:
 def check_hypothesis(hypothesis: Any) -> None:
     if not callable(getattr(hypothesis, "bind", None)) or isinstance(hypothesis, type):
         raise OptionError(
-            f"hypothesis must be cuvee.Ridge(), Logistic() or Network(module); got {hypothesis!r}"
+            "hypothesis must be one such as cuvee.Ridge(), Logistic(), Poisson() or "
+            f"Network(module); got {hypothesis!r}"
         )
 
 

@@ -53,7 +53,7 @@ def learn(
 
     Args:
         data: sources, or a problem.
-        hypothesis: `Ridge`, `Logistic` or `Network`.
+        hypothesis: `Ridge`, `Logistic`, `Poisson` or `Network`.
         method: the name of a map; docs/maps.md has all of them with the options that each takes.
             "auto" is the cheapest to ask within `tol`, or else the most accurate; "network" is
             Algorithm 2 of the paper.

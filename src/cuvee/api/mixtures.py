@@ -72,7 +72,7 @@ def estimate(
 
     Args:
         problem: N sources, M targets.
-        hypothesis: `Ridge`, `Logistic` or `Network`.
+        hypothesis: `Ridge`, `Logistic`, `Poisson` or `Network`.
         discrepancy: "sum" is the paper's Σ_j α_j g(f_T − f_j); "mixture" is g(f_T − Σ_j α_j f_j).
         C: weight of Σ_j α_j²/m_j; the path finds its own.
         c: smoothing of g(x) = √(x² + c); by default 1 % (path: 10 %) of the mean loss, squared.

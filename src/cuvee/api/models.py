@@ -49,7 +49,7 @@ def solve(
 
     Args:
         data: sources, or a problem.
-        hypothesis: `Ridge`, `Logistic` or `Network`; its `radius`, if given, makes W a ball.
+        hypothesis: `Ridge`, `Logistic`, `Poisson` or `Network`; its `radius` makes W a ball.
         alpha: (M, N) from anywhere, or (M, N+1) with a problem of M targets: the last column weighs
             each target's own sample. Rows lie on the simplex; nothing is renormalised. An array
             goes by position. `Mixtures` and data frames are matched by name: columns name the

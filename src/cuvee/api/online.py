@@ -60,7 +60,7 @@ class OnlineMap:
 
     Args:
         data: sources, or a problem.
-        hypothesis: `Ridge`, `Logistic` or `Network`.
+        hypothesis: `Ridge`, `Logistic`, `Poisson` or `Network`.
         variant: "paper" is Algorithm 4 as printed, its new centre at t; "paper_repaired" averages
             labelled rounds only; "first_order" has centres that carry dw*/dα; "curved" puts a
             centre at every label, and a curvature that all labels share between them. "auto" is

@@ -95,7 +95,7 @@ class OnlineMixtures:
 
     Args:
         data: sources, or a problem, whose targets play no part.
-        hypothesis: `Ridge`, `Logistic` or `Network`.
+        hypothesis: `Ridge`, `Logistic`, `Poisson` or `Network`.
         label_budget: p in [0, 1]: `wants_label` keeps labels ≤ ⌈p · rounds⌉ at every round; the
             first round asks.
         tol: a label is wanted where the uncertainty is above this.

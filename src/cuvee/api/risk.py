@@ -24,15 +24,6 @@ from cuvee.theory.multi_source import LearningBound, multi_source_bound, sample_
 from cuvee.theory.row_constants import known_space, rademacher_of
 
 ADVERSARIES, STEPS = 8, 100
-LOSSES = {
-    ("ridge", "trained"): "half the squared error, in units of the labels' variance",
-    (
-        "ridge",
-        "bounded",
-    ): "the squared error, bent so that it stays below half the labels' variance",
-    ("logistic", "trained"): "cross-entropy",
-    ("logistic", "bounded"): "the chance given to wrong classes",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +60,7 @@ def risk_bound(
 
     Args:
         problem: N sources, M targets with labelled rows.
-        hypothesis: `Ridge` or `Logistic`; nobody knows the complexity of a network.
+        hypothesis: `Ridge`, `Logistic` or `Poisson`; nobody knows the complexity of a network.
         alpha: (M, N), or (M, N+1) with the own sample last; `Mixtures` will do too.
         discrepancy: "sum" is the theorem's Σ_j α_j |f_T − f_j|; "mixture", |f_T − Σ_j α_j f_j|, is
             never above it, and is all that the proof needs.
@@ -138,7 +129,7 @@ def risk_bound(
             largest_loss=b,
             nu=log(2.0 / delta),
         ),
-        loss=LOSSES["ridge" if space.quadratic else "logistic", kind],
+        loss=space.loss_words[kind],
         exact=exact,
         targets=tuple(t.name for t in problem.targets),
     )

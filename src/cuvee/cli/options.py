@@ -145,7 +145,7 @@ Task = Annotated[
     typer.Option(
         metavar="TASK",
         rich_help_panel=_MODEL,
-        help="classification or regression; by default the labels tell.",
+        help="classification, regression or counts; by default the labels tell.",
     ),
 ]
 HypothesisName = Annotated[

@@ -83,7 +83,7 @@ def taught(
 
     Targets with too few other rows are left out too, and groups that lose all their targets.
     """
-    if task is Task.regression:
+    if task is not Task.classification:
         at = rows.at
         plain = [
             Taught({t: at[t] for t in g.targets}, g.sources, {o: at[o] for o in g.others}, None)

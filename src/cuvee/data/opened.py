@@ -14,8 +14,9 @@ from cuvee.data.labelled import LabelledFrame
 from cuvee.data.options import Options
 from cuvee.data.roles import SMALL, Pool, excluded, pool, without
 from cuvee.data.targets import EACH, choose, suggest
-from cuvee.data.task import Inferred, check, infer
+from cuvee.data.task import Inferred, Task, check, infer
 from cuvee.errors import DomainError
+from cuvee.hypothesis.registry import MODELS
 from cuvee.problem import LEAST_ROWS
 
 # the options that `read` takes
@@ -109,11 +110,15 @@ def inferred_task(options: Options, labels: Any) -> Inferred:
     """Return what the labels of all rows are, or raise an error where they are not what the user
     says.
     """
-    return (
-        infer(labels, options.label)
-        if options.task == "auto"
-        else check(labels, options.task, options.label)
-    )
+    if options.task != "auto":
+        return check(labels, options.task, options.label)
+    asked = MODELS.get(options.hypothesis)
+    if asked is not None and asked.task == Task.counts:
+        return check(labels, asked.task, options.label)
+    inferred = infer(labels, options.label)
+    if asked is not None and inferred.task is Task.counts and asked.task == Task.regression:
+        return check(labels, asked.task, options.label)
+    return inferred
 
 
 @contextmanager

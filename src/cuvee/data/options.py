@@ -14,12 +14,13 @@ from cuvee.data.roles import LEAST_LABELLED
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
 from cuvee.errors import InputError, OptionError, check_choice, check_number
-from cuvee.hypothesis import Hypothesis, Logistic, Network, Ridge
+from cuvee.hypothesis import Hypothesis, Network
+from cuvee.hypothesis.registry import MODELS, for_task
 from cuvee.mixture import registry as alpha_methods
 
 HIDDEN = 64  # units of "mlp"
 LARGEST = 2**63 - 1  # whole number that a tensor holds
-KINDS = ("auto", "ridge", "logistic", "mlp")
+KINDS = ("auto", *MODELS, "mlp")
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ class Options:
     """Of text files: "utf-8", "cp1252", …."""
     task: str = "auto"
     hypothesis: str = "auto"
-    """"ridge", "logistic", "mlp", or "package.module:factory", which makes a module from (inputs,
-    outputs).
+    """"ridge", "logistic", "poisson", "mlp", or "package.module:factory".
+
+    The last makes a module from (inputs, outputs).
     """
     l2: float = 1e-2
     method: str = "path"
@@ -148,45 +150,39 @@ def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
 
 
 def kind_of(options: Options, task: Task) -> str:
-    """Which hypothesis was asked for, or fits the task."""
-    regression = task is Task.regression
-    kind = (
-        options.hypothesis
-        if options.hypothesis != "auto"
-        else "ridge"
-        if regression
-        else "logistic"
-    )
-    if kind == "ridge" and not regression:
+    """Return the name of the hypothesis that was asked for, or of the one that fits the task."""
+    kind = for_task(task).name if options.hypothesis == "auto" else options.hypothesis
+    model = MODELS.get(kind)
+    if model is not None and (model.task == Task.classification) != (task == Task.classification):
+        labels, fitting = _labels[task], for_task(task).name
         raise OptionError(
-            "ridge predicts a quantity, and the labels are classes: choose logistic, or task "
-            "regression"
+            f"{kind} predicts {_labels[Task(model.task)]}, and the labels are {labels}: "
+            f"choose {fitting}, or task {model.task}"
         )
-    if kind == "logistic" and regression:
-        raise OptionError("logistic predicts classes, and the labels are a quantity: choose ridge")
     return kind
+
+
+_labels = {
+    Task.regression: "a quantity",
+    Task.classification: "classes",
+    Task.counts: "counts",
+}
 
 
 def in_words(options: Options, kind: str) -> str:
     """The hypothesis, for people."""
-    words = {
-        "ridge": "ridge regression",
-        "logistic": "logistic regression",
-        "mlp": f"{HIDDEN} hidden units",
-    }
+    words = {name: model.words for name, model in MODELS.items()}
+    words["mlp"] = f"{HIDDEN} hidden units"
     return f"{words.get(kind, f'the network of {kind}')}, l2 = {options.l2:g}"
 
 
 def hypothesis_of(options: Options, task: Task, n_inputs: int, n_outputs: int) -> Hypothesis:
     """The hypothesis that was asked for, on so many encoded columns; a quantity has one output."""
     kind = kind_of(options, task)
-    if kind == "ridge":
-        return Ridge(options.l2)
-    if kind == "logistic":
-        return Logistic(options.l2)
-    loss: Literal["squared", "cross_entropy"] = (
-        "squared" if task is Task.regression else "cross_entropy"
-    )
+    if kind in MODELS:
+        return MODELS[kind].make(options.l2)
+    classify = task is Task.classification
+    loss: Literal["squared", "cross_entropy"] = "cross_entropy" if classify else "squared"
     return Network(_module(kind, n_inputs, n_outputs, options.seed), l2=options.l2, loss=loss)
 
 

@@ -15,7 +15,7 @@ from cuvee.data.held_out import Divided, scoring_notes
 from cuvee.data.levels import Levelled, take_out
 from cuvee.data.options import Options, hypothesis_of, kind_of
 from cuvee.data.roles import SMALL
-from cuvee.data.task import Inferred
+from cuvee.data.task import Inferred, Task
 from cuvee.errors import CuveeWarning, DomainError
 from cuvee.hypothesis import Hypothesis
 from cuvee.problem import Array, Domain, Problem
@@ -135,7 +135,7 @@ class Prepared:
     @property
     def levels(self) -> bool:
         """Whether each domain's own level is taken out of its labels."""
-        return self.options.levels and self.classes is None
+        return self.options.levels and self.inferred.task is Task.regression
 
     def hypothesis(self, i: int) -> Hypothesis:
         """Return the hypothesis of a group: a network has as many inputs as its encoder has

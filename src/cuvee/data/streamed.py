@@ -18,6 +18,7 @@ from cuvee.data.prepared import Members, Prepared
 from cuvee.data.roles import SMALL, excluded, pool
 from cuvee.data.spool import census, spool
 from cuvee.data.targets import EACH, choose
+from cuvee.data.task import Inferred, Task
 from cuvee.errors import OptionError
 
 
@@ -56,6 +57,8 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
         np.concatenate([rows[n][1] for n in (*group.sources, *group.targets)]), name=what.label
     )
     inferred = inferred_task(options, labels)
+    if inferred.task is Task.counts:  # only Gram matrices are streamed
+        inferred = Inferred(Task.regression, f"{inferred.why}, streamed as a quantity")
     if kind_of(options, inferred.task) != "ridge":
         raise OptionError(
             "stream is for ridge alone, and the labels are classes: this table has to fit into "

@@ -21,6 +21,7 @@ class Task(StrEnum):
 
     regression = "regression"
     classification = "classification"
+    counts = "counts"
 
 
 class Inferred(NamedTuple):
@@ -35,7 +36,8 @@ def infer(labels: Any, name: str = "label") -> Inferred:
 
     Text and truth values are classes. Whole numbers are classes when there are at most 20 of them
     and each is there twice on average; so digits 0…9 are classes and exam scores 1…70 a quantity.
-    Two whole numbers are always classes.
+    Two whole numbers are always classes. What would be a quantity by that rule is counts where it
+    starts at 0 and most of it is small: visits, sales, claims.
 
     >>> infer([0, 1, 1, 0], "readmitted").why
     "label 'readmitted' has 2 values: classification"
@@ -54,9 +56,11 @@ def infer(labels: Any, name: str = "label") -> Inferred:
         broken = column[column != np.round(column)]
         what = as_written(float(f"{broken.iloc[0] if len(broken) else column.abs().max():.6g}"))
         return Inferred(Task.regression, f"{said} numbers like {what}: regression")
+    numbers = f"{said} {values} different whole numbers"
+    if (values > MOST_CLASSES or rows < 2 * values) and _are_counts(column):
+        return Inferred(Task.counts, f"{numbers} from 0 on, most of them small: counts")
     if values > MOST_CLASSES:
-        why = f"{said} {values} different whole numbers, more than {MOST_CLASSES}: regression"
-        return Inferred(Task.regression, why)
+        return Inferred(Task.regression, f"{numbers}, more than {MOST_CLASSES}: regression")
     if rows < 2 * values:
         why = f"{said} {values} different whole numbers in only {count(rows, 'row')}: regression"
         return Inferred(Task.regression, why)
@@ -71,12 +75,21 @@ def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
     try:
         task = Task(task)
     except ValueError:
-        raise DomainError(f"the task is 'regression' or 'classification'; got {task!r}") from None
+        known = ", ".join(repr(str(t)) for t in Task)
+        raise DomainError(f"the task is one of {known}; got {task!r}") from None
     column = _tidy(labels, name)
     kind, values = label_kind(column), column.nunique()
-    if task is Task.regression and kind == "text":
+    if task is not Task.classification and kind == "text":
         raise DomainError(
-            f"label {name!r} holds text, like {short(column.iloc[0])}; a regression needs numbers"
+            f"label {name!r} holds text, like {short(column.iloc[0])}; "
+            f"{'counts are' if task is Task.counts else 'a regression needs'} numbers"
+        )
+    if task is Task.counts and column.min() < 0:
+        row = int(np.argmin(column.to_numpy()))
+        raise DomainError(
+            f"label {name!r} is {as_written(column.iloc[row])} at row {column.index[row]}; "
+            "counts are not below 0: choose regression, or correct the label",
+            column.index[row],
         )
     if task is Task.classification and kind == "quantity":
         row = int(np.argmax((column != np.round(column)).to_numpy()))
@@ -92,6 +105,11 @@ def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
             "too many"
         )
     return Inferred(task, f"{task} was chosen; label {name!r} has {count(values, 'value')}")
+
+
+def _are_counts(column: Any) -> bool:
+    """Return whether whole numbers start at 0 and lie mostly in the lower third of their range."""
+    return bool(column.min() == 0 and column.mean() <= column.max() / 3)
 
 
 def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:

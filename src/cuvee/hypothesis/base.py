@@ -11,6 +11,8 @@ shared by all models, X (rows, …), or each target's own, X (M, rows, …) with
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
@@ -54,6 +56,10 @@ class Space(ABC):
     """
     chances = False
     """Whether the bounded loss is 1 − p_y of class probabilities whose scores are linear in w."""
+    loss_words: dict[LossKind, str]
+    """What each loss is, for people; for spaces with known bounds."""
+    task: str = "regression"
+    """What is learnt: "regression", "classification" or "counts"."""
     classes: Array | None = None
     """The classes that a classifier tells apart, sorted; None for quantities and counts."""
     bounds_known = False
@@ -109,6 +115,13 @@ class Space(ABC):
     def loss(self, kind: LossKind, scores: Tensor, y: Tensor) -> Tensor:
         return self.trained(scores, y) if kind == "trained" else self.bounded(scores, y)
 
+    def compared(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the loss per row that discrepancies compare, in units that do not depend on y's.
+
+        y (rows,) are encoded labels. Only spaces with known bounds have it.
+        """
+        raise OptionError("the losses of this hypothesis have no known bound")
+
     def project(self, w: Tensor) -> Tensor:
         """P_W, exactly: the nearest point of the ball."""
         if self.radius is None:
@@ -154,3 +167,14 @@ class Hypothesis(Protocol):
     def radius(self) -> float | None: ...
 
     def bind(self, facts: Facts, *, standardised: bool = False) -> Space: ...
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """Say what a hypothesis is for on a table: its name there, the labels it fits, its words."""
+
+    name: str  # as an option
+    make: Callable[[float], Hypothesis]  # of l2
+    task: str  # "regression", "classification" or "counts"
+    words: str
+    losses: dict[LossKind, str]  # what each loss is, for people

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from cuvee.errors import check_number
 from cuvee.facts import Array, Facts
-from cuvee.hypothesis.base import LossKind
+from cuvee.hypothesis.base import LossKind, TableModel
 from cuvee.hypothesis.generalised import GeneralisedSpace
 from cuvee.hypothesis.labels import find_classes, number_labels
 from cuvee.hypothesis.linear import finite_radius
@@ -55,10 +55,12 @@ class LogisticSpace(GeneralisedSpace):
 
     classes: Array
     likelihood = chances = True
+    task = "classification"
     typical_curvature = 0.25
 
     def __init__(self, facts: Facts, spec: Logistic, standardised: bool) -> None:
         self.classes = find_classes(facts)
+        self.loss_words = MODEL.losses
         super().__init__(
             facts,
             n_outputs=1 if len(self.classes) == 2 else len(self.classes),
@@ -138,6 +140,9 @@ class LogisticSpace(GeneralisedSpace):
             shift = shift * (self.penalised.to(w).view(self.n_outputs, self.width)[:1] == 0)
         return (by_class - shift).reshape(w.shape)
 
+    def compared(self, scores: Tensor, y: Tensor) -> Tensor:
+        return chance_of_error(scores, y)
+
     def score_bounds(
         self, loss: LossKind, length: Tensor, y: Tensor, radius: float | None
     ) -> tuple[Tensor, float, Tensor]:
@@ -201,3 +206,12 @@ def winners(scores: Tensor) -> Tensor:
 def _own_score(scores: Tensor, y: Tensor) -> Tensor:
     index = y.expand(*scores.shape[:-2], scores.shape[-1]).unsqueeze(-2)
     return scores.gather(-2, index).squeeze(-2)
+
+
+MODEL = TableModel(
+    "logistic",
+    Logistic,
+    "classification",
+    "logistic regression",
+    {"trained": "cross-entropy", "bounded": "the chance given to wrong classes"},
+)

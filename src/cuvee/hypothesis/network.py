@@ -81,7 +81,7 @@ class NetworkSpace(Space):
         self.n_outputs = self._count_outputs(facts)
         self.classes: Array | None = None
         if spec.loss == "cross_entropy":
-            self.likelihood = True
+            self.likelihood, self.task = True, "classification"
             self.classes = find_classes(facts)
             self._check_outputs(len(self.classes))
         else:

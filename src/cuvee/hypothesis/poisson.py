@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cuvee.errors import DomainError, check_number
 from cuvee.facts import Array, Facts
-from cuvee.hypothesis.base import LossKind
+from cuvee.hypothesis.base import LossKind, TableModel
 from cuvee.hypothesis.generalised import GeneralisedSpace
 from cuvee.hypothesis.labels import check_numeric
 from cuvee.hypothesis.linear import finite_radius
@@ -76,11 +76,13 @@ class PoissonSpace(GeneralisedSpace):
     """
 
     likelihood = True
+    task = "counts"
     sharpness = steepening = None
     concordance = 1.0
     n_kinds = 2  # zeros, and counts above 0
 
     def __init__(self, facts: Facts, spec: Poisson, standardised: bool) -> None:
+        self.loss_words = MODEL.losses
         super().__init__(
             facts,
             n_outputs=1,
@@ -103,6 +105,7 @@ class PoissonSpace(GeneralisedSpace):
                 "every source row has the label 0; a model of counts needs some that are not"
             )
         # Without an intercept nothing could make up for another unit.
+        self._label_mean = mean
         self._unit = mean if standardised and spec.intercept else 1.0
         self.typical_curvature = mean / self._unit
         self.largest_bounded = max(0.5, 0.5 * spread**2 / mean) / self._unit
@@ -152,6 +155,9 @@ class PoissonSpace(GeneralisedSpace):
             w[-1] = statistic[-1].clamp(min=1e-12).log()
         return w
 
+    def compared(self, scores: Tensor, y: Tensor) -> Tensor:
+        return self.bounded(scores, y) * (self._unit / self._label_mean)
+
     def score_bounds(
         self, loss: LossKind, length: Tensor, y: Tensor, radius: float | None
     ) -> tuple[Tensor, float, Tensor]:
@@ -174,3 +180,15 @@ class PoissonSpace(GeneralisedSpace):
     def decide(self, scores: Tensor) -> Array:
         """Return expected counts, per unit of exposure where there was one."""
         return np.asarray((scores.squeeze(-2) + log(self._unit)).exp())
+
+
+MODEL = TableModel(
+    "poisson",
+    Poisson,
+    "counts",
+    "Poisson regression",
+    {
+        "trained": "half the deviance, in units of the mean label",
+        "bounded": "half the deviance, bent so that it stays bounded, in units of the mean label",
+    },
+)

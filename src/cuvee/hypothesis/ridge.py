@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cuvee.errors import check_number
 from cuvee.facts import Array, Facts
-from cuvee.hypothesis.base import LossKind
+from cuvee.hypothesis.base import LossKind, TableModel
 from cuvee.hypothesis.labels import check_numeric
 from cuvee.hypothesis.linear import LinearSpace, finite_radius
 
@@ -59,6 +59,7 @@ class RidgeSpace(LinearSpace):
     quadratic = True
 
     def __init__(self, facts: Facts, spec: Ridge, standardised: bool) -> None:
+        self.loss_words = MODEL.losses
         super().__init__(
             facts,
             n_outputs=1,
@@ -85,6 +86,9 @@ class RidgeSpace(LinearSpace):
         """
         return saturated(self.trained(scores, y), 0.5 * (self.label_scale / self._unit) ** 2)
 
+    def compared(self, scores: Tensor, y: Tensor) -> Tensor:
+        return 0.5 * ((scores.squeeze(-2) - y) * (self._unit / self.label_scale)).square()
+
     def score_bounds(
         self, loss: LossKind, length: Tensor, y: Tensor, radius: float | None
     ) -> tuple[Tensor, float, Tensor]:
@@ -103,3 +107,15 @@ class RidgeSpace(LinearSpace):
 
     def decide(self, scores: Tensor) -> Array:
         return np.asarray(scores.squeeze(-2) * self._unit + self._shift)
+
+
+MODEL = TableModel(
+    "ridge",
+    Ridge,
+    "regression",
+    "ridge regression",
+    {
+        "trained": "half the squared error, in units of the labels' variance",
+        "bounded": "the squared error, bent so that it stays below half the labels' variance",
+    },
+)

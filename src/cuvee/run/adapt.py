@@ -22,6 +22,7 @@ from cuvee.data.prepare import prepare
 from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
+from cuvee.hypothesis.registry import MODELS
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
 from cuvee.run import alpha_file, models, tables, theorem
@@ -178,7 +179,7 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     if folder.has(GIVEN):
         parts.finish("alpha", tables.of_mixtures(prepared, tables.given(prepared, folder, GIVEN)))
         return
-    size = NETWORK_CHUNK if prepared.kind not in ("ridge", "logistic") else CHUNK
+    size = NETWORK_CHUNK if prepared.kind not in MODELS else CHUNK
     steps, done, total = [], 0, len(prepared.targets)
     for g, members in enumerate(prepared.members):
         group = None
@@ -250,7 +251,7 @@ def _map(
         len(alpha) < MANY
         or alpha.shape[1] > len(sources)
         or len(sources) < 2
-        or prepared.kind not in ("ridge", "logistic")
+        or prepared.kind not in MODELS
     ):
         return None
     how: dict[str, Any] = {"tol": options.tol, "mixtures": alpha, "seed": options.seed}

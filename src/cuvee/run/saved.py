@@ -80,8 +80,8 @@ class SavedModels(Predictor):
         """Raise `ValueError` unless the classes of the groups are, together, those of the models,
         and fit the task.
         """
-        classes, regression = self._prepared["classes"], self._prepared["task"] == Task.regression
-        if any((one is None) != regression for one in (classes, *groups)):
+        classes, task = self._prepared["classes"], self._prepared["task"]
+        if any((one is None) != (task != Task.classification) for one in (classes, *groups)):
             raise ValueError("the task and the classes do not match")
         if classes is not None and _union(groups) != classes:
             raise ValueError("the classes of the groups and of all models do not match")
@@ -95,7 +95,7 @@ class SavedModels(Predictor):
 
     @property
     def task(self) -> str:
-        """What the models learnt: "regression" or "classification"."""
+        """Return what the models learnt: "regression", "classification" or "counts"."""
         return str(self._prepared["task"])
 
     @classmethod
@@ -137,7 +137,7 @@ class SavedModels(Predictor):
             "columns": list(columns),
             "status": [str(status) for status in solution.status],
             "rests_on": bounds.rests_on,
-            "task": str(Task.regression if classes is None else Task.classification),
+            "task": solution.space.task,
             "classes": listed,
             "domain": options.domain or DOMAIN,
             "options": options.as_dict(),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
-from cuvee.api.risk import LOSSES, risk_bound
+from cuvee.api.risk import risk_bound
 from cuvee.data.prepared import Group
 from cuvee.hypothesis import Hypothesis
 from cuvee.hypothesis.base import Space
+from cuvee.hypothesis.registry import MODELS
 from cuvee.problem import Domain
 from cuvee.results import Floats
 from cuvee.run.scores import listed
@@ -58,19 +60,22 @@ def terms(
 
 def held_out_loss(space: Space, w: Floats, domain: Domain, offset: float) -> float:
     """Return a model's mean loss on test rows, as `LOSSES` describes it."""
-    classes: Any = getattr(space, "classes", None)
-    if classes is None:
-        error = space.predict(w, domain.X) + offset - domain.y.astype(np.float64)
-        return float(0.5 * np.mean((error / space.label_scale) ** 2))  # type: ignore[attr-defined]
-    place = np.searchsorted(classes, domain.y).clip(max=len(classes) - 1)
-    chance = space.predict_proba(w, domain.X)[np.arange(domain.n_rows), place]
-    return float(1.0 - np.where(classes[place] == domain.y, chance, 0.0).mean())
+    rows = space.prepare(torch.as_tensor(domain.X))
+    y = domain.y if space.classes is not None else domain.y.astype(np.float64) - offset
+    known = np.isin(y, space.classes) if space.classes is not None else np.ones(len(y), bool)
+    if not known.any():
+        return 1.0  # a class that no source has is never predicted
+    with torch.no_grad():
+        scores = space.scores(torch.as_tensor(w, dtype=space.dtype), rows[torch.as_tensor(known)])
+        losses = space.compared(scores, torch.as_tensor(space.encode(y[known], domain.name)))
+    return float((losses.sum() + (~known).sum()) / len(y))
 
 
 def as_metrics(values: Floats, kind: str) -> dict[str, Any]:
     """Return the entry of metrics.json, or none where no target has terms."""
     if not np.isfinite(values).any():
         return {}
-    loss = "trained" if kind == "ridge" else "bounded"
-    about = {"loss": LOSSES[kind, loss], "exact": kind == "ridge"}
+    model = MODELS[kind]
+    exact = model.task == "regression"  # squared losses, whose discrepancy has an exact maximum
+    about = {"loss": model.losses["trained" if exact else "bounded"], "exact": exact}
     return {"theorem_1": about | {name: listed(values[:, k]) for k, name in enumerate(TERMS)}}
