@@ -80,7 +80,7 @@ def test_what_is_proven_holds_on_fresh_rows():
         ({"alpha": np.full((3, 9), 1 / 9)}, "3 rows, but there are 1 targets: one row each"),
         ({"delta": 0.0}, "delta"),
         ({"discrepancy": "max"}, "discrepancy must be one of"),
-        ({"hypothesis": cuvee.Network(torch.nn.Linear(6, 2))}, "Ridge and Logistic alone"),
+        ({"hypothesis": cuvee.Network(torch.nn.Linear(6, 2))}, "only for Ridge and Logistic"),
         ({"adversaries": 1}, "adversaries"),
     ],
 )

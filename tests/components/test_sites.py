@@ -296,6 +296,6 @@ def test_a_site_gives_no_rows_away(at_sites):
     with pytest.raises(DomainError, match="does not answer '_rows'"):
         Answerer(problem_of("ridge").sources[0]).answer("_rows", 0)
     mixed = Problem([remote.sources[0], problem_of("ridge").sources[1]])
-    with pytest.raises(DomainError, match="some sources are at sites and some are here"):
+    with pytest.raises(DomainError, match="some sources are at sites and some in this process"):
         cuvee.solve(mixed, Ridge(), [[0.5, 0.5]])
     assert len(sites) == 3

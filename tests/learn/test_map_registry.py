@@ -106,7 +106,7 @@ def test_a_registered_map_is_saved_and_read_while_it_is_registered(sources, tmp_
         )
     finally:
         registry.unregister("middle")
-    with pytest.raises(InputError, match="it holds a 'Middle', which no registered map ends with"):
+    with pytest.raises(InputError, match="it holds a 'Middle', which no registered map makes"):
         cuvee.load_map(path, sources, HYPOTHESIS)
 
 
@@ -124,12 +124,12 @@ def test_a_predictor_that_the_map_does_not_name_is_not_half_written(sources, tmp
 
 
 def test_an_option_it_does_not_take_is_refused(sources, middle):
-    with pytest.raises(OptionError, match="method='middle' has no use for degree, width"):
+    with pytest.raises(OptionError, match="method='middle' does not use degree, width"):
         cuvee.learn(sources, HYPOTHESIS, method="middle", degree=2, width=4)
 
 
 def test_a_name_and_a_kind_of_predictor_are_given_once(middle):
-    with pytest.raises(OptionError, match="there is a map named 'middle'"):
+    with pytest.raises(OptionError, match="a map named 'middle' is registered already"):
         registry.register(toy())
     other = dataclass(frozen=True)(type("Middle", (), {}))
     with pytest.raises(OptionError, match="another map has a predictor named 'Middle'"):

@@ -84,7 +84,7 @@ def test_models_that_predict_no_better_than_one_answer():
 def test_an_accuracy_that_owes_much_to_one_class():
     (said,) = rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.6))
     assert (
-        "flatters, as always answering the most frequent class has 0.800" in said
+        "is misleading, because always answering the most frequent class has 0.800" in said
         and "has 0.600, so look" in said
     )
     assert list(rules.flattered(with_constant(calm(), accuracy=0.8, balanced=0.85))) == []
@@ -178,7 +178,7 @@ def test_sources_that_nobody_uses():
     alpha = f.alpha.copy()
     alpha[:, 1] = 0.009
     (said,) = rules.unused(replace(f, alpha=alpha))
-    assert said.startswith("1 source (source 2) is used by nobody")
+    assert said.startswith("1 source (source 2) is used by no target")
     alpha[:, 1] = [0.0, np.nan, 0.02]
     assert list(rules.unused(replace(f, alpha=alpha))) == []
     alpha[:, 1] = np.nan  # it applies to nobody

@@ -168,7 +168,7 @@ def test_scores_beside_accuracy():
     text = words(page("one answer"))
     assert (
         "mean balanced accuracy mean AUC mean log loss" in text
-        and "Where test rows are of one class alone" in text
+        and "Where all test rows are of one class" in text
     )
     for k, method in enumerate(f.methods):
         auc = np.nanmean(f.also["AUC"][:, k])
@@ -179,7 +179,7 @@ def test_scores_beside_accuracy():
     text = words(render(f))
     assert (
         "AUC" not in text
-        and "Where test rows are of one class alone" not in text
+        and "Where all test rows are of one class" not in text
         and "Balanced accuracy" in text
     )
 

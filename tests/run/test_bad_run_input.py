@@ -831,7 +831,7 @@ LATE = {
     "too large for a network": (
         HUGE,
         {"hypothesis": "mlp", "standardise": False},
-        "row 0 of X is too large for torch",
+        "row 0 of X holds a number that is too large for torch",
     ),
 }
 

@@ -115,9 +115,9 @@ def test_risk_constants_say_what_they_lack():
         theory.risk_constants(sources, cuvee.Ridge(l2=0.0, intercept=False))
     with pytest.raises(cuvee.OptionError, match=r"shape \(n, 3\)"):
         theory.risk_constants(sources, cuvee.Ridge(intercept=False), w=np.zeros((2, 4)))
-    with pytest.raises(cuvee.OptionError, match="pass minimisers as w="):
+    with pytest.raises(cuvee.OptionError, match="no minimisers were given: pass them as w="):
         _ = theory.risk_constants(sources, cuvee.Ridge(intercept=False)).kappa_star_met
-    with pytest.raises(cuvee.OptionError, match="Ridge and Logistic alone"):
+    with pytest.raises(cuvee.OptionError, match="only for Ridge and Logistic"):
         theory.risk_constants(sources_of("logistic", 0), cuvee.Network(torch.nn.Linear(3, 2)))
 
 

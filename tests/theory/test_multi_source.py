@@ -94,5 +94,5 @@ def test_what_cannot_be_is_refused(change, message):
 
 
 def test_a_target_without_rows_is_refused():
-    with pytest.raises(cuvee.InputError, match="without labelled rows"):
+    with pytest.raises(cuvee.InputError, match="needs at least one labelled row"):
         theory.sample_bound([0.1], [0.1], [0], largest_loss=1.0, nu=3.0)

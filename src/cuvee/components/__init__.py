@@ -1,6 +1,4 @@
-"""Components: the only rooms with rows. `protocol` says what may be asked, the other files answer
-it.
-"""
+"""Hold all rows: `protocol` says what may be asked of them, the other files answer."""
 
 from cuvee.components.binding import bind
 from cuvee.components.bounded import BoundedComponents

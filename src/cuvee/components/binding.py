@@ -1,4 +1,4 @@
-"""A problem bound to a hypothesis and a loss, wherever its rows live."""
+"""Bind a problem to a hypothesis and a loss, wherever its rows live."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from cuvee.problem import Problem
 
 
 def bind(problem: Problem, space: Space, loss: LossKind = "trained", **options: Any) -> Any:
-    """Return the components of a problem with all the sums that the space and the loss allow,
-    wherever rows live.
+    """Return the components of a problem, with all the sums that the space and the loss allow.
+
+    Rows may live in this process or at sites.
     """
     if lives_elsewhere(problem):
         kind = SiteQuadratic if space.quadratic and loss == "trained" else SiteComponents

@@ -1,9 +1,8 @@
-"""Components of logistic and softmax regression with the bounded loss, 1 − p_y: no graph, tile by
-tile.
+"""Compute the bounded loss 1 − p_y of logistic and softmax regression without a graph.
 
 A tile holds the class probabilities of all models on some rows, rows first: a row's label picks a
-line of it, and one small product adds lines up by source. Of a minibatch they are kept for the
-pullback, of all rows worked out again.
+line of it, and one small product adds lines up by source. For a minibatch the probabilities are
+kept for the pullback; for all rows they are computed again.
 """
 
 from __future__ import annotations
@@ -24,22 +23,20 @@ from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Problem
 
-# probabilities in a tile: what the cache holds, what keeps a GPU busy
+# probabilities in a tile: as many as fit a cache, or keep a GPU busy
 TILE = {"cpu": 2**18, "cuda": 2**26}
 KEPT = 2**24  # probabilities kept for a pullback
-FLOAT32_PAYS = 2**20  # numbers in the table of the sources' rows; targets have no say in it
-LONGEST_ODDS = -60.0  # e^60 still adds up in float32
+FLOAT32_PAYS = 2**20  # numbers in the sources' table from which on float32 is used
+LONGEST_ODDS = -60.0  # sums of e^60 still fit float32
 FLOAT32_HOLDS = 1e12  # larger entries stay in float64
 
 
-# of a tile: chances of error; of more than two classes odds and the last one's chance too
+# Of a tile: the chances of error; with more than two classes also the odds and the last chance.
 Kept = tuple[Tensor, ...]
 
 
 class BoundedComponents(LocalComponents):
-    """`LocalComponents` of a logistic space with the bounded loss; in float32 where there are many
-    rows.
-    """
+    """Answer for a logistic space with the bounded loss, in float32 where rows are many."""
 
     space: LinearSpace
 
@@ -55,11 +52,11 @@ class BoundedComponents(LocalComponents):
 
     @property
     def _inside(self) -> torch.dtype:
-        """The precision that rows are held in."""
+        """Return the precision that rows are held in."""
         if self._precision is None:
             X, n = self._table(self.space.dtype).X, self.n_rows
-            many = X[:n].numel() >= FLOAT32_PAYS and float(X.abs().amax()) < FLOAT32_HOLDS
-            self._precision = torch.float32 if many else self.space.dtype
+            single = X[:n].numel() >= FLOAT32_PAYS and float(X.abs().amax()) < FLOAT32_HOLDS
+            self._precision = torch.float32 if single else self.space.dtype
         return self._precision
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
@@ -73,7 +70,8 @@ class BoundedComponents(LocalComponents):
         def pullback(v: Tensor) -> Tensor:
             if rows.X._version != version:
                 raise RuntimeError(
-                    "the rows of this minibatch have been overwritten by the next one"
+                    "the rows of this minibatch have been overwritten by the next one: call the "
+                    "pullback before asking for another minibatch"
                 )
             return self._pull(W, rows, v.to(W.dtype).expand(M, Q, -1), kept).to(w.dtype)
 
@@ -85,10 +83,10 @@ class BoundedComponents(LocalComponents):
         return self._values(self._columns(w, rows), rows, M, Q, None).to(w.dtype)
 
     def _columns(self, w: Tensor, rows: Rows) -> Tensor:
-        """(M, Q, P) -> (width, scores · models), in the precision of the rows.
+        """Return w (M, Q, P) as (width, scores · models), in the rows' precision.
 
-        One score, of the second class, for two classes. For more, how far the last class is ahead
-        of each other one.
+        With two classes there is one score, of the second class. With more, the scores say how far
+        the last class is ahead of each other class.
         """
         by_model = w.to(rows.X.dtype).view(-1, self.space.n_outputs, self.space.width)
         if self.space.n_outputs > 1:
@@ -96,13 +94,16 @@ class BoundedComponents(LocalComponents):
         return by_model.permute(2, 1, 0).reshape(self.space.width, -1)
 
     def _by_model(self, gradient: Tensor) -> Tensor:
-        """(width, scores, M, Q) -> (M, Q, outputs, width): the way back."""
+        """Return (width, scores, M, Q) as (M, Q, outputs, width): the way back."""
         if self.space.n_outputs > 1:
             gradient = torch.cat([gradient, -gradient.sum(1, keepdim=True)], 1)
         return gradient.permute(2, 3, 1, 0)
 
     def _values(self, W: Tensor, rows: Rows, M: int, Q: int, kept: list[Kept] | None) -> Tensor:
-        """(M, Q, N or N+1) in float64; `kept` gathers what a pullback needs."""
+        """Return losses (M, Q, N or N+1) in float64.
+
+        `kept` gathers what a pullback needs.
+        """
         total = torch.zeros(len(rows.lengths), M * Q, dtype=torch.float64, device=W.device)
         for tile in _tiles(rows, W.shape[1]):
             p, wrong = self._chances(tile.X, tile.y, W)
@@ -120,19 +121,19 @@ class BoundedComponents(LocalComponents):
         return torch.cat([shared, own.to(shared)], -1)
 
     def _pull(self, W: Tensor, rows: Rows, v: Tensor, kept: list[Kept]) -> Tensor:
-        """Σ_j v_j ∇f_j, (M, Q, P)."""
+        """Return Σ_j v_j ∇f_j, (M, Q, P)."""
         (M, Q, _), n = v.shape, len(rows.lengths)
         by_source = v.reshape(M * Q, -1).T.contiguous()
-        gradient, done = torch.zeros_like(W), 0
+        gradient, number = torch.zeros_like(W), 0
         for tile in _tiles(rows, W.shape[1]):
-            p = kept[done] if kept else self._chances(tile.X, tile.y, W)[0]
+            p = kept[number] if kept else self._chances(tile.X, tile.y, W)[0]
             slopes = tile.times(self._slopes(p), by_source[tile.sources])
             gradient += self._back(tile.X * tile.weight[:, None], tile.y, p, slopes)
-            done += 1
+            number += 1
         gradient = gradient.view(self.space.width, -1, M, Q)
         if len(rows.own_X):
             X, y = rows.own_X, rows.own_y[:, 0]
-            p = kept[done] if kept else self._chances(X, y, self._own_columns(W, M, Q))[0]
+            p = kept[number] if kept else self._chances(X, y, self._own_columns(W, M, Q))[0]
             # (M, k, Q)
             slopes = self._slopes(p).mul_((rows.own_weight * v[..., n:]).transpose(-1, -2))
             own = self._back(X, y, p, slopes).view(M, self.space.width, -1, Q)
@@ -140,20 +141,20 @@ class BoundedComponents(LocalComponents):
         return self._by_model(gradient).reshape(M, Q, -1)
 
     def _own_columns(self, W: Tensor, M: int, Q: int) -> Tensor:
-        """The columns of every target's models: (M, width, outputs · Q)."""
+        """Return the columns of every target's models: (M, width, outputs · Q)."""
         width = self.space.width
         return W.view(width, -1, M, Q).permute(2, 0, 1, 3).reshape(M, width, -1)
 
     def _chances(self, X: Tensor, y: Tensor, W: Tensor) -> tuple[Kept, Tensor]:
-        """Rows X (..., r, width) -> what a pullback needs, and the chance of error (..., r,
-        models).
+        """Return what a pullback needs, and the chance of error (..., r, models).
+
+        X (..., r, width) are the rows.
         """
         K = self.space.n_outputs
-        if K == 1:  # the label is a sign, and the chance of error all that is needed
+        if K == 1:  # the label gives a sign, and the chance of error is enough
             wrong = (_signed(X, y) @ W).sigmoid_()
             return (wrong,), wrong
-        # 1 + odds of every class against the last, 1 + e^−s = 1/σ(s): σ is faster than an
-        # exponential.
+        # 1 + odds of every class against the last is 1 + e^−s = 1/σ(s), and σ is faster than exp.
         odds = (X @ W).clamp_(min=LONGEST_ODDS).sigmoid_().reciprocal_().view(*y.shape, K - 1, -1)
         last = odds[..., 0, :] - (K - 2.0)
         for c in range(1, K - 1):  # torch's own sum over a middle axis takes three times as long
@@ -166,8 +167,9 @@ class BoundedComponents(LocalComponents):
         return (wrong, odds, last), wrong
 
     def _slopes(self, kept: Kept) -> Tensor:
-        """How steep each row's loss is, (..., r, models): p(1 − p) for two classes, p_y
-        for more.
+        """Return how steep each row's loss is, (..., r, models).
+
+        It is p(1 − p) for two classes, p_y for more.
         """
         wrong = kept[0]
         return (
@@ -177,13 +179,14 @@ class BoundedComponents(LocalComponents):
         )
 
     def _back(self, X: Tensor, y: Tensor, kept: Kept, slopes: Tensor) -> Tensor:
-        """The gradient (..., width, scores · models) from what `_slopes` gave, times whatever rows
-        count for.
+        """Return the gradient (..., width, scores · models) from weighted slopes.
+
+        The slopes are those of `_slopes` times the weight of each row.
         """
         if self.space.n_outputs == 1:
             return _signed(X, y).transpose(-1, -2) @ slopes
         _, odds, last = kept
-        # p_y p_c, and less p_y where c = y
+        # p_y p_c, minus p_y where c = y
         by_class = (odds - 1.0).mul_((slopes * last).unsqueeze(-2))
         lines, others = _lines(y, odds), (y < odds.shape[-2]).view(-1).nonzero()[:, 0]
         flat = slopes.reshape(-1, slopes.shape[-1])
@@ -193,16 +196,18 @@ class BoundedComponents(LocalComponents):
 
 @dataclass(frozen=True)
 class _Tile:
-    """Some rows and the sources they belong to, in order."""
+    """Hold some rows and the sources they belong to, in order."""
 
     X: Tensor  # (r, width)
     y: Tensor  # (r,)
     weight: Tensor  # (r,)
     sources: slice
-    source: Tensor | None  # (r,) which of them; None when they have equally many rows here
+    source: (
+        Tensor | None
+    )  # (r,) each row's source; None when all have equally many rows in the tile
 
     def sums(self, by_row: Tensor) -> Tensor:
-        """(r, models) -> (sources, models): weighted and added up by source."""
+        """Return (sources, models) from (r, models): weighted and added up by source."""
         n = self.sources.stop - self.sources.start
         if self.source is None:
             return (self.weight.view(n, 1, -1) @ by_row.view(n, -1, by_row.shape[-1]))[:, 0]
@@ -212,37 +217,38 @@ class _Tile:
         return by_source @ by_row
 
     def times(self, by_row: Tensor, v: Tensor) -> Tensor:
-        """Every row's line times its source's, v (sources, models); by_row is used up."""
+        """Return every row's line times its source's, v (sources, models); overwrites `by_row`."""
         if self.source is None:
             return by_row.view(len(v), -1, v.shape[-1]).mul_(v[:, None]).view_as(by_row)
         return by_row.mul_(v.index_select(0, self.source))
 
 
 def _tiles(rows: Rows, columns: int) -> Iterator[_Tile]:
-    """As many rows as a tile may hold, at a time; whole sources where they are small and alike."""
+    """Yield tiles of as many rows as they may hold; whole sources where small and equal."""
     n, N = len(rows.X), len(rows.lengths)
     size = max(1, TILE["cuda" if rows.X.is_cuda else "cpu"] // max(1, columns))
-    alike = rows.regular and n // N <= size
-    if alike:
+    equal = rows.regular and n // N <= size
+    if equal:
         size -= size % (n // N)
     ends, source = rows.lengths.cumsum(0).tolist(), None
-    if not alike:
+    if not equal:
         source = torch.arange(N, device=rows.X.device).repeat_interleave(rows.lengths)
     for low in range(0, n, size):
         part = slice(low, min(low + size, n))
         sources = slice(bisect_right(ends, low), bisect_left(ends, part.stop) + 1)
-        which = None if source is None else source[part] - sources.start
-        yield _Tile(rows.X[part], rows.y[part], rows.weight[part], sources, which)
+        source_of = None if source is None else source[part] - sources.start
+        yield _Tile(rows.X[part], rows.y[part], rows.weight[part], sources, source_of)
 
 
 def _signed(X: Tensor, y: Tensor) -> Tensor:
-    """Rows whose score is the log-odds of the wrong one of two classes."""
+    """Return rows whose score is the log-odds of the wrong one of two classes."""
     return X * (1 - 2 * y).to(X.dtype)[..., None]
 
 
 def _lines(y: Tensor, odds: Tensor) -> Tensor:
-    """Which line of odds (..., r, classes − 1, models) is each row's own; the last
-    class has none.
+    """Return which line of odds (..., r, classes − 1, models) is each row's own.
+
+    The last class has no line; its rows get the line before.
     """
     others = odds.shape[-2]
     return torch.arange(y.numel(), device=y.device) * others + y.reshape(-1).clamp(max=others - 1)

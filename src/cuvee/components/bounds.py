@@ -1,6 +1,4 @@
-"""What can be bounded from the lengths of rows: steepness, curvature and size of losses, for all w
-in a ball.
-"""
+"""Bound the steepness, curvature and size of losses over a ball from the lengths of rows."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ class RowConstants:
 
 @dataclass(frozen=True)
 class RiskBounds:
-    """Hold what bounds the sources' mean losses over a ball, (N, ...) each, without any penalty."""
+    """Hold bounds on the sources' mean losses over a ball, (N, ...) each, without a penalty."""
 
     least: Tensor  # (N, width, width) no Hessian in the ball is below this matrix, output by output
     most: Tensor  # (N, width, width) nor above this one
@@ -33,7 +31,7 @@ class RiskBounds:
 
 
 def row_constants(rows: Rows, space: LinearSpace, loss: LossKind) -> RowConstants:
-    """Return the constants of single rows."""
+    """Return the constants G_f, L_f and the largest loss of single rows."""
     X, y = torch.cat([rows.X, rows.own_X.flatten(0, 1)]), torch.cat([rows.y, rows.own_y.flatten()])
     length = torch.linalg.vector_norm(X.double(), dim=-1)
     slope, bend, largest = space.score_bounds(loss, length, y, space.radius)
@@ -45,8 +43,9 @@ def row_constants(rows: Rows, space: LinearSpace, loss: LossKind) -> RowConstant
 
 
 def squared_lengths(rows: Rows, space: LinearSpace, loss: LossKind) -> tuple[Tensor, Tensor]:
-    """Return Σ_i p_i² ρ_i² ‖x_i‖² of sources (N,) and of own samples (M,), ρ_i how steep row i's
-    loss is.
+    """Return Σ_i p_i² ρ_i² ‖x_i‖² of sources (N,) and of own samples (M,).
+
+    ρ_i is how steep row i's loss is.
     """
 
     def squares(X: Tensor, y: Tensor, p: Tensor) -> Tensor:
@@ -59,9 +58,7 @@ def squared_lengths(rows: Rows, space: LinearSpace, loss: LossKind) -> tuple[Ten
 
 
 def risk_bounds(rows: Rows, space: LinearSpace, radius: float) -> RiskBounds:
-    """Return bounds on the curvature and the gradients of the sources' mean losses where ‖w‖ ≤
-    radius.
-    """
+    """Return bounds on curvature and gradients of the sources' mean losses, ‖w‖ ≤ radius."""
     length = torch.linalg.vector_norm(rows.X, dim=-1)
     slope, _, _ = space.score_bounds("trained", length, rows.y, radius)
     low, high = space.curvature_range(length * radius)

@@ -1,4 +1,4 @@
-"""Which local components for which hypothesis and loss."""
+"""Choose the local components for a hypothesis and a loss."""
 
 from __future__ import annotations
 

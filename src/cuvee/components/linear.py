@@ -1,12 +1,11 @@
-"""Components of models whose scores are linear in w: mixed gradients and Hessians of many models,
-tile by tile.
+"""Compute mixed gradients and Hessians of models whose scores are linear in w, in tiles.
 
     g = components.pull(w, v, batch)            # Σ_j v_j ∇f_j(w),  (M, Q, P)
     H = components.hessians(w, v, batch)        # Σ_j v_j ∇²f_j(w), (M, Q, P, P)
 
-The same numbers as a pullback, without the graph: a tile holds the scores of some models on some
-rows of one source, is turned into means in place and multiplied back. Sources with v = 0 are
-skipped, model by model.
+They are the same numbers as a pullback's, without the graph: a tile holds the scores of some models
+on some rows of one source, is turned into means in place and multiplied back. Sources with v = 0
+are skipped, model by model.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from cuvee.problem import Problem
 
 TILE_ROWS = 1024  # rows of a tile
 SMALL = 128  # sources with fewer rows share tiles
-SPARSE = 0.7  # a source that fewer models weigh is worked out for those alone
-MANY_FEATURES, MOST_FEATURES = 256, 2048  # for whose second moments one can, and cannot, wait
-# scores in a tile: what the cache holds, what keeps a GPU busy
+SPARSE = 0.7  # of the models: a source that fewer of them use is computed for those only
+MANY_FEATURES, MOST_FEATURES = 256, 2048  # second moments get a rougher bound from each of these
+# scores in a tile: as many as fit a cache, or keep a GPU busy
 TILE = {"cpu": 2**20, "cuda": 2**29}
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows low:high, which belong to the sources first:last."""
+    """Hold the rows low:high, which belong to the sources first:last."""
 
     low: int
     high: int
@@ -47,7 +46,7 @@ class Tile:
 
 
 class LinearComponents(LocalComponents):
-    """`LocalComponents` of a generalised linear space with the loss it is trained on."""
+    """Answer for a generalised linear space with the loss it is trained on."""
 
     space: GeneralisedSpace
     _room: int  # scores that a tile may hold
@@ -63,8 +62,8 @@ class LinearComponents(LocalComponents):
     ) -> None:
         if not space.generalised or loss != "trained":
             raise OptionError(
-                "only generalised linear models as trained have these gradients; use "
-                "LocalComponents"
+                "LinearComponents are for generalised linear models with the loss they are trained "
+                "on; use LocalComponents"
             )
         super().__init__(problem, space, loss, **options)
         if memory is not None:
@@ -77,13 +76,16 @@ class LinearComponents(LocalComponents):
         self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(
             self.counts
         )
-        # Rows of a source mostly weigh alike; then one number replaces a pass over the tile.
+        # Rows of a source mostly have equal weights; then one number replaces a pass over the tile.
         self._even = [bool((weight == weight[0]).all()) for weight in rows.weight.split(lengths)]
         self.statistics = self._statistics()
         """(N, P) Σ_i p_i statistic(y_i) ⊗ x_i: the label's part of every source's gradient."""
 
     def _statistics(self) -> Tensor:
-        """Return them block by block, as everything is summed here: long sums lose digits."""
+        """Return the statistics (N, P), summed block by block.
+
+        Long sums lose digits.
+        """
         rows, space, lengths = self._all(self.space.dtype), self.space, self.counts.tolist()
         total = rows.X.new_zeros(len(lengths), space.n_params)
         parts = zip(
@@ -97,13 +99,13 @@ class LinearComponents(LocalComponents):
 
     @cached_property
     def largest(self) -> float:
-        """The largest number, in absolute value, of all rows."""
+        """Return the largest number, in absolute value, of all rows."""
         rows = self._all(self.space.dtype)
         return max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
 
     @cached_property
     def longest_row(self) -> Tensor:
-        """() the largest norm of a row."""
+        """Return the largest norm of a row, ()."""
         rows = self._all(self.space.dtype)
         norms = [
             torch.linalg.vector_norm(X, dim=-1).amax() for X in (rows.X, rows.own_X) if X.numel()
@@ -112,13 +114,16 @@ class LinearComponents(LocalComponents):
 
     @cached_property
     def mean_squares(self) -> Tensor:
-        """(width,) the mean over all source rows of each column's square."""
+        """Return the mean over all source rows of each column's square, (width,)."""
         X = self._all(self.space.dtype).X
         return torch.einsum("rp,rp->p", X, X) / len(X)
 
     @cached_property
     def rows_of_kind(self) -> Tensor:
-        """(N, kinds): how many rows that count each source has of each kind of label."""
+        """Return how many rows each source has of each kind of label, (N, kinds).
+
+        Rows of weight 0 do not count.
+        """
         N, kinds, rows = len(self.counts), self.space.n_kinds, self._all(self.space.dtype)
         weighed = (rows.weight > 0).to(rows.X)
         place = self._source_of * kinds + self.space.kinds(rows.y)
@@ -126,7 +131,7 @@ class LinearComponents(LocalComponents):
 
     @property
     def own_rows_of_kind(self) -> Tensor:
-        """(M, kinds): the same of each target's own sample."""
+        """Return the same of each target's own sample, (M, kinds)."""
         rows = self._all(self.space.dtype)
         counted = rows.own_X.new_zeros(len(self.own_counts), self.space.n_kinds)
         kinds = self.space.kinds(rows.own_y[:, 0])
@@ -134,13 +139,13 @@ class LinearComponents(LocalComponents):
 
     @cached_property
     def label_sizes(self) -> Tensor:
-        """(N,) the average size of each source's statistics."""
+        """Return the average size of each source's statistics, (N,)."""
         rows = self._all(self.space.dtype)
         return source_sums(self.space.statistic(rows.y).abs().sum(-2) * rows.weight, rows)
 
     @property
     def own_label_sizes(self) -> Tensor:
-        """(M,) the same of each target's own sample."""
+        """Return the same of each target's own sample, (M,)."""
         rows = self._all(self.space.dtype)
         sizes = self.space.statistic(rows.own_y).abs().sum(-2)  # (M, 1, k)
         return (sizes * rows.own_weight).sum((-2, -1))
@@ -152,10 +157,10 @@ class LinearComponents(LocalComponents):
         return torch.stack([weight @ X for X, weight in parts])
 
     def spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
-        """Return how far each source's rows lie around a reference row: reach (N,), and λ_max of
-        second moments (N,).
+        """Return each source's reach (N,) and λ_max of second moments (N,).
 
-        The reach is the largest distance, the moment an upper bound; features alone, no intercept.
+        The reach is the largest distance of a row from the reference row, the moment an upper
+        bound. Both are of features only, without the intercept.
         """
         rows, lengths = self._all(self.space.dtype), self.counts.tolist()
         reach, largest = [], []
@@ -175,7 +180,7 @@ class LinearComponents(LocalComponents):
 
     @property
     def roundings(self) -> float:
-        """How many may have gone into a number that was summed over all rows."""
+        """Return how many roundings may go into a number summed over all rows."""
         return self._longest + len(self._tiles) + len(self.counts)
 
     def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
@@ -185,8 +190,9 @@ class LinearComponents(LocalComponents):
         return self._pass(w, v, self._rows(batch, w.dtype), second=False)[0]
 
     def pull_with_second(self, w: Tensor, v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`pull`, and Σ_j v_j ∇²f_j(w) in the intercepts alone, (M, Q, outputs, outputs): almost
-        free beside it.
+        """Return `pull`, and Σ_j v_j ∇²f_j(w) in the intercepts alone.
+
+        The second is (M, Q, outputs, outputs) and costs almost nothing more.
         """
         return self._pass(w, v, self._rows(batch, w.dtype), second=True)
 
@@ -198,14 +204,14 @@ class LinearComponents(LocalComponents):
         bends = w.new_zeros(M * Q, K, K)
         size = max(1, self._room // (K * self._longest))
         for low in range(0, len(flat), size):
-            some = slice(low, low + size)
-            busy = (shares[some] != 0).sum(0).tolist()
+            chunk = slice(low, low + size)
+            busy = (shares[chunk] != 0).sum(0).tolist()
             for tile in self._tiles:
                 self._add(
-                    gradient[some],
-                    bends[some] if second else None,
-                    flat[some],
-                    shares[some],
+                    gradient[chunk],
+                    bends[chunk] if second else None,
+                    flat[chunk],
+                    shares[chunk],
                     busy,
                     tile,
                     rows,
@@ -243,7 +249,7 @@ class LinearComponents(LocalComponents):
             weighted, factor = mean * (v[:, source] * weight)[:, None], torch.ones_like(v[:, :1])
         g = (weighted.view(-1, X.shape[0]) @ X).view(len(w), -1) * factor
         if index is None and active < len(w):
-            g[(v == 0).all(1)] = 0.0  # whatever overflowed there
+            g[(v == 0).all(1)] = 0.0  # a model with v = 0 may have overflowed
         if index is None:
             gradient += g
         else:
@@ -259,7 +265,7 @@ class LinearComponents(LocalComponents):
     def _add_own(
         self, gradient: Tensor, bends: Tensor | None, w: Tensor, v: Tensor, rows: Rows
     ) -> None:
-        """The same for each target's own block: v (M, Q, 1)."""
+        """Add each target's own block to gradient and bends: v (M, Q, 1)."""
         space, weight = self.space, (rows.own_weight * v).unsqueeze(-2)  # (M, Q, 1, k)
         mean = space.mean_(space.own_scores(w, rows.own_X))  # (M, Q, K, k)
         residual = (mean - space.statistic(rows.own_y).to(w.dtype)) * weight
@@ -269,8 +275,9 @@ class LinearComponents(LocalComponents):
             bends += space.summed_curvature(mean * weight, mean)
 
     def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
-        """Σ_j v_j ∇²f_j(w) u without any Hessian: w, u (M, Q, P), v (M, Q, N or N+1) ->
-        (M, Q, P).
+        """Return Σ_j v_j ∇²f_j(w) u (M, Q, P) without any Hessian.
+
+        w and u are (M, Q, P), v is (M, Q, N or N+1).
         """
         (M, Q, P), rows = w.shape, self._rows(batch, w.dtype)
         N, space = len(self.counts), self.space
@@ -283,17 +290,17 @@ class LinearComponents(LocalComponents):
 
         size = max(1, self._room // (space.n_outputs * self._longest))
         for low in range(0, len(flat), size):
-            some = slice(low, low + size)
-            busy = (shares[some] != 0).any(0).tolist()
+            chunk = slice(low, low + size)
+            busy = (shares[chunk] != 0).any(0).tolist()
             for tile in self._tiles:
                 if not any(busy[tile.first : tile.last]):
                     continue
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
                 bent = space.change(
-                    space.mean_(space.scores(flat[some], X)), space.scores(moved[some], X)
+                    space.mean_(space.scores(flat[chunk], X)), space.scores(moved[chunk], X)
                 )
-                bent *= (shares[some][:, self._source_of[part]] * rows.weight[part])[:, None]
-                result[some] += (bent.view(-1, len(X)) @ X).view(-1, P)
+                bent *= (shares[chunk][:, self._source_of[part]] * rows.weight[part])[:, None]
+                result[chunk] += (bent.view(-1, len(X)) @ X).view(-1, P)
         result = result.view(M, Q, P)
         if v.shape[-1] > N and M > 0:
             bent = space.change(
@@ -304,7 +311,7 @@ class LinearComponents(LocalComponents):
         return result
 
     def hessians(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
-        """Σ_j v_j ∇²f_j(w): w (M, Q, P), v (M, Q, N or N+1) -> (M, Q, P, P)."""
+        """Return Σ_j v_j ∇²f_j(w) (M, Q, P, P) for w (M, Q, P), v (M, Q, N or N+1)."""
         M, Q, P = w.shape
         K, width = self.space.n_outputs, self.space.width
         H = w.new_zeros(M, Q, K, width, K, width)
@@ -315,8 +322,9 @@ class LinearComponents(LocalComponents):
     def hessian_blocks(
         self, w: Tensor, v: Tensor, batch: Batch, output: int, only: bool = False
     ) -> Tensor:
-        """The rows of the Hessian that belong to one output, as blocks (M, Q, K, width, width), or
-        `only` its own.
+        """Return the Hessian's rows of one output, (M, Q, K, width, width).
+
+        With `only`, the block of this output with itself is returned alone, with K = 1.
         """
         (M, Q, P), rows = w.shape, self._rows(batch, w.dtype)
         N, width, space = len(self.counts), self.space.width, self.space
@@ -330,9 +338,9 @@ class LinearComponents(LocalComponents):
 
         size = max(1, self._room // (space.n_outputs * width * self._longest))
         for low in range(0, len(flat), size):
-            some = slice(low, low + size)
+            chunk = slice(low, low + size)
             for tile in self._tiles:
-                active = (shares[some, tile.first : tile.last] != 0).any(1).nonzero()[:, 0] + low
+                active = (shares[chunk, tile.first : tile.last] != 0).any(1).nonzero()[:, 0] + low
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
                 if len(active) == 0:
                     continue
@@ -355,9 +363,9 @@ class LinearComponents(LocalComponents):
 
 
 def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
-    """Row ranges of at most TILE_ROWS: parts of one source, or several small sources together."""
+    """Yield row ranges of at most TILE_ROWS: parts of a source, or several small sources."""
     longest = 16 * TILE_ROWS if on_gpu else TILE_ROWS
-    low, first = 0, 0  # where the run of small sources that is being gathered starts
+    low, first = 0, 0  # first row and first source of the current run of small sources
     end = 0
     for j, length in enumerate(lengths):
         start, end = end, end + length
@@ -376,8 +384,9 @@ def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
 
 
 def largest_moment(R: Tensor) -> Tensor:
-    """Return an upper bound on λ_max(RᵀR) for rows R (m, d), from the smaller one of
-    RᵀR and RRᵀ.
+    """Return an upper bound on λ_max(RᵀR) for rows R (m, d).
+
+    It comes from the smaller one of RᵀR and RRᵀ.
     """
     if min(R.shape) > MOST_FEATURES:  # either matrix would cost more than the models themselves
         return R.square().sum() * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""Components over tables in this process."""
+"""Answer from tables in this process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from cuvee.problem import Domain, Problem
 
 
 class LocalComponents:
-    """Losses of any hypothesis, by one forward over stacked rows and a walk back through its graph.
+    """Compute losses of any hypothesis by one forward and a backward through its graph.
 
     M = 0 is allowed: then w has no target axis to match and the losses have N columns. Rows are
     stacked when they are first needed; numbers are computed in the precision of w.
@@ -68,7 +68,7 @@ class LocalComponents:
         return other
 
     def _gather(self) -> None:
-        """Work out what a subclass wants to know of the rows beforehand."""
+        """Compute what a subclass needs to know of the rows beforehand."""
 
     def _bind(self, sources: Sequence[Domain], targets: Sequence[Domain]) -> None:
         device = self._device
@@ -77,10 +77,10 @@ class LocalComponents:
         self.own_counts = torch.tensor(
             [t.n_rows for t in targets], dtype=torch.int64, device=device
         )
-        self._targets: Tensor | None = None  # their numbers in the problem, once some have left
+        self._targets: Tensor | None = None  # numbers of the targets in the problem, once narrowed
         names = [*(f"source {s.name}" for s in sources), *(f"target {t.name}" for t in targets)]
         self._stream = RowStream(names, torch.cat([self.counts, self.own_counts]), self._seed)
-        # of all targets: one for all that are narrowed from here
+        # of all targets, shared by everything narrowed from this
         self._tables: dict[torch.dtype, Table] = {}
         self._chosen: dict[torch.dtype, Rows] = {}
         self._folded: tuple[Folds, torch.dtype, Rows] | None = None
@@ -90,19 +90,19 @@ class LocalComponents:
 
     @property
     def n_rows(self) -> int:
-        """Rows of all sources together."""
+        """Return the number of rows of all sources together."""
         return sum(s.n_rows for s in self._sources)
 
     @property
     def own_rows(self) -> int:
-        """Rows of the longest own block."""
+        """Return the number of rows of the longest own block."""
         return max((t.n_rows for t in self._own), default=0) if len(self.own_counts) else 0
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
-        """Return f (M, Q, N+1) for w (M, Q, P), and its pullback (M, Q or 1, N+1) -> (M, Q, P).
+        """Return f (M, Q, N+1) for w (M, Q, P), and its pullback to (M, Q, P).
 
-        One forward over shared and own rows; the graph behind the pullback is walked once, when it
-        is called.
+        The pullback takes v (M, Q or 1, N+1). There is one forward over shared and own rows; the
+        graph is walked back once, when the pullback is called.
         """
         leaf = w.detach().requires_grad_()
         with torch.enable_grad():
@@ -124,8 +124,9 @@ class LocalComponents:
         return self.losses(w, batch)[1](v)
 
     def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
-        """Return Σ_j v_j ∇²f_j(w) u for w, u (M, Q, P), v (M, Q, N or N+1), by a walk back through
-        the gradient.
+        """Return Σ_j v_j ∇²f_j(w) u for w, u (M, Q, P), v (M, Q, N or N+1).
+
+        It differentiates the gradient once more.
         """
         leaf, rows, v = w.detach().requires_grad_(), self._rows(batch, w.dtype), v.to(w.dtype)
         # (M, Q, rows)
@@ -151,7 +152,7 @@ class LocalComponents:
         return torch.stack(columns, -1)
 
     def own_values(self, w: Tensor, batch: Batch) -> Tensor:
-        """Return f_T alone, (M, Q), without a look at the sources."""
+        """Return f_T alone, (M, Q), without using the sources."""
         with torch.no_grad():
             return self._own_forward(w, self._rows(batch, w.dtype))
 
@@ -171,8 +172,9 @@ class LocalComponents:
         return (by_row * rows.own_weight).sum(-1)
 
     def narrow(self, targets: Tensor) -> Self:
-        """Return the same sources with some of the targets (their numbers), which see and draw what
-        they did.
+        """Return the same sources with the targets of these numbers only.
+
+        They see and draw the same rows as before.
         """
         if len(self.own_counts) == 0:
             return self
@@ -189,10 +191,10 @@ class LocalComponents:
         return self.narrow(torch.zeros(0, dtype=torch.int64, device=self._device))
 
     def own_moments(self, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean and variance of row losses on each own sample, (M, Q) twice, and Σ weight² of
-        its rows (M,).
+        """Return mean and variance of row losses on each own sample, and Σ weight².
 
-        w (Q, P) are the same models for every target.
+        Mean and variance are (M, Q), Σ weight² is (M,). w (Q, P) are the same models for every
+        target.
         """
         rows, space = self._all(w.dtype), self.space
         with torch.no_grad():
@@ -222,15 +224,14 @@ class LocalComponents:
         return bounds.row_constants(self._all(self.space.dtype), self._linear(), self.loss)
 
     def squared_lengths(self) -> tuple[Tensor, Tensor]:
-        """Return Σ p²ρ²‖x‖² of every source (N,) and own sample (M,): what complexities are made
-        of.
+        """Return Σ p²ρ²‖x‖² of every source (N,) and own sample (M,).
+
+        Rademacher complexities are computed from them.
         """
         return bounds.squared_lengths(self._all(self.space.dtype), self._linear(), self.loss)
 
     def risk_bounds(self, radius: float) -> RiskBounds:
-        """Return bounds on Hessians and gradients of the sources' trained losses where ‖w‖ ≤
-        radius.
-        """
+        """Return bounds on Hessians and gradients of the trained losses, ‖w‖ ≤ radius."""
         return bounds.risk_bounds(self._all(self.space.dtype), self._linear(), radius)
 
     def _linear(self) -> Any:
@@ -241,7 +242,10 @@ class LocalComponents:
         return self.space
 
     def bytes_per_row(self) -> int:
-        """Return what a forward keeps for every model and row: a mixed difference of totals."""
+        """Return how many bytes a forward keeps for every model and row.
+
+        It is a mixed difference of the totals for two and three models and rows.
+        """
         rows, space = self._all(self.space.dtype), self.space
         X, y, w = rows.X[:1].cpu(), rows.y[:1].cpu(), space.start(1, 0)
 
@@ -261,10 +265,10 @@ class LocalComponents:
 
         return max(1, kept(3, 3) - kept(3, 2) - kept(2, 3) + kept(2, 2))
 
-    # What follows gathers rows; nothing of it leaves this package.
+    # The methods below gather rows, which never leave this package.
 
     def _rows(self, batch: Batch, dtype: torch.dtype) -> Rows:
-        """Return what a batch describes, in the precision asked for."""
+        """Return the rows that a batch describes, in the precision asked for."""
         if batch.part != "all":
             return self._part(batch.part)._rows(
                 Batch(batch.step, batch.size, batch.own_whole, batch.folds), dtype
@@ -276,17 +280,17 @@ class LocalComponents:
             own = self._held_out(batch.folds, dtype)
         elif batch.own_whole:
             own = self._all(dtype)
-        # it is asked for at two points, mostly
+        # mostly the same batch is asked for twice, at two w
         if self._drawn is None or self._drawn[:2] != (batch, dtype):
             self._drawn = batch, dtype, self._minibatch(batch.step, batch.size, own, dtype)
         return self._drawn[2]
 
     def _table(self, dtype: torch.dtype) -> Table:
-        own = self.space.dtype
-        if own not in self._tables:
-            self._tables[own] = Table.of(self._sources, self._own, self.space, self._device)
+        native = self.space.dtype
+        if native not in self._tables:
+            self._tables[native] = Table.of(self._sources, self._own, self.space, self._device)
         if dtype not in self._tables:
-            self._tables[dtype] = self._tables[own].to(dtype)
+            self._tables[dtype] = self._tables[native].to(dtype)
         return self._tables[dtype]
 
     def _all(self, dtype: torch.dtype) -> Rows:
@@ -296,7 +300,7 @@ class LocalComponents:
         return self._chosen[dtype]
 
     def _domains(self, targets: Tensor) -> Tensor:
-        """Return the numbers of all sources and of some targets among the domains."""
+        """Return the numbers of all sources and of the given targets among the domains."""
         N = len(self.counts)
         return torch.cat([torch.arange(N, device=self._device), N + targets])
 
@@ -310,11 +314,11 @@ class LocalComponents:
         return self._folded[2]
 
     def _minibatch(self, step: int, size: int, own: Rows | None, dtype: torch.dtype) -> Rows:
-        """Return `size` rows with replacement from every source and every target, determined by
-        seed and step.
+        """Return `size` rows with replacement from every source and every target.
 
-        With `own`, its own block is taken as it is instead. They stand in a buffer that the next
-        call overwrites: a fresh one every step costs more than the forward.
+        They are determined by seed and step. With `own`, its own block is taken as it is instead.
+        The rows stand in a buffer that the next call overwrites: a new one in every step costs more
+        than the forward.
         """
         table, M, N = self._table(dtype), len(self.own_counts), len(self.counts)
         starts = (
@@ -325,25 +329,25 @@ class LocalComponents:
             self._buffer = table.X.new_empty(len(picked), *table.X.shape[1:])
         X = torch.index_select(table.X, 0, picked, out=self._buffer)
         y, weight = table.y[picked], table.drawn_weight[picked] / size
-        # A single target is one more source to the forward: no second pass through the model for
-        # its rows.
+        # A single target counts as one more source in the forward, which saves a second pass
+        # through the model.
         shared = N + 1 if M == 1 and own is None else N
-        n, left = shared * size, N + M - shared  # targets with a block of their own
+        n, n_blocks = shared * size, N + M - shared  # targets with a block of their own
         return Rows(
             X=X[:n],
             y=y[:n],
             weight=weight[:n],
             lengths=table.counts.new_full((shared,), size),
             regular=True,
-            own_X=own.own_X if own else X[n:].view(left, size, *X.shape[1:]),
-            own_y=own.own_y if own else y[n:].view(left, 1, size),
-            own_weight=own.own_weight if own else weight[n:].view(left, 1, size),
+            own_X=own.own_X if own else X[n:].view(n_blocks, size, *X.shape[1:]),
+            own_y=own.own_y if own else y[n:].view(n_blocks, 1, size),
+            own_weight=own.own_weight if own else weight[n:].view(n_blocks, 1, size),
         )
 
     def _part(self, part: Part) -> LocalComponents:
         """Return the components of the rows that training sees, or of those it does not."""
         if part not in self._parts:
-            which = 0 if part == "training" else 1
+            index = 0 if part == "training" else 1
             present = (
                 self._own
                 if self._targets is None
@@ -354,11 +358,11 @@ class LocalComponents:
             )
             other._bind(
                 [
-                    split(s, held_out_rows("source", s, self._seed, LEAST_SOURCE))[which]
+                    split(s, held_out_rows("source", s, self._seed, LEAST_SOURCE))[index]
                     for s in self._sources
                 ],
                 [
-                    split(t, held_out_rows("target", t, self._seed, LEAST_TARGET))[which]
+                    split(t, held_out_rows("target", t, self._seed, LEAST_TARGET))[index]
                     for t in present
                 ],
             )

@@ -1,5 +1,4 @@
-"""What an algorithm may ask of the data: component losses f_1..f_N of many models, and their
-pullback.
+"""Define what an algorithm may ask of the data: losses f_1..f_N of many models, and pullbacks.
 
     losses, pullback = components.losses(w, batch)   # w (M, Q, P) -> losses (M, Q, N+1), pullback
     -> (M, Q, P)
@@ -9,8 +8,8 @@ rows. `pullback(v)` is Σ_j v_iqj ∇f_j(w_iq); v (M, 1, N+1) serves all q. Q is
 stacks per target: a panel of adversaries, candidate mixtures, cross-validation folds.
 
 A `Batch` only describes rows. They are gathered where they live, and nothing outside this package
-holds one: sources may be in this process, in others or at other sites, and no algorithm changes by
-a line.
+holds one: sources may be in this process, in others or at other sites, and no algorithm has to
+change.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ Part = Literal["all", "training", "held out"]
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """Own rows dealt out into `count` parts by their labels, part `number[q]` left out of what
-    model q sees.
+    """Describe `count` parts of the own rows, of which model q does not see part `number[q]`.
 
-    With `only`, model q sees that part and nothing else.
+    Rows are assigned to parts by their labels. With `only`, model q sees that part and nothing
+    else.
     """
 
     count: int
@@ -43,12 +42,12 @@ class Folds:
 
 @dataclass(frozen=True)
 class Batch:
-    """Which rows to average over.
+    """Describe which rows to average over.
 
-    By default all of them. With a `step`, minibatch number `step` of `size` rows from every domain,
-    drawn by a hash of the seed, the domain's name and the step; with `own_whole` targets give all
-    their rows all the same. `part` keeps to four fifths of every domain ("training"), or to the
-    fifth that early stopping looks at ("held out").
+    By default it is all of them. With a `step`, it is minibatch number `step` of `size` rows from
+    every domain, drawn by a hash of the seed, the domain's name and the step; with `own_whole`
+    targets still give all their rows. `part` restricts every domain to four fifths ("training"), or
+    to the fifth that early stopping is checked on ("held out").
     """
 
     step: int | None = None
@@ -62,7 +61,7 @@ ALL = Batch()
 
 
 class Components(Protocol):
-    """The data, bound to a hypothesis and a loss."""
+    """Answer questions about the data, bound to a hypothesis and a loss."""
 
     @property
     def space(self) -> Space: ...
@@ -70,22 +69,22 @@ class Components(Protocol):
     def loss(self) -> LossKind: ...
     @property
     def counts(self) -> Tensor:
-        """(N,) rows per source."""
+        """Return the number of rows per source, (N,)."""
         ...
 
     @property
     def own_counts(self) -> Tensor:
-        """(M,) labelled rows per target."""
+        """Return the number of labelled rows per target, (M,)."""
         ...
 
     @property
     def n_rows(self) -> int:
-        """Rows of all sources together."""
+        """Return the number of rows of all sources together."""
         ...
 
     @property
     def own_rows(self) -> int:
-        """Rows of the longest own sample."""
+        """Return the number of rows of the longest own sample."""
         ...
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
@@ -97,7 +96,7 @@ class Components(Protocol):
         ...
 
     def own_values(self, w: Tensor, batch: Batch) -> Tensor:
-        """Return f_T alone, (M, Q), without a look at the sources."""
+        """Return f_T alone, (M, Q), without using the sources."""
         ...
 
     def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
@@ -113,9 +112,7 @@ class Components(Protocol):
         ...
 
     def narrow(self, targets: Tensor) -> Self:
-        """Return the same sources with some of the targets, which see and draw what they did
-        before.
-        """
+        """Return the same sources with the given targets, which see and draw what they did."""
         ...
 
     def without_targets(self) -> Self:
@@ -123,25 +120,27 @@ class Components(Protocol):
         ...
 
     def fold_weights(self, count: int) -> Tensor:
-        """Return how much of each target's own sample lies in each of `count` folds: (M, count),
-        rows sum to 1.
+        """Return the share of each own sample in each of `count` folds: (M, count).
+
+        Rows sum to 1.
         """
         ...
 
     def bytes_per_row(self) -> int:
-        """Return what a forward keeps for every model and row."""
+        """Return how many bytes a forward keeps for every model and row."""
         ...
 
     def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return mean and variance (N, Q) of row losses on each source's first rows, and Σ weight²
-        (N,).
+        """Return mean and variance (N, Q) of row losses, and Σ weight² (N,).
+
+        They are of each source's first `most` rows.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Grams:
-    """Quadratic forms, one per leading index: A (..., P, P), b (..., P), r (...)."""
+    """Hold quadratic forms, one per leading index: A (..., P, P), b (..., P), r (...)."""
 
     A: Tensor
     b: Tensor
@@ -153,8 +152,9 @@ class Grams:
 
 @dataclass(frozen=True)
 class Reference:
-    """A row and a label near the data: around them, squares of large means do not drown what
-    varies.
+    """Hold a row and a label near the data.
+
+    Sums are taken around them, so that squares of large means do not drown what varies.
     """
 
     row: Tensor  # (P,)
@@ -162,11 +162,11 @@ class Reference:
 
 
 class QuadraticSums(Components, Protocol):
-    """What components of squared losses offer besides: sums of squares that say everything."""
+    """Answer for squared losses too: Gram matrices describe them completely."""
 
     @property
     def grams(self) -> tuple[Grams, Grams]:
-        """Of sources (N, …) and of own samples (M, …)."""
+        """Return the Gram matrices of sources (N, …) and of own samples (M, …)."""
         ...
 
     @property
@@ -184,9 +184,7 @@ class QuadraticSums(Components, Protocol):
 
 
 class LinearSums(Components, Protocol):
-    """What components of generalised linear models offer besides: closed forms, and what
-    certificates need.
-    """
+    """Answer for generalised linear models too: closed forms, and what certificates need."""
 
     @property
     def space(self) -> GeneralisedSpace: ...

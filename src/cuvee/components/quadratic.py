@@ -1,9 +1,8 @@
-"""Components of squared loss through Gram matrices: full-data losses and pullbacks that no longer
-see n rows.
+"""Compute squared losses through Gram matrices, without a pass over the rows.
 
 Per source, f_j(w) = ½wᵀA_j w − b_jᵀw + r_j with A_j = Σ_i p_i x_i x_iᵀ, b_j = Σ_i p_i y_i x_i, r_j
 = ½Σ_i p_i y_i² (p_i the row weights, summing to 1). Minibatches still go through the rows, and so
-does everything where there are fewer rows than numbers in the matrices' rows.
+does everything where there are no more rows than the N·P rows of the matrices.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from cuvee.hypothesis.base import LossKind, Space
 from cuvee.numerics.parallel import each
 from cuvee.problem import Array, Domain, Problem
 
-BLOCK = 1_024  # rows per block: the cache holds it, and no second copy of X is ever made
+BLOCK = 1_024  # rows per block: it fits a cache, and X is never copied as a whole
 PRODUCTS = 2**22  # numbers held at a time in matrices that are one per model
-FIRST = 256  # rows of a source that tell where it lies
+FIRST = 256  # rows of a source that its mean is estimated from
 
 
 class QuadraticComponents(LocalComponents):
-    """`LocalComponents` of a quadratic space with the trained loss.
+    """Answer for a quadratic space with the trained loss.
 
     Gram matrices are streamed from the sources' arrays: the table of all rows is stacked for
     minibatches alone.
@@ -39,23 +38,24 @@ class QuadraticComponents(LocalComponents):
     ) -> None:
         if not space.quadratic or loss != "trained":
             raise OptionError(
-                "Gram matrices describe the squared loss as trained; use LocalComponents for others"
+                "Gram matrices describe only the squared loss; use LocalComponents for other losses"
             )
         super().__init__(problem, space, loss, **options)
 
     def _gather(self) -> None:
-        # what the sources' rows add up to: the same for all that are narrowed
+        # sums over the sources' rows, shared by everything narrowed from this
         self._sums: dict[str, Any] = {}
 
     @property
     def roundings(self) -> float:
-        """How many roundings, at most, go into a number of the Gram matrices."""
+        """Return how many roundings, at most, go into a number of the Gram matrices."""
         longest = max((s.n_rows for s in self._sources), default=0)
         return BLOCK + longest / BLOCK + self.own_rows
 
     def reference(self) -> Reference:
-        """Return, column by column, the least of the sources' means, taken over their
-        first rows.
+        """Return a reference row and label: in each column the smallest mean.
+
+        It is the sources' mean of smallest absolute value, over their first rows.
         """
         rows, labels = [], []
         for domain in self._sources:
@@ -68,7 +68,7 @@ class QuadraticComponents(LocalComponents):
         return Reference(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
     def source_grams(self, around: Reference | None = None) -> Grams:
-        """Return Grams (N, …), block by block."""
+        """Return the Gram matrices of the sources (N, …), summed in blocks."""
         grams = each(
             lambda domain: _gram(domain, self.space, self._device, around),
             self._sources,
@@ -84,8 +84,9 @@ class QuadraticComponents(LocalComponents):
         folds: Folds | None = None,
         models: slice = slice(None),
     ) -> Grams:
-        """Return Grams of some targets' own samples, (m, 1, …), or (m, q, …) for some models that
-        leave out folds.
+        """Return the Gram matrices of some targets' own samples, (m, 1, …).
+
+        With `folds` they are (m, q, …), for models that leave folds out.
         """
         rows = pick(
             self._own_blocks if folds is None else self._held_out(folds, self.space.dtype), targets
@@ -98,14 +99,14 @@ class QuadraticComponents(LocalComponents):
 
     @cached_property
     def grams(self) -> tuple[Grams, Grams]:
-        """(sources (N, …), own samples (M, …))."""
+        """Return the Gram matrices of sources (N, …) and own samples (M, …)."""
         if "grams" not in self._sums:
             self._sums["grams"] = self.source_grams()
         return self._sums["grams"], self.own_grams()[:, 0]
 
     @property
     def _own_blocks(self) -> Rows:
-        """The targets' rows, without stacking the sources' for them."""
+        """Return the targets' rows, without stacking the sources' for them."""
         if self.space.dtype in self._tables or not self._own:
             return self._all(self.space.dtype)
         if "own" not in self._sums:
@@ -123,7 +124,7 @@ class QuadraticComponents(LocalComponents):
 
     @property
     def _packed(self) -> Tensor:
-        """(P(P+1)/2, N): ½A_j as it multiplies w_a w_b, a ≤ b."""
+        """Return ½A_j as it multiplies w_a w_b, a ≤ b: (P(P+1)/2, N)."""
         if "packed" not in self._sums:
             self._sums["packed"] = packed(self.grams[0].A)
         upper: Tensor = self._sums["packed"]
@@ -151,8 +152,9 @@ def packed(A: Tensor) -> Tensor:
 def losses_by_grams(
     w: Tensor, sources: Grams, own: Grams, upper: Tensor
 ) -> tuple[Tensor, Pullback]:
-    """Return squared losses (M, Q, N or N+1) and their pullback; `upper` is `packed` of the
-    sources.
+    """Return squared losses (M, Q, N or N+1) and their pullback.
+
+    `upper` is `packed` of the sources.
     """
     M, Q, P = w.shape
     N = len(sources.r)
@@ -163,7 +165,7 @@ def losses_by_grams(
 
     def of_sources(v: Tensor) -> Tensor:
         mixed = [_mixed(part, sources.A) for part in v[..., :N].flatten(0, 1).split(size)]
-        if v.shape[1] == 1:  # every model of a target mixes alike
+        if v.shape[1] == 1:  # all models of a target have the same mixture
             Aw = torch.cat([of @ A for of, A in zip(w.split(size), mixed, strict=True)])
         else:
             Aw = torch.cat(
@@ -174,12 +176,12 @@ def losses_by_grams(
     if len(own.r) == 0:
         return shared, of_sources
     own_Aw = w @ own.A  # (M, Q, P)
-    mine = ((0.5 * own_Aw - own.b[:, None]) * w).sum(-1, keepdim=True) + own.r[:, None, None]
+    own_losses = ((0.5 * own_Aw - own.b[:, None]) * w).sum(-1, keepdim=True) + own.r[:, None, None]
 
     def pullback(v: Tensor) -> Tensor:
         return of_sources(v) + v[..., N:] * (own_Aw - own.b[:, None])
 
-    return torch.cat([shared, mine], -1), pullback
+    return torch.cat([shared, own_losses], -1), pullback
 
 
 def _losses_by_rows(w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
@@ -204,18 +206,19 @@ def _losses_by_rows(w: Tensor, rows: Rows) -> tuple[Tensor, Pullback]:
 
 
 def _squares(w: Tensor) -> Tensor:
-    """w_a w_b for a ≤ b: (m, P) -> (m, P(P+1)/2)."""
+    """Return w_a w_b for a ≤ b, (m, P(P+1)/2), of w (m, P)."""
     return torch.cat([w[:, a : a + 1] * w[:, a:] for a in range(w.shape[1])], -1)
 
 
 def _mixed(v: Tensor, A: Tensor) -> Tensor:
-    """Σ_j v_j A_j: (m, N), (N, P, P) -> (m, P, P)."""
+    """Return Σ_j v_j A_j, (m, P, P), for v (m, N) and A (N, P, P)."""
     return (v @ A.view(len(A), -1)).view(-1, *A.shape[1:])
 
 
 def _times(A: Tensor, x: Tensor) -> Tensor:
-    """A x for a stack of matrices (..., a, b) and vectors (..., b); a million tiny products are no
-    work for BLAS.
+    """Return A x for a stack of matrices (..., a, b) and vectors (..., b).
+
+    Small products are summed directly, because BLAS is slow for a million of them.
     """
     if A.shape[-1] * A.shape[-2] <= 512:
         return (A * x[..., None, :]).sum(-1)
@@ -223,8 +226,9 @@ def _times(A: Tensor, x: Tensor) -> Tensor:
 
 
 def nearest_to_zero(means: Tensor) -> Tensor:
-    """(N, ...) -> (...): as close to the data as one point can be that a single wild source must
-    not carry away.
+    """Return, entry by entry, the mean of smallest absolute value: (N, ...) -> (...).
+
+    It is close to the data, and a single extreme source cannot carry it away.
     """
     return means.gather(0, means.abs().argmin(0, keepdim=True))[0]
 
@@ -232,7 +236,7 @@ def nearest_to_zero(means: Tensor) -> Tensor:
 def _gram(
     domain: Domain, space: Space, device: str | torch.device, around: Reference | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A, b, r of one source."""
+    """Return A, b, r of one source."""
     labels, weights, even = (
         space.encode(domain.y, domain.name),
         row_weights(domain),
@@ -253,8 +257,9 @@ def _gram(
 
 
 def _tensor(block: Array, device: str | torch.device) -> Tensor:
-    """Without a copy where that is allowed: torch wants memory it might write to, a memory map may
-    be read-only.
+    """Return the block as a tensor, without a copy where possible.
+
+    A read-only memory map is copied, because torch needs memory that it may write to.
     """
     return torch.as_tensor(block if block.flags.writeable else block.copy(), device=device)
 
@@ -262,8 +267,9 @@ def _tensor(block: Array, device: str | torch.device) -> Tensor:
 def _add_block(
     A: Tensor, b: Tensor, r: Tensor, X: Tensor, y: Tensor, weight: Tensor, *, even: bool = False
 ) -> None:
-    """Add the rows' part; `even` says that they all weigh alike, so that no copy of them needs to
-    be scaled.
+    """Add the part of these rows to A, b and r.
+
+    `even` says that all rows have the same weight, so that no scaled copy of them is needed.
     """
     # Each block is summed by itself first: long sums lose digits.
     A.add_(X.T @ (X if even else X * weight[:, None]), alpha=float(weight[0]) if even else 1.0)
@@ -272,7 +278,7 @@ def _add_block(
 
 
 def own_grams(X: Tensor, y: Tensor, weight: Tensor) -> Grams:
-    """Grams (M, …) of own blocks X (M, k, P), y (M, k), weight (M, k)."""
+    """Return the Gram matrices (M, …) of own blocks X (M, k, P), y (M, k), weight (M, k)."""
     weighted = X * weight[..., None]
     return Grams(
         A=weighted.transpose(-1, -2) @ X,

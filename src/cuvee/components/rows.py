@@ -1,6 +1,4 @@
-"""Rows in this process, gathered and weighed: what the local components work on, and nobody else
-sees.
-"""
+"""Gather and weigh rows in this process, for the local components only."""
 
 from __future__ import annotations
 
@@ -17,15 +15,16 @@ from cuvee.errors import DomainError
 from cuvee.hypothesis.base import Space
 from cuvee.problem import Array, Domain
 
-HELD_OUT = 0.2  # of every domain, to tell when training should end
+HELD_OUT = 0.2  # of every domain, to decide when training should end
 LEAST_SOURCE, LEAST_TARGET = 3, 5
-"""Domains with fewer rows stay whole and serve for both; a source must keep two rows to train on.
+"""Smaller domains are not split: all their rows serve for both parts. A source must keep two rows
+to train on.
 """
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to average over: every source's, and each target's own block.
+    """Hold the rows to average over: every source's, and each target's own block.
 
     A minibatch for a single target carries that target's rows as a last source and has an empty own
     block.
@@ -43,8 +42,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Table:
-    """All rows stacked: source after source, then k rows for every target, padded by repeats of
-    weight 0.
+    """Hold all rows stacked: source after source, then k rows for every target.
+
+    Shorter targets are padded by repeated rows of weight 0.
     """
 
     X: Tensor  # (n + M·k, …)
@@ -70,7 +70,7 @@ class Table:
         return cls(X, y, weight, counts, own_counts)
 
     def to(self, dtype: torch.dtype) -> Table:
-        """Return the same rows in another precision; class numbers stay what they are."""
+        """Return the same rows in another precision; class numbers stay integers."""
         floats = {name: getattr(self, name) for name in ("X", "y", "weight")}
         return replace(
             self, **{name: t.to(dtype) for name, t in floats.items() if t.is_floating_point()}
@@ -78,7 +78,7 @@ class Table:
 
     @cached_property
     def rows(self) -> Rows:
-        """All of them, to average over."""
+        """Return all rows, to average over."""
         M, k, n = len(self.own_counts), self._padded_rows, int(self.counts.sum())
         return Rows(
             X=self.X[:n],
@@ -93,14 +93,12 @@ class Table:
 
     @cached_property
     def starts(self) -> Tensor:
-        """(N+M, 1) where each domain starts."""
+        """Return where each domain starts, (N+M, 1)."""
         return (self._lengths.cumsum(0) - self._lengths)[:, None]
 
     @cached_property
     def drawn_weight(self) -> Tensor:
-        """What a row counts for when rows are drawn uniformly: its weight × the rows of
-        its domain.
-        """
+        """Return each row's weight × the rows of its domain, for rows drawn uniformly."""
         counts = torch.cat([self.counts, self.own_counts])
         return self.weight * counts.repeat_interleave(self._lengths).to(self.weight)
 
@@ -139,20 +137,21 @@ def check_precision(domains: Sequence[Domain], space: Space) -> None:
 
 
 def _check_finite(tables: list[Domain], X: Tensor) -> None:
-    """Raise for a row that was finite as given and overflows in the precision of the hypothesis."""
+    """Raise `DomainError` for a row that overflows in the precision of the hypothesis."""
     bad = ~X.flatten(1).isfinite().all(1)
     if bool(bad.any()):
         row = int(bad.nonzero()[0, 0])
         for domain in tables:
             if row < domain.n_rows:
                 raise DomainError(
-                    f"domain {domain.name!r}: row {row} of X is too large for {X.dtype}; rescale it"
+                    f"domain {domain.name!r}: row {row} of X holds a number that is too large for "
+                    f"{X.dtype}; rescale it"
                 )
             row -= domain.n_rows
 
 
 def _padded(target: Domain, k: int) -> Domain:
-    """Return the target with its rows repeated up to k, the repeats weighing nothing."""
+    """Return the target with its rows repeated up to k; the repeats have weight 0."""
     weight = np.zeros(k)
     weight[: target.n_rows] = row_weights(target)
     rows = np.arange(k) % target.n_rows
@@ -176,16 +175,14 @@ def source_sums(by_row: Tensor, rows: Rows) -> Tensor:
 
 
 def hold_out(rows: Rows, keep: Tensor) -> Rows:
-    """Return the same rows with each target's own block reweighted by `keep` (M, Q, k)
-    of 0 and 1.
-    """
+    """Return the same rows with own blocks reweighted by `keep` (M, Q, k) of 0 and 1."""
     weight = rows.own_weight * keep
     least = torch.finfo(weight.dtype).tiny
     return replace(rows, own_weight=weight / weight.sum(-1, keepdim=True).clamp(min=least))
 
 
 def pick(rows: Rows, targets: Tensor | slice) -> Rows:
-    """Return the same shared rows with the own blocks of some targets."""
+    """Return the same shared rows with the own blocks of the given targets."""
     if len(rows.own_X) == 0:
         return rows
     own = {name: getattr(rows, name)[targets] for name in ("own_X", "own_y", "own_weight")}
@@ -193,12 +190,11 @@ def pick(rows: Rows, targets: Tensor | slice) -> Rows:
 
 
 def deal_folds(rows: Rows, count: int) -> Tensor:
-    """Return a fold number for every own row (M, k), −1 for padding: rows sorted by label, dealt
-    out in turn.
+    """Return a fold number for every own row (M, k), −1 for padding.
 
-    Sorting stratifies classes and quantities alike. A target with fewer rows than folds gets one
-    fold per row; with a single row that row is its own fold, and models see it only through their
-    sources.
+    Rows are sorted by label and assigned in turn. Sorting stratifies classes and quantities alike.
+    A target with fewer rows than folds gets one fold per row; with a single row that row is its own
+    fold, and models see it only through their sources.
     """
     real = rows.own_weight[:, 0] > 0  # (M, k)
     label = torch.where(real, rows.own_y[:, 0].double(), torch.inf)
@@ -208,13 +204,12 @@ def deal_folds(rows: Rows, count: int) -> Tensor:
 
 
 def held_out_rows(role: str, domain: Domain, seed: int, least: int) -> Array:
-    """Return sorted numbers of the rows that training does not see; all of a domain too small to be
-    split.
+    """Return sorted numbers of the rows that training does not see.
 
-    Which ones is a matter of the seed and the domain's name alone, whatever other domains there
-    are.
+    A domain too small to be split gives all its rows. They depend only on the seed and the domain's
+    name, not on other domains.
     """
-    # Rows that weigh nothing tell nothing: neither part may consist of them.
+    # Neither part may consist only of rows with weight 0, so these are not drawn.
     counted = np.arange(domain.n_rows) if domain.weight is None else np.flatnonzero(domain.weight)
     if len(counted) < least:
         return np.arange(domain.n_rows)
@@ -225,11 +220,11 @@ def held_out_rows(role: str, domain: Domain, seed: int, least: int) -> Array:
 
 
 def split(domain: Domain, held: Array) -> tuple[Domain, Domain]:
-    """Return the domain without the rows `held`, and those alone; both whole where all are held."""
+    """Return the domain without the rows `held`, and those alone; both whole if all are held."""
     if len(held) == domain.n_rows:
         return domain, domain
-    rest = np.setdiff1d(np.arange(domain.n_rows), held)
-    return _of_rows(domain, rest), _of_rows(domain, held)
+    training = np.setdiff1d(np.arange(domain.n_rows), held)
+    return _of_rows(domain, training), _of_rows(domain, held)
 
 
 def _of_rows(domain: Domain, rows: Array) -> Domain:

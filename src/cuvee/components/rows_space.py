@@ -1,9 +1,9 @@
-"""Wide tables: where rows are fewer than columns, models live in the space that the rows span.
+"""Express wide tables, with fewer rows than columns, in coordinates that the rows span.
 
-A part of w that is orthogonal to every row changes no score. It costs λ/2 of its square, and room
-in a ball W. So no minimiser has one, and an adversary gains nothing by one: rows in an orthonormal
-basis of their span give the same losses, the same minimisers and the same norms, with as many
-coordinates as there are rows. Intercepts stay outside.
+A part of w that is orthogonal to every row changes no score. It costs λ/2 of its square, and uses
+part of the radius of W. So no minimiser has one, and an adversary gains nothing by one: rows in an
+orthonormal basis of their span give the same losses, the same minimisers and the same norms, with
+as many coordinates as there are rows. Intercepts stay outside.
 
 For a w from anywhere, w = Q u + v with v orthogonal to all rows: f(w) = f(Qu) + λ/2‖v‖², and
 nothing couples the two.
@@ -23,16 +23,16 @@ from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.problem import Array, Domain, Problem
 
-LEAST_COLUMNS = 100  # fewer are solved as they are, in no time
-WIDE = 0.75  # rows per column up to which other coordinates are worth their making
-ALWAYS = 512  # so many rows make a basis in no time,
-# more only pay where many models share it, unless Gram matrices are the other way
+LEAST_COLUMNS = 100  # with fewer columns, models are solved as they are
+WIDE = 0.75  # rows per column up to which other coordinates are worth their cost
+ALWAYS = 512  # up to this many rows a basis costs almost nothing
+# More rows only pay where enough models share the basis.
 ROWS_PER_MODEL = 100
 
 
 @dataclass(frozen=True)
 class RowsSpace:
-    """A problem in the coordinates of its rows, and the way back."""
+    """Hold a problem in the coordinates of its rows, and the way back."""
 
     problem: Problem  # the same names, labels and weights; X (rows, r)
     space: LinearSpace  # of models with r features
@@ -40,11 +40,11 @@ class RowsSpace:
 
     @property
     def roundings(self) -> int:
-        """How many roundings, at most, a product with the basis adds to a number."""
+        """Return how many roundings, at most, a product with the basis adds to a number."""
         return sum(self.basis.shape)
 
     def expand(self, u: Tensor) -> Tensor:
-        """Return parameters (or derivatives) of the given columns for those in coordinates."""
+        """Return parameters (or derivatives) of all columns for those in coordinates."""
         by_output = u.unflatten(-1, (self.space.n_outputs, self.space.width))
         r = self.basis.shape[1]
         columns = by_output[..., :r] @ self.basis.T
@@ -61,10 +61,10 @@ class RowsSpace:
 
 
 def targets_at_a_time(problem: Problem, space: Space) -> int:
-    """Return how many targets' own rows may join the sources' in one such space; 0 if none is worth
-    using.
+    """Return how many targets' own rows may join the sources' in one such space.
 
-    They may double it, no more: each target pays for the coordinates of the others beside it.
+    It is 0 where such a space is not worth using. Own rows may at most double the space, because
+    each target pays for the coordinates of the others beside it.
     """
     if not space.linear or lives_elsewhere(problem) or space.input_shape[0] < LEAST_COLUMNS:
         return 0
@@ -84,10 +84,9 @@ def basis_pays(problem: Problem, space: Space, models: int | None) -> bool:
 
 
 def of(problem: Problem, space: Any) -> RowsSpace:
-    """Express all rows of the problem in a basis of their span, the sources' first.
+    """Return the problem in a basis of the span of all its rows, the sources' first.
 
-    So what the sources look like in it, and where adversaries start, does not depend on the
-    targets.
+    So the sources' coordinates, and where adversaries start, do not depend on the targets.
     """
     domains = (*problem.sources, *problem.targets)
     rows = space.standardise(torch.as_tensor(np.concatenate([d.X for d in domains])))
@@ -95,8 +94,8 @@ def of(problem: Problem, space: Any) -> RowsSpace:
     parts = triangle.T.contiguous().numpy()
     shared = sum(s.n_rows for s in problem.sources)
     ends = np.cumsum([d.n_rows for d in domains])[:-1]
-    given = [_with_rows(d, X) for d, X in zip(domains, np.split(parts, ends), strict=True)]
-    sources, targets = given[: problem.n_sources], given[problem.n_sources :]
+    expressed = [_with_rows(d, X) for d, X in zip(domains, np.split(parts, ends), strict=True)]
+    sources, targets = expressed[: problem.n_sources], expressed[problem.n_sources :]
     return RowsSpace(
         Problem(sources).with_targets(targets), space.in_coordinates(len(rows), shared), basis
     )
@@ -109,7 +108,8 @@ def _with_rows(domain: Domain, X: Array) -> Domain:
 def narrowed(problem: Problem, space: Space) -> tuple[Problem, Space]:
     """Return the problem and its space in the coordinates of the rows, where that pays.
 
-    For losses, which are the same in both; a model found there would have to be expanded.
+    It is meant for losses, which are the same in both; a model found there would have to be
+    expanded.
     """
     if targets_at_a_time(problem, space) >= problem.n_targets > 0:
         wide = of(problem, space)

@@ -1,4 +1,4 @@
-"""Minibatch rows, drawn from one stream per domain.
+"""Draw minibatch rows from one stream of random numbers per domain.
 
 A draw is a hash of (seed, the domain's name, step, position): there is no state to keep. So a
 target draws the same rows alone or among a thousand others, reordering the sources reorders their
@@ -23,7 +23,7 @@ AHEAD = 65_536  # row numbers drawn at a time
 
 
 class RowStream:
-    """Uniform draws with replacement from domains of the given sizes."""
+    """Draw rows uniformly and with replacement from domains of the given sizes."""
 
     def __init__(self, names: Sequence[str], counts: Tensor, seed: int) -> None:
         keys = torch.tensor([_key(name) for name in names], dtype=torch.int64)
@@ -35,16 +35,16 @@ class RowStream:
         self._drawn: tuple[int, int, Tensor] | None = None
 
     def of(self, domains: Tensor) -> RowStream:
-        """The same streams of some of the domains."""
+        """Return the same streams for the given domains only."""
         other = copy(self)
         other._keys, other._counts, other._drawn = self._keys[domains], self._counts[domains], None
         return other
 
     def draw(self, step: int, size: int) -> Tensor:
-        """Row numbers (domains, size) of one minibatch per domain.
+        """Return row numbers (domains, size) of one minibatch per domain.
 
-        A run of steps is drawn at once and kept, as hashing two dozen numbers costs as much as
-        thousands.
+        The rows of many steps are drawn at once and kept, because hashing two dozen numbers takes
+        as long as hashing thousands.
         """
         run = max(1, AHEAD // max(1, size * len(self._keys)))
         first = step - step % run
@@ -65,12 +65,12 @@ def _key(name: str) -> int:
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
-    """A logical right shift; torch's own shift carries the sign."""
+    """Return a logical right shift; torch's own shift carries the sign."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _mix(x: Tensor) -> Tensor:
-    """The finaliser of splitmix64: every input bit reaches every output bit."""
+    """Return x through the finaliser of splitmix64: every input bit reaches every output bit."""
     x = (x ^ _shift(x, 30)) * _MIX_1
     x = (x ^ _shift(x, 27)) * _MIX_2
     return x ^ _shift(x, 31)

@@ -1,8 +1,7 @@
-"""Components of sources whose rows live elsewhere: in other processes, on other machines, at other
-sites.
+"""Answer for sources whose rows live elsewhere: in other processes or on other machines.
 
 A *site* holds the rows of one source. It is asked questions by name and answers with sums over its
-rows; no row ever leaves it. Targets bring their few labelled rows along: those are here.
+rows; no row ever leaves it. The few labelled rows of the targets are in this process.
 
     site.ask("values", handle, w, batch)     # one method is the whole transport
 """
@@ -32,14 +31,12 @@ QUESTIONS = frozenset(
     "statistics", "largest", "longest_row", "mean_squares", "rows_of_kind", "label_sizes", "means",
     "spread", "source_grams", "reference", "source_moments", "bytes_per_row", "roundings", }
 )  # fmt: skip
-"""What a site may be asked, once it is bound to a hypothesis: sums, maxima and means over all its
-rows.
-"""
+"""What a site may be asked once it is bound to a hypothesis: sums, maxima, means over its rows."""
 
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a site says of itself at first."""
+    """Hold what a site says of itself at first."""
 
     facts: KnownFacts
     input_shape: tuple[int, ...]
@@ -47,23 +44,21 @@ class Introduction:
 
 
 class Site(Protocol):
-    """Where the rows of one source live."""
+    """Reach the place where the rows of one source live."""
 
     def ask(self, question: str, *arguments: Any) -> Any:
-        """Return what the `Answerer` over there answers."""
+        """Return the answer of the site's `Answerer`."""
         ...
 
 
 class Answerer:
-    """The other end of a `Site`: holds the rows and answers."""
+    """Hold the rows of a site and answer questions about them."""
 
     def __init__(self, domain: Domain) -> None:
         self._domain, self._bound = domain, list[LocalComponents]()
 
     def answer(self, question: str, *arguments: Any) -> Any:
-        """Return the answer to one question; only what is listed in QUESTIONS may be asked of the
-        rows.
-        """
+        """Return the answer to one question; only QUESTIONS may be asked of the rows."""
         if question == "introduce":
             return Introduction(
                 self._domain.facts.known(), self._domain.X.shape[1:], self._domain.features
@@ -76,21 +71,22 @@ class Answerer:
             return len(self._bound) - 1
         if question not in QUESTIONS:
             raise DomainError(
-                f"domain {self._domain.name!r}: its site does not answer {question!r}"
+                f"domain {self._domain.name!r}: its site does not answer {question!r}; it answers "
+                f"{', '.join(sorted(QUESTIONS))}"
             )
-        handle, *rest = arguments
-        asked = getattr(self._bound[handle], question)
-        return asked(*rest) if callable(asked) else asked
+        handle, *inputs = arguments
+        attribute = getattr(self._bound[handle], question)
+        return attribute(*inputs) if callable(attribute) else attribute
 
 
 class RemoteDomain(Domain):
-    """A source whose rows stay where they are; it knows its facts and whom to ask."""
+    """Describe a source whose rows stay at a site; it knows its facts and whom to ask."""
 
     def __init__(self, site: Site) -> None:
-        told: Introduction = site.ask("introduce")
+        first: Introduction = site.ask("introduce")
         for name, value in {
-            "name": told.facts.name, "weight": None, "features": told.features,
-            "site": site, "_facts": told.facts, "_input_shape": tuple(told.input_shape),
+            "name": first.facts.name, "weight": None, "features": first.features,
+            "site": site, "_facts": first.facts, "_input_shape": tuple(first.input_shape),
         }.items():  # fmt: skip
             object.__setattr__(self, name, value)
 
@@ -102,13 +98,15 @@ class RemoteDomain(Domain):
     @property
     def X(self) -> Array:
         raise DomainError(
-            f"the rows of {self.name!r} stay at their site: this step needs them here"
+            f"the rows of {self.name!r} stay at their site, but this step needs them in this "
+            "process"
         )
 
     @property
     def y(self) -> Array:
         raise DomainError(
-            f"the labels of {self.name!r} stay at their site: this step needs them here"
+            f"the labels of {self.name!r} stay at their site, but this step needs them in this "
+            "process"
         )
 
     @property
@@ -130,7 +128,7 @@ def lives_elsewhere(problem: Problem) -> bool:
 
 
 class SiteComponents:
-    """The same answers as the local components', put together from those of the sites."""
+    """Give the same answers as local components, put together from those of the sites."""
 
     def __init__(
         self,
@@ -148,7 +146,7 @@ class SiteComponents:
         ]
         if len(self._sites) < problem.n_sources:
             raise DomainError(
-                "some sources are at sites and some are here: put all of them at sites"
+                "some sources are at sites and some in this process: put all of them at sites"
             )
         self.counts = torch.tensor([s.n_rows for s in problem.sources], dtype=torch.int64)
         self._handles = self._all("bind", space, loss, {"seed": seed}, bound=False)
@@ -157,23 +155,23 @@ class SiteComponents:
         self.own_counts = self._own.own_counts
 
     def _all(self, question: str, *arguments: Any, bound: bool = True) -> list[Any]:
-        """Ask every site the same thing at the same time."""
+        """Return the answers of all sites to the same question, asked at the same time."""
         return self._each(question, [arguments] * len(self._sites), bound=bound)
 
     def _each(
         self, question: str, arguments: Sequence[tuple[Any, ...]], *, bound: bool = True
     ) -> list[Any]:
-        """Ask every site with arguments of its own."""
+        """Return the answers of all sites, each asked with its own arguments."""
         handles = [(h,) for h in self._handles] if bound else [()] * len(self._sites)
         with ThreadPoolExecutor(len(self._sites)) as pool:
-            asked = [
-                pool.submit(site.ask, question, *handle, *rest)
-                for site, handle, rest in zip(self._sites, handles, arguments, strict=True)
+            answers = [
+                pool.submit(site.ask, question, *handle, *inputs)
+                for site, handle, inputs in zip(self._sites, handles, arguments, strict=True)
             ]
-            return [answer.result() for answer in asked]
+            return [answer.result() for answer in answers]
 
     def _shared(self, batch: Batch) -> Batch:
-        """Return the batch as sources see it: folds are of own rows."""
+        """Return the batch as sources see it: without folds, which are of own rows."""
         return replace(batch, folds=None)
 
     @property
@@ -201,13 +199,14 @@ class SiteComponents:
         return self.values(w, batch), pullback
 
     def _sum(self, question: str, v: Tensor, before: tuple[Any, ...], *after: Any) -> Any:
-        """Return Σ_j of what source j answers for its column of v, and of what own samples answer
-        for the last one.
+        """Return the sum of the answers of source j for its column of v.
+
+        The own samples answer for the last column.
         """
         N = len(self.counts)
-        seen = [self._shared(a) if isinstance(a, Batch) else a for a in after]
+        without_folds = [self._shared(a) if isinstance(a, Batch) else a for a in after]
         parts = self._each(
-            question, [(*before, v[..., j : j + 1].contiguous(), *seen) for j in range(N)]
+            question, [(*before, v[..., j : j + 1].contiguous(), *without_folds) for j in range(N)]
         )
         if v.shape[-1] > N and len(self.own_counts):
             parts.append(getattr(self._own, question)(*before, v[..., N:], *after))
@@ -257,7 +256,7 @@ class SiteComponents:
         mean, variance, squares = zip(*self._all("source_moments", w, most), strict=True)
         return torch.cat(mean), torch.cat(variance), torch.cat(squares)
 
-    # What generalised linear models ask for.
+    # The properties and methods below are for generalised linear models.
 
     @property
     def roundings(self) -> float:
@@ -313,25 +312,25 @@ class SiteComponents:
 
 
 class SiteQuadratic(SiteComponents):
-    """Squared losses at sites: Gram matrices are sent once, and all rows are asked nothing more."""
+    """Answer for squared losses at sites, from Gram matrices that are sent once."""
 
     _own: QuadraticComponents
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._sums: dict[str, Any] = {}  # shared by all that are narrowed from here
+        self._sums: dict[str, Any] = {}  # shared by everything narrowed from this
 
     def reference(self) -> Reference:
-        told = self._all("reference")
+        references = self._all("reference")
         row, label = (
-            nearest_to_zero(torch.stack([getattr(r, name) for r in told]))
+            nearest_to_zero(torch.stack([getattr(r, name) for r in references]))
             for name in ("row", "label")
         )
         return Reference(row, label)
 
     def source_grams(self, around: Reference | None = None) -> Grams:
-        told = self._all("source_grams", around)
-        return Grams(*(torch.cat([getattr(g, name) for g in told]) for name in ("A", "b", "r")))
+        grams = self._all("source_grams", around)
+        return Grams(*(torch.cat([getattr(g, name) for g in grams]) for name in ("A", "b", "r")))
 
     def own_grams(
         self,

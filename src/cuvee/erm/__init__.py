@@ -1,4 +1,4 @@
-"""Co-component ERM: the minimiser of every mixture's risk, all mixtures together.
+"""Minimise the risk of every mixture, all mixtures together (co-component ERM).
 
 `family(problem, space)` solves, certifies and differentiates for (M, N) mixtures; the public
 functions ask it. `solve(components, rows, alpha) -> w` is the inner call of the mixture path: α (M,
@@ -36,10 +36,10 @@ def family(
     models: int | None = None,
     **training: Any,
 ) -> Oracle:
-    """Return the family of a space, with the data bound.
+    """Return the oracle of a space, with the data bound.
 
-    `models` says how many will be asked for, if that is known; `training` (seed, steps) matters to
-    networks alone.
+    `models` says how many models will be asked for, if that is known; `training` (seed, steps)
+    matters to networks only.
     """
     if not space.convex:
         return NetworkFamily(problem, space, own=own, device=device, memory=memory, **training)

@@ -1,5 +1,7 @@
-"""When W binds: the minimiser over ‖w‖ ≤ radius is that of f + ν/2‖w‖² for the one ν that puts it
-on the sphere.
+"""Find the multiplier ν where the constraint ‖w‖ ≤ radius binds.
+
+The constrained minimiser of f is the minimiser of f + ν/2‖w‖² for the one ν that puts it on the
+sphere.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ def multiplier(
     norm_at_0: Tensor,
     rtol: float = 1e-12,
 ) -> Tensor:
-    """ν (M,) with ‖w(ν)‖ = radius, between 0 and `most` (M,), where ‖w(0)‖ = `norm_at_0` > radius.
+    """Return ν (M,) in [0, `most`] with ‖w(ν)‖ = radius, where ‖w(0)‖ = `norm_at_0` > radius.
 
-    1/‖w(ν)‖ grows with ν, and is nearly straight: chords find the crossing, halving guards them.
+    1/‖w(ν)‖ grows with ν and is nearly straight: chords find the crossing, and every fourth round
+    halves the bracket to be safe.
     """
     low, high = torch.zeros_like(most), most.clone()
     at_low, at_high = 1.0 / norm_at_0, 1.0 / norm_at(high)

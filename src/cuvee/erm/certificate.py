@@ -1,10 +1,13 @@
-"""Proven bounds on ‖w − w*(α)‖ and on the excess risk of any w, from its gradient.
+"""Prove bounds on ‖w − w*(α)‖ and on the excess risk of any w, from its gradient.
 
 Without an unpenalised intercept the risk is λ-strongly convex: ‖w − w*‖ ≤ ‖∇‖/λ and excess ≤
 ‖∇‖²/(2λ).
 
-With one, it is not, and what stands in for λ along the intercepts is the curvature S of the data
-there, at w:
+Without an unpenalised intercept the risk is λ-strongly convex: ‖w − w*‖ ≤ ‖∇‖/λ and excess ≤
+‖∇‖²/(2λ).
+
+With an unpenalised intercept it is not. Along the intercepts the curvature S of the data at w
+takes the place of λ:
 
 - squared loss: S = 1 everywhere, and around the mixture's mean row the two parts do not touch each
   other;
@@ -29,20 +32,21 @@ EPS = torch.finfo(torch.float64).eps
 
 
 def unknown(like: Tensor) -> Bounds:
-    """Nothing is proven of any of these models: infinite, in the shape of `like`."""
+    """Return infinite bounds in the shape of `like`: nothing is proven of these models."""
     infinite = torch.full_like(like, torch.inf)
     return Bounds(infinite, infinite)
 
 
 def strongly_convex(gradient: Tensor, mu: float | Tensor) -> Bounds:
-    """‖∇‖/μ and ‖∇‖²/(2μ) for norms (...,)."""
+    """Return the bounds ‖∇‖/μ and ‖∇‖²/(2μ) for gradient norms (...,)."""
     return _known(gradient / mu, gradient.square() / (2 * mu))
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How far a mixture's rows lie around a reference row x0: what bounds by self-concordance know
-    of the data.
+    """Describe how far a mixture's rows lie from a reference row x0.
+
+    Bounds by self-concordance need no more of the data.
     """
 
     reference: Tensor  # (features,) x0
@@ -52,10 +56,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Mean:
-    """Of a mixture's rows."""
+    """Hold the mean row and the total weight of a mixture."""
 
     row: Tensor  # (..., features)
-    mass: Tensor  # (...,) Σα, which is 1 up to what was let pass as 1
+    mass: Tensor  # (...,) Σα, which is 1 within the tolerance of the check of α
 
 
 def squared_loss(
@@ -68,8 +72,10 @@ def squared_loss(
     constrained: bool,
     reference: Tensor | None = None,
 ) -> Bounds:
-    """Gradients (..., features), (...,), each known up to `slack`, and the mean, all around
-    `reference` if given.
+    """Return bounds for squared loss from gradients (..., features) and (...,).
+
+    Each gradient is known up to `slack`. The gradients and the mean are taken around `reference` if
+    given.
 
     In the coordinates b' = b + mean·w the Hessian is block diagonal, with at least λ for w and
     exactly Σα = 1 for b'. When W binds, all that is known is λτ² + β² ≤ g_w τ + g_b β for the two
@@ -89,7 +95,7 @@ def squared_loss(
 
 @dataclass(frozen=True)
 class Concordance:
-    """What a generalised linear model declares of its loss."""
+    """Hold what a generalised linear model declares of its loss."""
 
     sharpness: float | None  # the largest curvature in a score; None where there is no largest
     k: float  # times the largest change of a row's scores bounds the third derivative by the second
@@ -97,7 +103,7 @@ class Concordance:
 
 @dataclass(frozen=True)
 class Known:
-    """How well numbers that were summed over rows are known."""
+    """Hold the accuracy of numbers that were summed over rows."""
 
     slack: Tensor  # (...,) gradients, absolutely
     relative: Tensor  # (...,) curvature, as a share of its trace
@@ -112,8 +118,9 @@ def self_concordant(
     known: Known,
     loss: Concordance,
 ) -> Bounds:
-    """Return bounds from gradients (..., K, features), (..., K) and the Hessian in the intercepts
-    (..., K, K).
+    """Return bounds from gradients (..., K, features), (..., K) and the Hessian `second`.
+
+    `second` (..., K, K) is the Hessian in the intercepts.
     """
     slack = known.slack
     K = intercepts.shape[-1]
@@ -154,26 +161,28 @@ def self_concordant(
 
 
 def on_ball(w: Tensor, gradient: Tensor, radius: float, slack: Tensor) -> Bounds:
-    """For W the ball ‖w‖ ≤ radius: from the Lagrangian f + ν/2(‖w‖² − radius²), whatever ν ≥ 0 is
-    put in.
+    """Return bounds for W the ball ‖w‖ ≤ radius, from the Lagrangian f + ν/2(‖w‖² − radius²).
 
-    w (..., P) inside the ball and the gradient of f there, known up to `slack`; ν is the multiplier
-    that w itself suggests. f's own λ may miss the intercepts, ν misses nothing.
+    They hold for any ν ≥ 0. w (..., P) lies inside the ball and `gradient` is that of f there,
+    known up to `slack`; ν is the multiplier that w itself suggests. The strong convexity λ of f may
+    leave out the intercepts; ν covers every direction.
     """
     square = w.square().sum(-1)
     nu = -(gradient * w).sum(-1) / square.clamp(min=EPS)
-    # nothing pushes against the ball: nothing is learnt from it
+    # where the gradient does not push w out of the ball, the ball gives no bound
     nu = torch.where(nu > 0, nu, torch.nan)
-    rest = _norm(gradient + nu[..., None] * w) + slack
+    residual = _norm(gradient + nu[..., None] * w) + slack
     room = nu * ((radius**2 - square).clamp(min=0.0) + 8 * EPS * radius**2)
-    distance = (rest + (rest.square() + nu * room).sqrt()) / nu
-    excess = 0.5 * room + rest.square() / (2 * nu)
+    distance = (residual + (residual.square() + nu * room).sqrt()) / nu
+    excess = 0.5 * room + residual.square() / (2 * nu)
     return _known(distance, excess)
 
 
 def rounding(w: Tensor, scale: Tensor, summed: float) -> Tensor:
-    """What a float64 gradient may be off by, (...,): rows of size `scale` (...,), scores of scale ·
-    ‖w‖, each number the result of at most `summed` roundings.
+    """Return how far a float64 gradient may be off by rounding: (...,).
+
+    Rows have size `scale` (...,), scores are of scale · ‖w‖, and each number is the result of at
+    most `summed` roundings.
     """
     return summed * EPS * scale * (1.0 + scale * _norm(w))
 
@@ -183,5 +192,5 @@ def _norm(x: Tensor) -> Tensor:
 
 
 def _known(distance: Tensor, excess: Tensor) -> Bounds:
-    """What came out as 0/0 is not known."""
+    """Return the bounds with NaN (from 0/0) replaced by infinity."""
     return Bounds(*(torch.where(x.isnan(), torch.inf, x) for x in (distance, excess)))

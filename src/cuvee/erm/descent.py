@@ -1,10 +1,11 @@
-"""Algorithm 3, co-component ERM by projected gradient descent: the reference, for every hypothesis.
+"""Run Algorithm 3, co-component ERM by projected gradient descent, for every hypothesis.
 
     GD(v, α, K):  v ← P_W(v − γ Σ_j α_j ∇f_j(v)),  γ = 1/L_f,  K times
 
 All M mixtures descend together. λ/2‖w‖² belongs to the risk, so its gradient belongs to the step.
-Whoever descends does it here: Algorithm 3 itself with the gradients of plain components, the labels
-of Algorithms 2 and 4 with those of an oracle, which take less time and room.
+This is the reference that faster solvers are compared with. Algorithm 3 itself uses the gradients
+of plain components; the labels of Algorithms 2 and 4 use those of an oracle, which take less time
+and memory.
 """
 
 from __future__ import annotations
@@ -37,11 +38,10 @@ def gd(
     gamma: Tensor,
     tol: float = 0.0,
 ) -> tuple[Tensor, int]:
-    """Return v (M, P) after K steps for α (M, N or N+1) with rates γ (M,), and how many steps were
-    taken.
+    """Return v (M, P) after K steps for α (M, N or N+1) with rates γ (M,), and the number of steps.
 
-    They are fewer than K when no step is longer than γ·tol any more. Where the curvature has no
-    limit no γ is safe: a step that goes too far is taken back, and γ halved.
+    There are fewer than K steps when no step is longer than γ·tol any more. Where the curvature has
+    no upper limit no γ is safe: a step that goes too far is undone, and γ is halved.
     """
     rate, at_v = gamma[:, None].to(v), gradient(alpha, v) if K else v
     for k in range(1, K + 1):
@@ -62,8 +62,9 @@ def gd(
 
 
 def gradient(components: Components, alpha: Tensor, v: Tensor) -> Tensor:
-    """Return Σ_j α_j ∇f_j(v) + λv, (M, P), from the components of any hypothesis: the slow, plain
-    way.
+    """Return Σ_j α_j ∇f_j(v) + λv, (M, P), from the components of any hypothesis.
+
+    This is the slow, plain way.
     """
     space = components.space
     _, pullback = components.losses(v[:, None], ALL)
@@ -71,11 +72,10 @@ def gradient(components: Components, alpha: Tensor, v: Tensor) -> Tensor:
 
 
 def smoothness(gradient: Gradient, space: Space, v: Tensor, alpha: Tensor, seed: int = 0) -> Tensor:
-    """Return L_f (M,), the largest curvature of each mixture at v, by power iteration on
-    differences of gradients.
+    """Return L_f (M,), the largest curvature of each mixture at v, by power iteration.
 
-    For ridge it is the same everywhere, for logistic v = 0 tells the largest; for a network it is
-    the one at v.
+    The iteration runs on differences of gradients. For ridge L_f is the same everywhere, for
+    logistic it is largest at v = 0; for a network it is the one at v.
     """
     generator = torch.Generator().manual_seed(seed)
     u = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
@@ -99,25 +99,25 @@ def solve(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Tensor, Tensor]:
-    """Return w (M, P) after at most `steps` steps, and how many each took (M,).
+    """Return w (M, P) after at most `steps` steps, and how many each model took (M,).
 
-    They start from 0, or for a network from its initialisation.
+    Models start from 0, and networks from their initialisation.
     """
     space, M = components.space, len(alpha)
     start = (
         torch.zeros(1, space.n_params, dtype=space.dtype) if space.convex else space.start(1, seed)
     )
     w = start.to(alpha.device).expand(M, -1).clone()
-    taken = torch.zeros(M, dtype=torch.int64, device=alpha.device)
+    steps_taken = torch.zeros(M, dtype=torch.int64, device=alpha.device)
     gathered = 0 if space.quadratic else components.n_rows + components.own_rows * space.n_params
     size = max(1, memory // (32 * (gathered + (len(components.counts) + 2) * space.n_params)))
     for low in range(0, M, size):
-        some = slice(low, low + size)
+        chunk = slice(low, low + size)
         part = (
-            components if size >= M else components.narrow(torch.arange(M, device=w.device)[some])
+            components if size >= M else components.narrow(torch.arange(M, device=w.device)[chunk])
         )
         plain = partial(gradient, part)
-        gamma = 1.0 / smoothness(plain, space, w[some], alpha[some])
-        w[some], taken[some] = gd(plain, space, w[some], alpha[some], steps, gamma, tol)
+        gamma = 1.0 / smoothness(plain, space, w[chunk], alpha[chunk])
+        w[chunk], steps_taken[chunk] = gd(plain, space, w[chunk], alpha[chunk], steps, gamma, tol)
         progress(min(low + size, M), M)
-    return w, taken
+    return w, steps_taken

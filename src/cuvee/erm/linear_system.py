@@ -1,8 +1,7 @@
-"""Many symmetric positive semidefinite systems at once; a singular one gets its least-norm
-solution.
+"""Solve many symmetric positive semidefinite systems at once.
 
-Norms are in units of the diagonal: what scale a column has does not decide whether a system is
-singular.
+A singular system gets its least-norm solution. Norms are in units of the diagonal, so the scale of
+a column does not decide whether a system is singular.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ import torch
 from torch import Tensor
 
 TINY_PIVOT = 1e-7
-NOISE = 1e-13  # of the largest, per unknown: smaller eigenvalues of a Gram matrix are rounding
+NOISE = 1e-13  # of the largest, per unknown: smaller eigenvalues are rounding errors
 
 
 def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Tensor]:
-    """H (..., P, P), b (..., P, R) -> H⁻¹b, and which systems were singular (...,). An overflowed
-    system gives NaN.
+    """Return H⁻¹b and which systems were singular (...,), for H (..., P, P) and b (..., P, R).
 
-    With `free_last` the last unknown, an intercept, does not count in the least norm.
+    A system with an infinite or NaN entry gives NaN. With `free_last` the last unknown, an
+    intercept, does not count in the least norm.
     """
     factor, info = torch.linalg.cholesky_ex(H)
     x = torch.cholesky_solve(b, factor)
-    # A tiny pivot passes for positive definite but its solution is noise; both kinds go the careful
-    # way.
+    # A matrix with a tiny pivot passes for positive definite but its solution is noise: these
+    # systems are solved by singular values too.
     size = H.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
     pivots = factor.diagonal(dim1=-2, dim2=-1)
     doubtful = (
@@ -31,12 +30,12 @@ def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Ten
     )
     singular = torch.zeros_like(doubtful)
     if bool(doubtful.any()):
-        # nothing LAPACK should see
+        # LAPACK may fail on infinite or NaN entries
         broken = ~(H.isfinite().flatten(-2).all(-1) & b.isfinite().flatten(-2).all(-1))
         careful = doubtful & ~broken
         least = _without_last if free_last else _least_norm
-        found, deficient = least(H[careful].cpu(), b[careful].cpu())
-        x[careful] = found.to(x)
+        solution, deficient = least(H[careful].cpu(), b[careful].cpu())
+        x[careful] = solution.to(x)
         x[broken] = torch.nan
         singular[careful] = deficient.to(singular.device)
         singular |= broken
@@ -44,22 +43,23 @@ def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Ten
 
 
 def _least_norm(H: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """By singular values, of H scaled to a unit diagonal; and whether the rank is less
-    than full.
+    """Return the solution by singular values, and whether the rank is less than full.
+
+    H is scaled to a unit diagonal first.
     """
     size = H.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
     unit = torch.where(size > 0, 1.0 / size, 1.0)[..., None]
-    found = torch.linalg.lstsq(
+    least = torch.linalg.lstsq(
         H * unit * unit.transpose(-1, -2), b * unit, rcond=NOISE * H.shape[-1], driver="gelsd"
     )
-    return found.solution * unit, found.rank < H.shape[-1]
+    return least.solution * unit, least.rank < H.shape[-1]
 
 
 def _without_last(H: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The last unknown eliminated first, which centres the others."""
+    """Return the same after eliminating the last unknown, which centres the others."""
     s, h = H[..., -1:, -1:], H[..., :-1, -1:]
     s = torch.where(s > 0, s, 1.0)
     centred = H[..., :-1, :-1] - h @ h.transpose(-1, -2) / s
-    rest, deficient = _least_norm(centred, b[..., :-1, :] - h * b[..., -1:, :] / s)
-    last = (b[..., -1:, :] - h.transpose(-1, -2) @ rest) / s
-    return torch.cat([rest, last], -2), deficient
+    others, deficient = _least_norm(centred, b[..., :-1, :] - h * b[..., -1:, :] / s)
+    last = (b[..., -1:, :] - h.transpose(-1, -2) @ others) / s
+    return torch.cat([others, last], -2), deficient

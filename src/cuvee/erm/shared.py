@@ -1,5 +1,6 @@
-"""What the families of models have in common; what may be asked of them is the protocol of
-`cuvee.oracle`.
+"""Provide what the families of models have in common.
+
+What may be asked of a family is the protocol of `cuvee.oracle`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from cuvee.results import Status
 
 
 def nothing_penalised(space: Space) -> str:
-    """What certificates rest on when λ = 0."""
+    """Return what certificates say they rest on when λ = 0."""
     binding = ", except where W binds" if space.radius is not None else ""
     return f"not certified: l2 = 0 leaves no strong convexity{binding}"
 
 
 def statuses(M: int, *marks: tuple[Tensor, Status]) -> Array:
-    """(M,) of Status: SOLVED, unless a mask (M,) says otherwise; later masks win."""
+    """Return the status (M,) of each model: SOLVED, unless a mask (M,) says otherwise.
+
+    Later masks override earlier ones.
+    """
     status = np.full(M, Status.SOLVED, dtype=object)
     for mask, value in marks:
         status[mask.cpu().numpy()] = value
@@ -32,10 +36,9 @@ def statuses(M: int, *marks: tuple[Tensor, Status]) -> Array:
 def implicit_derivative(
     solve: Callable[[Tensor], Tensor], gradients: Tensor, w: Tensor, active: Tensor
 ) -> Tensor:
-    """−H⁻¹∇f_j (M, N, P), kept on the sphere for models whose ball is active.
+    """Return −H⁻¹∇f_j (M, N, P), kept on the sphere for models whose ball is active.
 
-    `solve` applies (H + ν)⁻¹ to stacks (M, R, P). On the sphere ν moves with α just so that w·dw =
-    0.
+    `solve` applies (H + ν)⁻¹ to stacks (M, R, P). On the sphere ν changes with α so that w·dw = 0.
     """
     if not bool(active.any()):
         return -solve(gradients)

@@ -1,4 +1,4 @@
-"""Which components and which solver for which space."""
+"""Choose the solver that fits a space."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from cuvee.erm.network import training as network
 from cuvee.erm.ridge import solver as ridge
 
 MEMORY = 2**28
-ROUGH_PAYS = 2**20  # numbers in the table of the sources' rows
-ROUGH = 1e-5  # ‖∇‖∞ that is enough for a held-out loss, when every digit more costs seconds
+ROUGH_PAYS = 2**20  # numbers in the sources' table: from here on a rough solution is enough
+ROUGH = 1e-5  # ‖∇‖∞ that is enough for a held-out loss
 
 
 def solve(
     components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8
 ) -> Tensor:
-    """w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
+    """Return w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
     Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol (on many
     rows ROUGH), networks by Adam on minibatches.
@@ -44,7 +44,7 @@ def solve(
         penalty = (space.l2 * space.penalised).to(alpha)
         return ridge.solve(sources, own, alpha, penalty, intercept=space.intercept).w
     if space.generalised and components.loss == "trained":
-        # Targets have no say in it: what one gets must not depend on how many others there are.
+        # The number of targets is left out: one target's result must not depend on the others.
         linear = cast(LinearSums, components)
         rough = components.n_rows * linear.space.width >= ROUGH_PAYS
         tol = ROUGH if rough else tol

@@ -1,5 +1,4 @@
-"""The oracle of a linear hypothesis on a wide table: every question is put in the coordinates of
-the rows.
+"""Answer for a linear hypothesis on a wide table in the coordinates that its rows span.
 
 Where own samples joined, targets are taken a few at a time, so that their rows do not fill the
 space they share.
@@ -30,7 +29,7 @@ work.
 
 @dataclass(frozen=True)
 class Part:
-    """Some models, the coordinates that their rows span, and the family that answers in them."""
+    """Hold a slice of models, the coordinates that their rows span, and the family that answers."""
 
     models: slice
     rows: RowsSpace
@@ -38,7 +37,7 @@ class Part:
 
 
 class WideFamily:
-    """Answers like the family it is made of, for w in all columns."""
+    """Answer like the family it is made of, for w in all columns."""
 
     def __init__(self, problem: Problem, space: Any, make: Make, *, own: bool, device: str) -> None:
         self._space, self._make, self._device = space, make, device
@@ -55,8 +54,9 @@ class WideFamily:
         return Part(models, replace(rows, basis=rows.basis.to(self._device)), family)
 
     def _parts(self) -> Iterator[Part]:
-        """Yield part after part; the first is kept, others are made again each time, to hold one at
-        a time.
+        """Yield one part after another.
+
+        The first is kept; the others are made again each time, so that only one is held at a time.
         """
         yield self._first
         for models, problem in self._problems[1:]:
@@ -81,7 +81,7 @@ class WideFamily:
             enough = tol / part.rows.space.n_params**0.5
             solved = part.family.solve(alpha[part.models], tol=enough, start=near)
             outcome = self._expanded(part.rows, solved)
-            # the tolerance asked for may be met where the stricter one was not
+            # a model that missed the stricter tolerance may still meet the one asked for
             if not self._space.quadratic:
                 late = [
                     s in (Status.ITERATION_LIMIT, Status.ILL_CONDITIONED) for s in outcome.status
@@ -95,16 +95,17 @@ class WideFamily:
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         outcomes = []
         for part in self._parts():
-            given = self._space.canonical(w[part.models], features=False)
-            inside = self._space.project(given)
+            canonical = self._space.canonical(w[part.models], features=False)
+            inside = self._space.project(canonical)
             u, unseen = part.rows.split(inside)
-            seen = part.family.certify(alpha[part.models], u, tol=tol)
-            outcomes.append(self._expanded(part.rows, seen, unseen).moved_from(given))
+            outcome = part.family.certify(alpha[part.models], u, tol=tol)
+            outcomes.append(self._expanded(part.rows, outcome, unseen).moved_from(canonical))
         return _joined(outcomes)
 
     def _expanded(self, rows: RowsSpace, seen: Outcome, unseen: Tensor | None = None) -> Outcome:
-        """Return the outcome in all columns; the part of w that no row sees has λ alone to answer
-        to.
+        """Return the outcome in all columns.
+
+        The part of w that no row sees is bounded by λ alone.
         """
         norm, l2 = torch.linalg.vector_norm, self._space.l2
         rounded = rows.roundings * EPS * norm(seen.w, dim=-1)
@@ -122,8 +123,8 @@ class WideFamily:
         gradients = []
         for part in self._parts():
             u, unseen = part.rows.split(w[part.models])
-            seen = part.family.gradient(alpha[part.models], u)
-            gradients.append(part.rows.expand(seen) + self._space.l2 * unseen)
+            inside = part.family.gradient(alpha[part.models], u)
+            gradients.append(part.rows.expand(inside) + self._space.l2 * unseen)
         return torch.cat(gradients)
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:

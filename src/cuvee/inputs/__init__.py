@@ -1,1 +1,1 @@
-"""Values as people pass them in: arrays, labels, and weights matched by name."""
+"""Read values as people pass them in: arrays, labels, and weights matched by name."""

@@ -1,4 +1,4 @@
-"""α from outside: names of sources and targets are matched here, so that no names are ignored."""
+"""Match the names of sources and targets on weights α that users give."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADVICE = {
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Weights as they were given, (M, columns) or one row (columns,), with the labels on them."""
+    """Hold weights as given, (M, columns) or one row (columns,), with the labels on them."""
 
     values: Any
     columns: Sequence[Any] | None  # labels of the columns; None where there are none
@@ -32,16 +32,15 @@ class Labelled:
 
     @property
     def own(self) -> bool:
-        """Whether a column is named as the own sample's."""
+        """Return whether a column is named as the own sample's."""
         return self.columns is not None and OWN in self.columns
 
 
 def read(alpha: Any, sources: Sequence[str] | None = None) -> Labelled | None:
-    """Return `Mixtures`, a data frame or a row of one as weights with labels; None for anything
-    else.
+    """Return `Mixtures`, a data frame or a row of one as weights with labels, or None.
 
-    Frames may be pandas', polars' or Arrow's. A column "target" holds the names of the rows, unless
-    a source has that name.
+    None is returned for anything else. Frames may be pandas', polars' or Arrow's. A column "target"
+    holds the names of the rows, unless a source has that name.
     """
     if isinstance(alpha, Labelled):
         return alpha
@@ -49,8 +48,8 @@ def read(alpha: Any, sources: Sequence[str] | None = None) -> Labelled | None:
         return Labelled(np.asarray(alpha.alpha), alpha.columns, alpha.targets, named=True)
     aside = TARGET if TARGET not in (sources or ()) else None
     if _is_row(alpha):
-        kept = [i for i, label in enumerate(alpha.index) if aside is None or label != aside]
-        return Labelled(np.asarray(alpha)[kept], [alpha.index[i] for i in kept])
+        positions = [i for i, label in enumerate(alpha.index) if aside is None or label != aside]
+        return Labelled(np.asarray(alpha)[positions], [alpha.index[i] for i in positions])
     labels = _frame_labels(alpha)
     return None if labels is None else _of_frame(alpha, labels, aside)
 
@@ -85,24 +84,26 @@ def ordered_alpha(
     """
     if isinstance(alpha, list | tuple) and any(map(_is_row, alpha)):
         alpha = _stacked(alpha, sources, own)
-    given = read(alpha, sources)
-    if given is None:
+    labelled = read(alpha, sources)
+    if labelled is None:
         return alpha
-    values = given.values
-    if sources is not None and given.columns is not None:
-        values = _by_source(values, given.columns, sources, own)
+    values = labelled.values
+    if sources is not None and labelled.columns is not None:
+        values = _by_source(values, labelled.columns, sources, own)
     weighs_own = sources is not None and values.shape[-1] > len(sources)
-    if targets is None or given.rows is None or not (weighs_own or always):
+    if targets is None or labelled.rows is None or not (weighs_own or always):
         return values
-    if not given.named and not _are_targets(given.rows, targets, weighs_own):
+    if not labelled.named and not _are_targets(labelled.rows, targets, weighs_own):
         return values
-    places = _places(given.rows, targets, "row", "target")
-    return check_alpha(values, values.shape[-1])[places]  # first, for errors count rows as given
+    places = _places(labelled.rows, targets, "row", "target")
+    return check_alpha(values, values.shape[-1])[
+        places
+    ]  # checked before reordering, so that errors name rows as given
 
 
 def _frame_labels(alpha: Any) -> Sequence[Any] | None:
-    """Return the labels of a frame's columns; None for what is no frame."""
-    # its `columns` are not labels
+    """Return the labels of a frame's columns, or None for what is not a frame."""
+    # the `columns` of an Arrow table are not labels
     arrow = not hasattr(alpha, "iloc") and hasattr(alpha, "column_names")
     return (
         getattr(alpha, "column_names" if arrow else "columns", None)
@@ -112,8 +113,9 @@ def _frame_labels(alpha: Any) -> Sequence[Any] | None:
 
 
 def _of_frame(frame: Any, labels: Sequence[Any], aside: str | None) -> Labelled:
-    """Return a frame's columns as weights; the one called `aside` names the rows, else pandas'
-    index may.
+    """Return a frame's columns as weights.
+
+    The column called `aside` names the rows; without it pandas' index may.
     """
     _check_once(list(map(str, labels)), "column", "source")
     columns = [label for label in labels if aside is None or label != aside]
@@ -125,18 +127,19 @@ def _of_frame(frame: Any, labels: Sequence[Any], aside: str | None) -> Labelled:
 
 
 def _is_row(alpha: Any) -> bool:
-    """Whether this is a row of a pandas frame."""
+    """Return whether this is a row of a pandas frame."""
     return hasattr(alpha, "iloc") and alpha.ndim == 1
 
 
 def _stacked(rows: Sequence[Any], sources: Sequence[str] | None, own: bool) -> Labelled:
-    """Return a list of rows, each by its own names, as one table; pandas keeps a row's label as its
-    name.
+    """Return a list of rows, each ordered by its own names, as one table.
+
+    pandas keeps a row's label as its name.
     """
     ordered = [ordered_alpha(row, sources, own=own) for row in rows]
     if len({np.shape(row) for row in ordered}) > 1:
         raise MixtureError(
-            "alpha is a list of rows with different columns: give all the same columns"
+            "alpha is a list of rows with different columns: give all rows the same columns"
         )
     return Labelled(np.array(ordered), None, [getattr(row, "name", None) for row in rows])
 
@@ -148,15 +151,15 @@ def _by_source(values: Any, labels: Sequence[Any], sources: Sequence[str], own: 
     if last and not own:
         raise MixtureError(
             f"alpha has a column {OWN!r}, but no target's own sample can be used here: leave it "
-            "out, "
-            "and let the other weights of each row sum to 1"
+            "out, and let the other weights of each row sum to 1"
         )
     return np.take(values, _places(labels, [*sources, *last], "column", "source"), -1)
 
 
 def _are_targets(labels: Sequence[Any], targets: Sequence[str], weighs_own: bool) -> bool:
-    """Whether an index names targets: one of them is there, or text where it decides whose own
-    sample is used.
+    """Return whether an index names targets.
+
+    It does if one of the targets is in it, or if it holds text and own samples are used.
     """
     if _numbered(labels, targets, "row", "target"):
         return False
@@ -165,23 +168,23 @@ def _are_targets(labels: Sequence[Any], targets: Sequence[str], weighs_own: bool
 
 
 def _numbered(labels: Sequence[Any], wanted: Sequence[str], what: str, role: str) -> bool:
-    """Whether these are pandas' own numbers 0, 1, …; an error where they might be names as well."""
+    """Return whether labels are pandas' own numbers 0, 1, …; raise if they may be names too."""
     if list(labels) != list(range(len(labels))):
         return False
     names = [str(label) for label in labels]
     if wanted and set(wanted) <= set(names) and names[: len(wanted)] != list(wanted):
         raise MixtureError(
             f"alpha's {what}s are numbered {_listed(labels)}, which may be their positions or the "
-            "names of "
-            f"the {role}s {_listed(wanted)}: label them with text if these are names, or give an "
-            "array"
+            f"names of the {role}s {_listed(wanted)}: label them with text if these are names, or "
+            "give an array"
         )
     return True
 
 
 def _places(labels: Sequence[Any], wanted: Sequence[str], what: str, role: str) -> list[int]:
-    """Return where each wanted name is among the labels; an error with both lists
-    unless all match.
+    """Return the position of each wanted name among the labels.
+
+    Raises `MixtureError` with both lists unless all match.
     """
     names = [str(label) for label in labels]
     _check_once(names, what, role)

@@ -1,4 +1,4 @@
-"""Values as people pass them in: arrays, tensors and lists, and labels that must not merge."""
+"""Read arrays, tensors and lists, and labels that must stay distinct."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def kind_of(value: Any) -> str:
 
 
 def check_apart(values: Iterable[Any], become: Iterable[Any], what: str, one: str) -> None:
-    """Raise `DomainError` where values of two kinds, such as "1" and 1, become `one`
-    and the same.
-    """
+    """Raise `DomainError` where values of two kinds, such as "1" and 1, become the same."""
     first: dict[Any, tuple[int, Any]] = {}
     for row, (value, same) in enumerate(zip(values, become, strict=True)):
         before, other = first.setdefault(same, (row, value))
@@ -49,14 +47,13 @@ def check_apart(values: Iterable[Any], become: Iterable[Any], what: str, one: st
             raise DomainError(
                 f"{what} holds the {kind_of(other)} {other!r} at row {before} and the "
                 f"{kind_of(value)} {value!r} at row {row}, which would become one {one}; use one "
-                "type "
-                "throughout",
+                "type throughout",
                 row,
             )
 
 
 def as_labels(y: Any, what: str, one: str = "label") -> Array:
-    """Return labels as an array; text beside numbers is refused if two of them would merge."""
+    """Return labels as an array; raise `DomainError` if text and a number would become one."""
     array = as_array(y)
     typed = hasattr(y, "dtype") and y.dtype != np.object_
     if not typed and array.dtype.kind in "USbiufO":
@@ -70,7 +67,7 @@ def as_labels(y: Any, what: str, one: str = "label") -> Array:
 
 
 def first_text(array: Array, columns: Sequence[str]) -> str:
-    """Return where the first value that is no number stands, in words; "" where all are numbers."""
+    """Return where the first value that is not a number is, in words, or "" if all are."""
     for index, value in np.ndenumerate(array):
         try:
             float(value)

@@ -1,3 +1,1 @@
-"""Learning the model map α → w*(α) from solved mixtures, and saying how far each prediction can be
-trusted.
-"""
+"""Learn the model map α → w*(α) from solved mixtures, and bound the error of predictions."""

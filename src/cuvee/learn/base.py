@@ -1,6 +1,6 @@
-"""What every learnt map is made of: labels to learn from, and a predictor that was fitted to them.
+"""Define what every learnt map is made of: solved labels, and a predictor fitted to them.
 
-Nothing here solves anything: a `cuvee.oracle.Oracle` with the data bound comes from the caller.
+Nothing is solved in this file: a `cuvee.oracle.Oracle` with the data bound comes from the caller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cuvee.oracle import Descend
 
 @dataclass(frozen=True)
 class Labels:
-    """Solved mixtures."""
+    """Hold solved mixtures."""
 
     alpha: Tensor  # (n, N)
     w: Tensor  # (n, P), or in the coordinates of a `Subspace`
@@ -32,8 +32,9 @@ class Labels:
 
 
 class Predictor(Protocol):
-    """Map α (M, N) to w (M, P): a frozen dataclass of tensors and plain numbers, so that a file can
-    hold it.
+    """Map α (M, N) to w (M, P).
+
+    It is a frozen dataclass of tensors and plain numbers, so that a file can hold it.
     """
 
     def __call__(self, alpha: Tensor) -> Tensor: ...
@@ -41,16 +42,16 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class Newton(Protocol):
-    """Know the curvature of the risk, as some predictors do."""
+    """Take Newton steps, as predictors can that know the curvature of the risk."""
 
     def newton(self, alpha: Tensor, w: Tensor, gradient: Tensor) -> Tensor:
-        """Return w − H⁻¹∇ (M, P) for gradients ∇ (M, P) of the data themselves."""
+        """Return w − H⁻¹∇ (M, P) for exact gradients ∇ (M, P), computed from the data."""
         ...
 
 
 @runtime_checkable
 class Descending(Protocol):
-    """Stand for a predictor that asks the data: it is one once it is told how to descend."""
+    """Make a predictor that descends on the data, once it is given a way to descend."""
 
     @property
     def passes(self) -> int:
@@ -58,12 +59,12 @@ class Descending(Protocol):
         ...
 
     def by(self, descend: Descend) -> Predictor:
-        """Return the predictor that descends so."""
+        """Return the predictor that descends with `descend`."""
         ...
 
 
 def median_error(predictor: Predictor, labels: Labels) -> float:
-    """Median of ‖ŵ − w*‖ / ‖w*‖."""
+    """Return the median of ‖ŵ − w*‖ / ‖w*‖."""
     if len(labels) == 0:
         return float("nan")
     norm = torch.linalg.vector_norm

@@ -1,7 +1,7 @@
-"""Which predictor: candidates are fitted on some labels and judged on others.
+"""Choose a predictor: candidates are fitted on some labels and compared on others.
 
-The judge is ‖∇f_α(ŵ)‖∞, in which the tolerance is stated: one pass over the data for a few dozen
-mixtures.
+They are compared by ‖∇f_α(ŵ)‖∞, in which the tolerance is stated: one pass over the data for a few
+dozen mixtures.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Candidate:
 
     name: str
     fit: Callable[[slice], Predictor]
-    # fitted to all labels once it has won; False: most of what it learns from are not labels
+    # whether the winner is fitted again to all labels; False where it learns mostly from other data
     again: bool = True
 
 
@@ -59,14 +59,14 @@ def best(material: Material, candidates: Iterable[Candidate], stop: float = 0.0)
     All are fitted on some labels and compared on the others; the winner is fitted again on all.
     """
     n = len(material.labels)
-    some = slice(0, n - max(1, round(HELD_OUT * n)))
-    others = material.labels[some.stop :]
+    fitted_on = slice(0, n - max(1, round(HELD_OUT * n)))
+    held_out = material.labels[fitted_on.stop :]
     trials: list[Trial] = []
     winner: tuple[Trial, Candidate, Predictor] | None = None
     for candidate in candidates:
         began = time.perf_counter()
-        predictor = candidate.fit(some)
-        trial = _judge(material, candidate.name, predictor, others, time.perf_counter() - began)
+        predictor = candidate.fit(fitted_on)
+        trial = _judge(material, candidate.name, predictor, held_out, time.perf_counter() - began)
         trials.append(trial)
         if winner is None or (trial.gradient, trial.error) < (winner[0].gradient, winner[0].error):
             winner = trial, candidate, predictor
@@ -79,9 +79,7 @@ def best(material: Material, candidates: Iterable[Candidate], stop: float = 0.0)
 
 
 def untried(name: str, seconds: float) -> Trial:
-    """Return the trial of a map that holds no labels out: whoever calibrates it sees its errors
-    first.
-    """
+    """Return the trial of a map that holds no labels out; its errors are measured later."""
     return Trial(name, float("nan"), float("nan"), seconds)
 
 
@@ -99,9 +97,9 @@ def _judge(
 def _gradients(material: Material, alpha: Tensor, w: Tensor) -> Tensor:
     """Return ‖∇f_α(w)‖∞ (M,), infinite where w is not a number."""
     norms = torch.full_like(alpha[:, 0], torch.inf)
-    known = w.isfinite().all(1)
-    if bool(known.any()):
-        norms[known] = gradient_norms(material.oracle, material.space, alpha[known], w[known]).to(
-            norms
-        )
+    finite = w.isfinite().all(1)
+    if bool(finite.any()):
+        norms[finite] = gradient_norms(
+            material.oracle, material.space, alpha[finite], w[finite]
+        ).to(norms)
     return norms.nan_to_num(torch.inf, torch.inf)

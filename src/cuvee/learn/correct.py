@@ -1,9 +1,13 @@
-"""Predict → certify → correct, at the level of trust that the caller asks for.
+"""Predict, certify and correct, at the level of trust that the caller asks for.
 
-"predicted"  no pass over the data; bounds are calibrated
-"certified"  one pass for every row; bounds are proven, whatever made w
-"corrected"  Newton steps for rows that the pass found wanting, the exact solver for what is then
-left None         predicted where the calibrated bound keeps the tolerance, corrected elsewhere
+"predicted": no pass over the data; bounds are calibrated.
+
+"certified": one pass for every row; bounds are proven, whatever made w.
+
+"corrected": Newton steps for rows that fail the pass, then the exact solver for those that still
+fail.
+
+None: predicted where the calibrated bound is within the tolerance, corrected elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ NEWTON_STEPS = 2
 
 @dataclass(frozen=True)
 class Answer:
-    """Every field has a row per model; rows that are looked at again are written over."""
+    """Hold one row per model in every field; rows that are corrected are overwritten."""
 
     w: Tensor  # (M, P)
     distance: Tensor  # (M,) the three bounds of a certificate
@@ -40,23 +44,29 @@ class Answer:
     passes: Tensor  # (M,)
 
     def put(
-        self, rows: Tensor, found: Outcome, ok: Status, tol: float, otherwise: Status | None = None
+        self,
+        rows: Tensor,
+        outcome: Outcome,
+        ok: Status,
+        tol: float,
+        otherwise: Status | None = None,
     ) -> Tensor:
-        """What an oracle found for some rows: `ok` where it is proven within the tolerance. Returns
-        which are not.
+        """Write an oracle's outcome into `rows` and return which of them are not within `tol`.
+
+        A row gets the status `ok` where it is proven to be within the tolerance.
         """
-        self.w[rows] = found.w.to(self.w)
-        self.distance[rows] = found.bounds.distance.to(self.distance)
-        self.excess[rows] = found.bounds.excess.to(self.excess)
-        self.gradient[rows] = found.gradient.to(self.gradient)
+        self.w[rows] = outcome.w.to(self.w)
+        self.distance[rows] = outcome.bounds.distance.to(self.distance)
+        self.excess[rows] = outcome.bounds.excess.to(self.excess)
+        self.gradient[rows] = outcome.gradient.to(self.gradient)
         self.calibrated[rows] = False
-        self.passes[rows] += found.passes
-        within = (found.gradient <= tol) & torch.as_tensor(
-            found.status == Status.SOLVED, device=rows.device
+        self.passes[rows] += outcome.passes
+        within = (outcome.gradient <= tol) & torch.as_tensor(
+            outcome.status == Status.SOLVED, device=rows.device
         )
-        proven = within & found.bounds.distance.isfinite()
-        status = found.status.copy() if otherwise is None else np.full(len(rows), otherwise)
-        # as near as rounding lets the solver come
+        proven = within & outcome.bounds.distance.isfinite()
+        status = outcome.status.copy() if otherwise is None else np.full(len(rows), otherwise)
+        # solved as far as rounding allows, but not within the tolerance
         status[status == Status.SOLVED] = Status.ILL_CONDITIONED
         status[within.cpu().numpy()] = Status.SOLVED
         status[proven.cpu().numpy()] = ok
@@ -76,14 +86,15 @@ def predicted(
     passes: int,
     instead: Tensor,
 ) -> Answer:
-    """What is known of predictions w (M, P) without a look at the data; one that is no number is
-    `instead` (P,).
+    """Return what is known of predictions w (M, P) without a pass over the data.
+
+    A prediction with NaN or infinite entries is replaced by `instead` (P,).
     """
-    finite = w.sum(1).isfinite()  # one that is not makes its row's sum so
+    finite = w.sum(1).isfinite()  # one NaN or infinite entry makes the sum so
     nothing = hopeless | ~finite
-    said: Errors = calibration.bounds(alpha)
+    bounds: Errors = calibration.bounds(alpha)
     distance, excess, gradient = (
-        torch.where(nothing, torch.inf, bound) for bound in vars(said).values()
+        torch.where(nothing, torch.inf, bound) for bound in vars(bounds).values()
     )
     status = np.full(len(w), Status.OFF_TOLERANCE)
     status[calibration.within(alpha, gradient, tol).cpu().numpy()] = Status.PREDICTED
@@ -94,7 +105,7 @@ def predicted(
 
 
 def nothing(w: Tensor) -> Answer:
-    """Models w (M, P) of which nothing is known yet."""
+    """Return an answer for models w (M, P) of which nothing is known yet."""
     distance, excess, gradient = (torch.full_like(w[:, 0], torch.inf) for _ in range(3))
     passes = torch.zeros(len(w), dtype=torch.int64, device=w.device)
     return Answer(
@@ -105,28 +116,26 @@ def nothing(w: Tensor) -> Answer:
 def look(
     answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, tol: float
 ) -> tuple[Tensor, Tensor]:
-    """One pass over the data for some rows: those that fail, and the gradient there."""
-    found = oracle.certify(alpha[rows], answer.w[rows], tol=tol)
-    late = answer.put(rows, found, Status.CERTIFIED, tol, Status.OFF_TOLERANCE)
-    return rows[late], found.vector[late]
+    """Certify some rows with one pass over the data; return those that fail and their gradients."""
+    outcome = oracle.certify(alpha[rows], answer.w[rows], tol=tol)
+    late = answer.put(rows, outcome, Status.CERTIFIED, tol, Status.OFF_TOLERANCE)
+    return rows[late], outcome.vector[late]
 
 
 def correct(
     answer: Answer, rows: Tensor, oracle: Oracle, alpha: Tensor, newton: Newton | None, tol: float
 ) -> None:
-    """A look at some rows, Newton steps for those that fail, and the exact solver for what is then
-    left.
-    """
+    """Certify some rows, then correct those that fail by Newton steps and the exact solver."""
     rows, gradient = look(answer, rows, oracle, alpha, tol)
     for _ in range(NEWTON_STEPS):
         if newton is None or len(rows) == 0:
             break
         w = newton(alpha[rows], answer.w[rows], gradient)
-        # A step that is no number leaves its row to the solver.
+        # A row whose step is NaN or infinite keeps its w and is left to the solver.
         w = torch.where(w.isfinite().all(1, keepdim=True), w, answer.w[rows])
-        found = oracle.certify(alpha[rows], w, tol=tol)
-        late = answer.put(rows, found, Status.CORRECTED, tol, Status.OFF_TOLERANCE)
-        rows, gradient = rows[late], found.vector[late]
+        outcome = oracle.certify(alpha[rows], w, tol=tol)
+        late = answer.put(rows, outcome, Status.CORRECTED, tol, Status.OFF_TOLERANCE)
+        rows, gradient = rows[late], outcome.vector[late]
     if len(rows):
         answer.put(
             rows, oracle.solve(alpha[rows], tol=tol, start=answer.w[rows]), Status.SOLVED, tol

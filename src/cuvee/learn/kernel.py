@@ -1,5 +1,6 @@
-"""The companions of Algorithm 2: the network linearised where it starts (NTF), and its limit of
-infinite width.
+"""Fit the companions of Algorithm 2: the network linearised at its start (NTF), and κ.
+
+κ is the kernel of the network in the limit of infinite width.
 
 Both are least squares in a kernel: κ for all outputs, or for each output the one of its own random
 features,
@@ -7,10 +8,10 @@ features,
     κ(α, α') = ⟨α, α'⟩ (π − arccos(cos ∠(α, α')))/(2π),   κ̂(α, α') = ⟨α, α'⟩ · mean_r 1{u_r·α > 0}
     1{u_r·α' > 0}
 
-(the paper's closed form lost the 1/2π). Gradient descent, c ← c − (η/n)(Kc − w) from 0, is what the
-network's own steps become; the paper's ∇_c R would have another K in front. One eigendecomposition
-of K tells where it stands after any number of steps. T kernels with Q outputs each, as in
-network.py.
+(the factor 1/2π is missing in the paper's closed form). Gradient descent, c ← c − (η/n)(Kc − w)
+from 0, is what the network's own steps become; the paper's ∇_c R would have another K in front. One
+eigendecomposition of K gives c after any number of steps. There are T kernels with Q outputs each,
+as in network.py.
 """
 
 from __future__ import annotations
@@ -41,21 +42,22 @@ ENTRIES = 2**22  # of a kernel matrix at once: five such matrices stay below 256
 
 @dataclass(frozen=True)
 class KernelPredictor:
-    """Σ_i κ(α, α_i) c_i."""
+    """Predict Σ_i κ(α, α_i) c_i."""
 
     alpha: Tensor  # (n, N)
     c: Tensor  # (n, P)
     steps: float = inf  # of gradient descent, inf: least squares
 
     def __call__(self, alpha: Tensor) -> Tensor:
-        some = alpha.to(self.alpha).split(max(1, ENTRIES // len(self.alpha)))
-        return torch.cat([kappa(rows, self.alpha) @ self.c for rows in some])
+        chunks = alpha.to(self.alpha).split(max(1, ENTRIES // len(self.alpha)))
+        return torch.cat([kappa(rows, self.alpha) @ self.c for rows in chunks])
 
 
 @dataclass(frozen=True)
 class NTFPredictor:
-    """Σ_r a_r 1{u_r(0)·α > 0} θ_r·α per output; a unit and its copy share a gate, so one term
-    stands for both.
+    """Predict Σ_r a_r 1{u_r(0)·α > 0} θ_r·α per output.
+
+    A unit and its copy share a gate, so one term stands for both.
     """
 
     U: Tensor  # (T, m/2, N) at the start
@@ -76,37 +78,36 @@ class NTFPredictor:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """T kernel matrices K = VΛVᵀ, and the labels in that basis."""
+    """Hold T kernel matrices K = VΛVᵀ, and the labels in that basis."""
 
     values: Tensor  # (T, n)
     vectors: Tensor  # (T, n, n)
     y: Tensor  # (T, n, Q) Vᵀw
 
     def coefficients(self, t: float, eta: float | None = None) -> Tensor:
-        """c (T, n, Q) after t ≥ 1 steps of descent from 0 with η ≤ n/λ_max, its default; inf: of
-        least norm.
+        """Return c (T, n, Q) after t ≥ 1 steps of descent from 0 with η ≤ n/λ_max.
 
-        Directions that K knows to rounding only are left out: duplicates then share what their
-            labels have in common.
+        The default of η is n/λ_max; t = inf gives the least-norm solution. Directions that K knows
+        only up to rounding are left out: duplicates then share what their labels have in common.
         """
         n, top = self.values.shape[1], self.values.amax()
         x = (self.values / top if eta is None else self.values * (eta / n)).clamp(max=1.0)
-        known = self.values > n * torch.finfo(x.dtype).eps * top
-        done = -torch.expm1(t * torch.log1p(-x)) / self.values  # (1 − (1 − ηλ/n)^t)/λ
-        return self.vectors @ (torch.where(known, done, 0.0)[..., None] * self.y)
+        resolved = self.values > n * torch.finfo(x.dtype).eps * top
+        filter_ = -torch.expm1(t * torch.log1p(-x)) / self.values  # (1 − (1 − ηλ/n)^t)/λ
+        return self.vectors @ (torch.where(resolved, filter_, 0.0)[..., None] * self.y)
 
 
 def spectrum(K: Tensor, w: Tensor) -> Spectrum:
-    """K (T, n, n), w (n, P)."""
+    """Return the spectrum of K (T, n, n) with labels w (n, P)."""
     values, vectors = torch.linalg.eigh(K)
     return Spectrum(values, vectors, vectors.mT @ by_layer(w, len(K)))
 
 
 def kappa(a: Tensor, b: Tensor) -> Tensor:
-    """κ (n, k) of a (n, N) and b (k, N).
+    """Return κ (n, k) of a (n, N) and b (k, N).
 
-    π − ∠ is 2·atan2(‖u + v‖, ‖u − v‖) for the unit vectors u and v: unlike arccos it loses nothing
-    where they agree.
+    π − ∠ is 2·atan2(‖u + v‖, ‖u − v‖) for the unit vectors u and v: unlike arccos it loses no
+    digits where they agree.
     """
     u, v = (x / torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp(min=1e-300) for x in (a, b))
     apart, along = (torch.cdist(u, x, compute_mode="donot_use_mm_for_euclid_dist") for x in (v, -v))
@@ -114,20 +115,21 @@ def kappa(a: Tensor, b: Tensor) -> Tensor:
 
 
 def gates(U: Tensor, alpha: Tensor) -> Tensor:
-    """1{u_r·α > 0}, (T, n, m/2), for U (T, m/2, N) and α (n, N)."""
+    """Return 1{u_r·α > 0}, (T, n, m/2), for U (T, m/2, N) and α (n, N)."""
     return (alpha @ U.mT > 0).to(U)
 
 
 def tangent(U: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """κ̂ (T, n, k), the kernel of the features at U (T, m/2, N): the paper's K̂ = Φ₀ᵀΦ₀."""
+    """Return κ̂ (T, n, k), the kernel of the features at U (T, m/2, N): the paper's K̂ = Φ₀ᵀΦ₀."""
     return (gates(U, a) @ gates(U, b).mT) * (a @ b.T) / U.shape[1]
 
 
 def fit_kernel(
     labels: Labels, held_out: Labels | None = None, solver: Solver = "exact"
 ) -> KernelPredictor:
-    """Least squares in κ: exact, or by descent that stops where held-out labels (else every fifth
-    label) say.
+    """Fit least squares in κ, exactly or by descent that stops early.
+
+    Descent stops where the error is smallest on held-out labels, or else on every fifth label.
     """
     labels = _double(labels)
     c, steps = _fit(lambda a, b: kappa(a, b)[None], labels, held_out, solver)
@@ -143,8 +145,9 @@ def fit_ntf(
     seed: int = 0,
     solver: Solver = "exact",
 ) -> NTFPredictor:
-    """Least squares in the features of the network that starts from the same width (even), trunk
-    and seed.
+    """Fit least squares in the features of the network at its start.
+
+    The network is the one that starts from the same width (even), trunk and seed.
 
     With a shared trunk the gates are shared and every output has a θ of its own, so that one kernel
     serves all; the network's outputs share θ too, which couples them by O(1/√m).
@@ -160,9 +163,9 @@ def fit_ntf(
 def _fit(
     gram: Gram, labels: Labels, held_out: Labels | None, solver: Solver
 ) -> tuple[Tensor, float]:
-    """c (T, n, Q), and after how many steps."""
+    """Return c (T, n, Q), and after how many steps."""
     check_choice("solver", solver, ("exact", "descent"))
-    found = spectrum(gram(labels.alpha, labels.alpha), labels.w)
+    kernel_spectrum = spectrum(gram(labels.alpha, labels.alpha), labels.w)
     if solver == "exact":
         t = inf
     elif held_out is None:
@@ -171,10 +174,11 @@ def _fit(
     else:
         across = gram(held_out.alpha.to(labels.alpha), labels.alpha)
         w = by_layer(held_out.w.to(labels.w), len(across))
-        # Without a held-out label no t is better than another, and the first of the grid is all the
-        # way.
-        t = min(GRID, key=lambda t: float((across @ found.coefficients(t) - w).square().sum()))
-    return found.coefficients(t), t
+        # Without held-out labels every t is equally good, and min takes the first, inf.
+        t = min(
+            GRID, key=lambda t: float((across @ kernel_spectrum.coefficients(t) - w).square().sum())
+        )
+    return kernel_spectrum.coefficients(t), t
 
 
 def _double(labels: Labels) -> Labels:

@@ -1,6 +1,4 @@
-"""What maps are fitted from: solved mixtures, the oracle behind them, and what both say about
-slopes and bends.
-"""
+"""Hold what maps are fitted from: solved mixtures, their oracle, and derivatives from it."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from cuvee.oracle import Descend, Oracle
 
 @dataclass(frozen=True)
 class Material:
-    """Hold all that a map may be fitted from; what costs passes over the data is made when it is
-    first asked for.
-    """
+    """Hold all that a map may be fitted from; costly parts are computed on first use."""
 
     oracle: Oracle
     labels: Labels  # in all P parameters
@@ -41,7 +37,7 @@ class Material:
 
     @cached_property
     def sloped(self) -> Labels:
-        """Return the same with dw*/dα."""
+        """Return the labels in the coordinates of the subspace, with dw*/dα."""
         slopes = self.oracle.sensitivity(self.labels.alpha, self.labels.w)
         return self.subspace.encode(replace(self.labels, slopes=slopes))
 

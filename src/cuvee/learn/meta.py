@@ -1,10 +1,11 @@
-"""One initialisation that is K gradient steps from every mixture: meta-learning, named by the paper
-as future work.
+"""Find one initialisation that is K gradient steps from every mixture (meta-learning).
+
+The paper names it as future work. The update
 
     w_0 ← w_0 − (1/n) Σ_i (GD(w_0, α_i, K) − w*(α_i))
 
-is the first-order step on (1/n) Σ_i ½‖GD(w_0, α_i, K) − w*(α_i)‖²: it leaves out how GD moves with
-w_0, which for strongly convex risks only shortens the step.
+is the first-order step on (1/n) Σ_i ½‖GD(w_0, α_i, K) − w*(α_i)‖²: it ignores how the result of GD
+depends on w_0, which for strongly convex risks only shortens the step.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Initialisation:
     passes: int
 
     def by(self, descend: Descend) -> Predictor:
-        """Return the predictor that descends from here to every mixture."""
+        """Return the predictor that descends from this start to every mixture."""
         return lambda alpha: descend(self.w.expand(len(alpha), -1), alpha, self.passes)
 
 

@@ -1,4 +1,4 @@
-"""What every map fills in. One more map is one more file with a `Map` in it."""
+"""Define what every map fills in; a new map is a new file with a `Map` in it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,19 @@ from cuvee.learn.options import Options
 
 
 def _suits(space: Space, options: Options) -> None:
-    """Raise nothing: most maps suit every hypothesis."""
+    """Accept every hypothesis, as most maps do."""
 
 
 @dataclass(frozen=True)
 class Map:
-    """Describe a way to learn α -> w*(α): its name, how it is fitted, one line about it, and the
-    options it takes.
-    """
+    """Describe a way to learn α -> w*(α): its name, how it is fitted, and the options it takes."""
 
     name: str
     fit: Callable[[Material, Options], Chosen]
-    """Labels and what is behind them -> the predictor; raises `OptionError` where labels are too
-    few.
-    """
+    """Returns the predictor fitted to the material; raises `OptionError` if labels are too few."""
     summary: str
     predictors: tuple[type[Any], ...]
-    """What it may end with: frozen dataclasses of tensors and plain numbers, which a file can hold.
-    """
+    """The predictors it may return: frozen dataclasses of tensors and plain numbers, for a file."""
     options: tuple[str, ...] = ()
     """The fields of `Options` that it takes; others are refused when they are given."""
     check: Callable[[Space, Options], None] = _suits

@@ -1,5 +1,6 @@
-"""Where the mixtures come from that a map is learnt from and calibrated on: a stated law, or a
-sample from the user.
+"""Provide the mixtures that a map is learnt from and calibrated on.
+
+They come from a stated law, or from a sample that the user gives.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from cuvee.errors import OptionError
 from cuvee.results import Floats
 from cuvee.simplex import sample
 
-LABELS, CALIBRATION, MORE = range(3)  # streams of random numbers that never meet
+LABELS, CALIBRATION, MORE = range(3)  # independent streams of random numbers
 
 
 @dataclass(frozen=True)
 class Mixes:
-    """Mixtures to solve, others to calibrate on, and a law for more."""
+    """Hold mixtures to solve, others to calibrate on, and a law for more."""
 
     labels: Floats  # (n, N)
     calibration: Floats  # (k, N)
@@ -27,7 +28,7 @@ class Mixes:
 
     @classmethod
     def drawn(cls, n: int, k: int, n_sources: int, concentration: float, seed: int) -> Mixes:
-        """From the symmetric Dirichlet law."""
+        """Return mixtures drawn from the symmetric Dirichlet law."""
         labels = sample(n, n_sources, seed=[seed, LABELS], concentration=concentration)
         calibration = sample(k, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
         law = f"Dirichlet({concentration:g})" + (
@@ -37,9 +38,9 @@ class Mixes:
 
     @classmethod
     def given(cls, alpha: Floats, n: int, k: int, seed: int, least: int) -> Mixes:
-        """From a sample like the mixtures to come: n to learn from, k to calibrate on.
+        """Return mixtures from a sample of those to come: n to learn from, k to calibrate on.
 
-        Of a smaller sample half is calibrated on, unless that leaves fewer labels than `least`.
+        Half of a smaller sample is used to calibrate, unless that leaves fewer labels than `least`.
         """
         if len(alpha) < n + k:
             k = max(0, min(k, len(alpha) // 2, len(alpha) - least))
@@ -52,18 +53,18 @@ class Mixes:
     def __post_init__(self) -> None:
         if len(self.labels) > 1 and np.ptp(self.labels, axis=0).max() <= 1e-9:
             raise OptionError(
-                "all mixtures are equal: there is one model to solve, and no map to learn"
+                "all mixtures are equal, so there is only one model: solve it, no map is needed"
             )
 
     def again(self, k: int) -> Floats:
-        """k mixtures of the same law, or of those given again and again, to try a map on."""
+        """Return k mixtures to try a map on: of the same law, or repeats of those given."""
         if self.concentration is not None:
             return self.more(k)
-        seen = np.concatenate([self.calibration, self.labels])
-        return seen[np.random.default_rng([self.seed, MORE]).integers(len(seen), size=k)]
+        mixtures = np.concatenate([self.calibration, self.labels])
+        return mixtures[np.random.default_rng([self.seed, MORE]).integers(len(mixtures), size=k)]
 
     def more(self, k: int) -> Floats:
-        """k further mixtures, unsolved: from the law, or between and beyond those given."""
+        """Return k further mixtures, unsolved: from the law, or between and beyond those given."""
         if self.concentration is not None:
             return sample(
                 k, self.labels.shape[1], seed=[self.seed, MORE], concentration=self.concentration

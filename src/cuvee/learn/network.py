@@ -1,5 +1,4 @@
-"""Algorithm 2: a two-layer ReLU network learns the model map while its labels are still being
-solved.
+"""Run Algorithm 2: a two-layer ReLU network learns the map while its labels are refined.
 
     h_θ(α) = [a_kᵀ (U^k α)_+]_{k=1..P}
     θ ← θ − η (1/n) Σ_i ∇h(α_i)(h(α_i) − w_i),  then  w_i ← GD(w_i, α_i, K) for every label
@@ -33,19 +32,19 @@ Refine = Callable[[Tensor], Tensor]
 STEPS = 2_000
 WIDTH, SHARED_WIDTH = 256, 4_096  # hidden units of a layer per output, or of one for all
 OWN_OUTPUTS = 2_048  # hidden layers, one per output, that are practical
-BLOCK = 2**18  # hidden units of all rows taken at once: what a cache holds, and far below 256 MB
-CHECK = 25  # steps from one look at the errors to the next
-# steps looked at one by one: a far too large η makes h explode at once, then all units die and h is
-# 0 again
+BLOCK = 2**18  # hidden units of all rows taken at once: fits a cache, and far below 256 MB
+CHECK = 25  # steps between two checks of the errors
+# The first steps are checked one by one: with far too large an η, h explodes at once, then all
+# units die and h is 0 again.
 EARLY = 4
-GAIN = 1e-3  # what has to be gained within `patience` steps, relative
-# times the risk of predicting 0; h may lag behind labels that move, but no more than to 4
+GAIN = 1e-3  # relative gain that is required within `patience` steps
+# Times the risk of predicting 0: a run above it has diverged. Moving labels can explain a factor 4.
 BLOW_UP = 5.0
 
 
 @dataclass(frozen=True)
 class State:
-    """Where the run stands before step t."""
+    """Hold where the run stands before step t."""
 
     U: Tensor  # (T, m, N) hidden layers: T = P, or 1 when it is shared
     a: Tensor  # (P, m) ±1/√m, fixed; the second half is minus the first
@@ -54,20 +53,22 @@ class State:
 
 @dataclass(frozen=True)
 class NetworkPredictor:
-    """h_θ: α (M, N) -> w (M, P)."""
+    """Predict h_θ: α (M, N) -> w (M, P)."""
 
     U: Tensor  # (T, m, N)
     a: Tensor  # (P, m)
 
     def __call__(self, alpha: Tensor) -> Tensor:
         A = _signs(self.a, len(self.U))
-        some = alpha.to(self.U).split(rows_at_once(self.U))
-        return torch.cat([by_output(_outputs(*_halves(self.U, rows), A)) for rows in some]).double()
+        chunks = alpha.to(self.U).split(rows_at_once(self.U))
+        return torch.cat(
+            [by_output(_outputs(*_halves(self.U, rows), A)) for rows in chunks]
+        ).double()
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What `train` found."""
+    """Hold the result of `train`."""
 
     predictor: NetworkPredictor
     w: Tensor  # (n, P) the labels, as far as they were refined
@@ -88,8 +89,8 @@ def init(
 ) -> State:
     """Return the start for labels w (n, P) of mixtures of N sources.
 
-    Half of the m = `width` (even) rows of each U^k are Gaussian, the other half their copy with the
-    opposite sign.
+    Half of the m = `width` (even) rows of each U^k are Gaussian; the other half are their copies,
+    with opposite signs in a_k.
     """
     check_choice("trunk", trunk, ("own", "shared"))
     P = w.shape[1]
@@ -103,15 +104,19 @@ def init(
 
 
 def step(state: State, alpha: Tensor, eta: float, refine: Refine | None = None) -> State:
-    """One pass through the loop of Algorithm 2 for α (n, N); without `refine` the labels stay as
-    they are.
+    """Return the state after one pass through the loop of Algorithm 2 for α (n, N).
+
+    Without `refine` the labels stay as they are.
     """
     U = state.U - eta * gradient(state.U, state.a, alpha, state.w)
     return replace(state, U=U, w=state.w if refine is None else refine(state.w))
 
 
 def gradient(U: Tensor, a: Tensor, alpha: Tensor, w: Tensor) -> Tensor:
-    """(1/n) Σ_i ∇h(α_i)(h(α_i) − w_i), (T, m, N): the gradient of (1/2n) Σ_i ‖h(α_i) − w_i‖²."""
+    """Return (1/n) Σ_i ∇h(α_i)(h(α_i) − w_i), (T, m, N).
+
+    It is the gradient of (1/2n) Σ_i ‖h(α_i) − w_i‖².
+    """
     A, y, gated = _signs(a, len(U)), by_layer(w.to(U), len(U)), torch.ops.aten.threshold_backward
     g = torch.zeros_like(U)
     first, second = g.chunk(2, dim=1)
@@ -125,12 +130,12 @@ def gradient(U: Tensor, a: Tensor, alpha: Tensor, w: Tensor) -> Tensor:
 
 
 def largest_rate(a: Tensor, alpha: Tensor, layers: int) -> float:
-    """0.95 · 2/L, with L = ‖a‖² λ_max(αᵀα)/n no less than λ_max of the NTK matrix /n, whichever
-    units are on.
+    """Return 0.95 · 2/L, a rate η at which descent is stable.
 
-    As a is fixed, no θ makes the loss more curved than L: below 2/L descent is stable on every
-    piece where it is quadratic. L is two to three times λ_max at the start, so this is about
-    0.7/λ_max of the NTK matrix /n there.
+    L = ‖a‖² λ_max(αᵀα)/n is no less than λ_max of the NTK matrix /n, whichever units are on. As a
+    is fixed, no θ makes the loss more curved than L: below 2/L descent is stable on every piece
+    where it is quadratic. L is two to three times λ_max at the start, so this is about 0.7/λ_max of
+    the NTK matrix /n there.
     """
     a_norm = torch.linalg.matrix_norm(a.view(layers, -1, a.shape[1]).double(), ord=2).amax()
     curvature = a_norm**2 * torch.linalg.matrix_norm(alpha.double(), ord=2) ** 2 / len(alpha)
@@ -161,9 +166,9 @@ def train(
 ) -> Trained:
     """Return the network after at most `steps` steps for α (n, N) from labels w0 (n, P).
 
-    The predictor is the best on held-out labels, else on the labels once they rest; that is checked
-    every few dozen steps, and without a gain of 0.1 % in `patience` steps training ends. A run that
-    diverges ends with the best finite predictor it had.
+    The predictor is the best on held-out labels, or else on the labels once they no longer move.
+    That is checked every few dozen steps, and training ends after `patience` steps without a gain
+    of 0.1 %. A run that diverges ends with the best finite predictor it had.
     """
     how, n_sources = training, alpha.shape[1]
     state = init(n_sources, w0, width=how.width, trunk=how.trunk, seed=how.seed, dtype=how.dtype)
@@ -187,7 +192,7 @@ def train(
 
 
 class _Watch:
-    """Look at the errors now and then: keep the best state, and say when to end."""
+    """Check the errors now and then, keep the best state, and decide when to stop."""
 
     def __init__(self, alpha: Tensor, held_out: Labels | None, patience: int, state: State) -> None:
         self.alpha, self.held_out, self.patience = alpha, held_out, patience
@@ -197,7 +202,7 @@ class _Watch:
         self._best, self._mark, self._since, self._scale = inf, inf, 0, 0.0
 
     def ends(self, t: int, state: State, *, refining: bool) -> bool:
-        """Return whether step t is the last: it blew up, or nothing was gained for long enough."""
+        """Return whether step t is the last: the run diverged, or has gained too little."""
         predictor = NetworkPredictor(state.U, state.a)
         loss = risk(predictor, Labels(self.alpha, state.w))
         error = nan if self.held_out is None else risk(predictor, self.held_out)
@@ -217,30 +222,30 @@ class _Watch:
 
 
 def risk(predictor: Predictor, labels: Labels) -> float:
-    """(1/n) Σ_i ‖h(α_i) − w_i‖², the paper's R."""
+    """Return (1/n) Σ_i ‖h(α_i) − w_i‖², the paper's R."""
     return float((predictor(labels.alpha) - labels.w).square().sum(-1).mean())
 
 
 def rows_at_once(U: Tensor) -> int:
-    """How many rows of α to take through the hidden layers U (T, m, N) together."""
+    """Return how many rows of α to take through the hidden layers U (T, m, N) together."""
     return max(1, BLOCK // U[..., 0].numel())
 
 
 def by_layer(w: Tensor, layers: int) -> Tensor:
-    """w (n, P) as (T, n, Q)."""
+    """Return w (n, P) as (T, n, Q)."""
     return w.unflatten(1, (layers, -1)).transpose(0, 1)
 
 
 def by_output(h: Tensor) -> Tensor:
-    """h (T, n, Q) as (n, P)."""
+    """Return h (T, n, Q) as (n, P)."""
     return h.transpose(0, 1).flatten(1)
 
 
 def _halves(U: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """U α for each half of the units, (T, n, m/2) twice.
+    """Return U α for each half of the units, (T, n, m/2) twice.
 
-    The second half is the first plus a difference: while the two are equal so are the results, to
-    the last bit, however a product is rounded.
+    The second half is computed as the first plus a difference: while the weights are equal, so are
+    the results to the last bit, however a product is rounded.
     """
     first, second = U.chunk(2, dim=1)
     z = alpha @ first.mT
@@ -248,14 +253,15 @@ def _halves(U: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _outputs(z: Tensor, z_copy: Tensor, A: Tensor) -> Tensor:
-    """h (T, n, Q); each unit is paired with its copy before anything is summed, so that h = 0
-    exactly at the start.
+    """Return h (T, n, Q).
+
+    Each unit is paired with its copy before anything is summed, so that h = 0 exactly at the start.
     """
     return (z.relu() - z_copy.relu()) @ A
 
 
 def _signs(a: Tensor, layers: int) -> Tensor:
-    """The first half of a (P, m) as (T, m/2, Q)."""
+    """Return the first half of a (P, m) as (T, m/2, Q)."""
     return a[:, : a.shape[1] // 2].reshape(layers, -1, a.shape[1] // 2).mT
 
 
@@ -265,12 +271,13 @@ def _at_rest(before: Tensor, after: Tensor, tol: float) -> bool:
 
 
 def fit(material: Material, options: Options) -> Chosen:
-    """Return Algorithm 2's network; with a hidden layer per output labels are refined from 0 as the
-    network learns.
+    """Return Algorithm 2's network as a map.
+
+    With a hidden layer per output, labels are refined from 0 as the network learns.
     """
     check_layers(material, options)
-    own = options.trunk == "own" and material.space.convex
-    subspace = Subspace.none(material.labels.w) if own else material.subspace
+    refines = options.trunk == "own" and material.space.convex
+    subspace = Subspace.none(material.labels.w) if refines else material.subspace
     labels = subspace.encode(material.labels)
     began = time.perf_counter()
     training = Training(
@@ -283,9 +290,9 @@ def fit(material: Material, options: Options) -> Chosen:
     )
     trained = train(
         labels.alpha,
-        torch.zeros_like(labels.w) if own else labels.w,
+        torch.zeros_like(labels.w) if refines else labels.w,
         training,
-        refine=(lambda w: material.descend(w, labels.alpha, options.K)) if own else None,
+        refine=(lambda w: material.descend(w, labels.alpha, options.K)) if refines else None,
     )
     name = f"network of width {width_of(options)}, {options.trunk} layers, {trained.steps} steps"
     trial = untried(name, time.perf_counter() - began)
@@ -293,7 +300,7 @@ def fit(material: Material, options: Options) -> Chosen:
 
 
 def width_of(options: Options) -> int:
-    """Return m, hidden units per layer."""
+    """Return m, the number of hidden units per layer."""
     return options.width or (SHARED_WIDTH if options.trunk == "shared" else WIDTH)
 
 

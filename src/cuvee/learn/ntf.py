@@ -1,5 +1,6 @@
-"""The network of Algorithm 2 linearised where it starts, as a map: least squares in its own random
-features.
+"""Fit the network of Algorithm 2 linearised at its start, as a map.
+
+It is least squares in the network's own random features.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from cuvee.learn.options import Options
 
 
 def fit(material: Material, options: Options) -> Chosen:
-    """Return least squares in the network's own features, judged on labels that were held out."""
+    """Fit least squares in the network's own features, judged on labels that were held out."""
     check_layers(material, options)
     width, trunk = width_of(options), options.trunk
 
-    def fitted(some: slice) -> NTFPredictor:
+    def fitted(rows: slice) -> NTFPredictor:
         return fit_ntf(
-            material.inside[some],
+            material.inside[rows],
             width=width,
             trunk=trunk,
             seed=options.seed,

@@ -1,5 +1,6 @@
-"""What a caller may choose about a map, checked where it is made: a file that is read is checked
-like a user.
+"""Hold what a caller may choose about a map, checked on creation.
+
+Options read from a file are checked like those of a user.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from cuvee.errors import OptionError, check_choice, check_number, check_whole
 Trunk = Literal["own", "shared"]
 """A hidden layer per output, as in the paper, or one for all."""
 Solver = Literal["exact", "descent"]
-"""Of a kernel's least squares: at once, or by gradient descent that stops early."""
+"""How a kernel's least squares are solved: at once, or by gradient descent that stops early."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,17 @@ class Options:
             value = getattr(self, name)
             if value is not None or name in ("K", "seed"):
                 check_whole(name, value, least)
-                # plain, whatever kind of integer came: JSON is to hold it
+                # a plain int, because JSON cannot hold NumPy's
                 object.__setattr__(self, name, int(value))
         if self.order is not None and self.order > 2:
             raise OptionError(f"order must be 1 or 2; got {self.order}")
         if self.degree is not None and self.order is not None:
             raise OptionError(
-                "degree= is of a polynomial and order= of Taylor pieces: give one of them"
+                "degree= belongs to polynomials and order= to Taylor pieces: give only one of them"
             )
         if self.width is not None and self.width % 2:
             raise OptionError(
-                f"width must be even, every hidden unit starts beside its copy; got {self.width}"
+                f"width must be even, because hidden units come in pairs; got {self.width}"
             )
         if self.eta is not None:
             check_number("eta", self.eta, above=0.0)
@@ -64,8 +65,6 @@ class Options:
         object.__setattr__(self, "tol", float(self.tol))
 
     def given(self) -> list[str]:
-        """Return the names of the options that the caller set to something else than
-        their default.
-        """
+        """Return the names of the options that differ from their defaults."""
         plain = Options(self.tol, seed=self.seed, shallow=self.shallow)
         return [name for name, value in vars(self).items() if value != getattr(plain, name)]

@@ -1,9 +1,10 @@
-"""Solve or learn? The paper's phase transition, measured: two lines over the number of targets, and
-where they cross.
+"""Plan whether to solve or to learn, from measured times: the paper's phase transition.
 
-Solving M models costs a little to start and then the same for each. Learning costs its labels,
-once, and then next to nothing for each: how many labels are needed is read off the error that a map
-from fewer makes on held-out mixtures.
+Both costs are lines over the number of targets, and the plan says where they cross.
+
+Solving M models costs a little to start and then the same for each. Learning costs its labels
+once and then very little for each. The number of labels needed is estimated from the error that a
+map learnt from fewer labels makes on held-out mixtures.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ENOUGH = 0.25  # seconds that a measurement should take
 
 @dataclass(frozen=True)
 class Line:
-    """Seconds for M targets."""
+    """Give the seconds that M targets take: fixed + each · M."""
 
     fixed: float
     each: float
@@ -44,38 +45,37 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What to do for this many targets, what that rests on, and how it would look for other numbers
-    of them.
-    """
+    """Say whether to solve or to learn for a number of targets, and what that rests on."""
 
     choice: Literal["solve", "learn"]
     n_targets: int
     tol: float
     n_labels: int
-    """To learn from, if it is to be learnt."""
+    """Number of labels to learn from, if a map is to be learnt."""
     method: str
     solve: Line
     learn: Line
     curve: tuple[tuple[int, float], ...]
-    """Labels, and ‖∇‖∞ on 95 % of held-out mixtures with the best map from so many."""
+    """Pairs: a number of labels, and ‖∇‖∞ on 95 % of held-out mixtures with the best map."""
     at_best: bool
-    """Learning was not tried, because its labels alone cost more than solving: it takes at least
-    `learn`.
+    """Whether `learn` is only a lower bound: labels alone cost more than solving, so learning was
+    not tried.
     """
     seconds: float
-    """That planning took."""
+    """Seconds that planning took."""
     atlas: Answers | None = field(default=None, repr=False)
-    """The map, where one had to be learnt to know; nothing of that is lost."""
+    """The map, where one was learnt to make the plan."""
 
     @property
     def crossing(self) -> float:
-        """The number of targets from which on learning is faster."""
+        """Return the number of targets from which on learning is faster."""
         return crossing(self.solve, self.learn)
 
     @property
     def labels_needed(self) -> float:
-        """How many labels would bring 95 % of held-out mixtures within the tolerance, as far as the
-        curve tells.
+        """Return how many labels would bring 95 % of held-out mixtures within `tol`.
+
+        It is extrapolated from the curve.
         """
         return labels_needed(self.curve, self.tol)
 
@@ -109,7 +109,8 @@ class Plan:
         counts = sorted({1, 100, 10_000, 1_000_000, self.n_targets})
         learn = [_seconds(self.learn(M)) if isfinite(self.learn.fixed) else "–" for M in counts]
         rows = [
-            (f"{M:,}", _seconds(self.solve(M)), said) for M, said in zip(counts, learn, strict=True)
+            (f"{M:,}", _seconds(self.solve(M)), seconds)
+            for M, seconds in zip(counts, learn, strict=True)
         ]
         return html_table(
             ("targets", "solve", "learn, at best" if self.at_best else "learn"), rows, str(self)
@@ -118,9 +119,7 @@ class Plan:
     def draw(
         self, path: str | Path, measured: Mapping[str, Sequence[tuple[int, float]]] | None = None
     ) -> None:
-        """Total time against the number of targets, as planned; points that were `measured`, if
-        any, on top.
-        """
+        """Draw the planned time against the number of targets, with `measured` points on top."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
@@ -156,21 +155,22 @@ def crossing(solve: Line, learn: Line) -> float:
 
 
 def measured_line(run: Callable[[int], object], most: int, first: int = 16) -> Line:
-    """Time `run(n)` for growing n until it takes long enough to tell, or n is `most`: a line
-    through the ends.
+    """Time `run(n)` for growing n and return the line through the ends.
+
+    n grows until a run takes long enough to be measured, or n is `most`.
     """
     run(1)
     small = clocked(lambda: run(first))
     if small < ENOUGH:
-        small = min(small, clocked(lambda: run(first)))  # the first of its kind may have been slow
+        small = min(small, clocked(lambda: run(first)))  # the first run may have been slow
     n, took = first, small
     while took < ENOUGH and n < most:
         n = min(4 * n, most)
         took = clocked(lambda: run(n))  # noqa: B023 - it runs here and now
     if n == first:
         return Line(0.0, took / n)
-    each = max((took - small) / (n - first), 0.02 * took / n)
-    return Line(max(took - n * each, 0.0), each)
+    per_run = max((took - small) / (n - first), 0.02 * took / n)
+    return Line(max(took - n * per_run, 0.0), per_run)
 
 
 def clocked(run: Callable[[], object]) -> float:
@@ -180,8 +180,9 @@ def clocked(run: Callable[[], object]) -> float:
 
 
 def labels_needed(curve: Sequence[tuple[int, float]], tol: float) -> float:
-    """From errors at growing label counts: where they reach the tolerance, along the line through
-    the last two.
+    """Return where errors at growing label counts reach the tolerance.
+
+    Beyond the counts measured, the line through the last two (in logarithms) is followed.
     """
     for n, error in curve:
         if error <= tol:

@@ -1,7 +1,7 @@
-"""The maps by name. To add one: a file with a `MAP` beside this one, and its name in the list
-below.
+"""Register the maps by name.
 
-Error messages, `cuvee learn --method`, saved files and the table in docs/maps.md follow from it.
+To add one, put a file with a `MAP` beside this one and its name in the list below. Error messages,
+`cuvee learn --method`, saved files and the table in docs/maps.md follow from it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _MAPS: dict[str, Map] = {}
 def register(new: Map) -> None:
     """Make a map known by its name, which must be a new one."""
     if new.name in _MAPS:
-        raise OptionError(f"there is a map named {new.name!r} already: take another name")
-    taken = predictors()
+        raise OptionError(f"a map named {new.name!r} is registered already: choose another name")
+    known = predictors()
     for kind in new.predictors:
-        if taken.get(kind.__name__, kind) is not kind:
+        if known.get(kind.__name__, kind) is not kind:
             raise OptionError(
-                f"another map has a predictor named {kind.__name__!r}: files tell them apart by "
-                "name"
+                f"another map has a predictor named {kind.__name__!r}, and saved files hold only "
+                "the name: give the class another name"
             )
     _MAPS[new.name] = new
 
 
 def unregister(name: str) -> None:
-    """Forget a map again."""
+    """Remove a map from the registry."""
     del _MAPS[find(name).name]
 
 
@@ -55,22 +55,22 @@ def maps() -> tuple[Map, ...]:
 
 
 def find(name: str) -> Map:
-    """Return the map of that name; a wrong one is an error that lists the right ones."""
+    """Return the map of that name, or raise `OptionError` with a list of the names."""
     check_choice("method", name, names())
     return _MAPS[name]
 
 
 def predictors() -> dict[str, type[Any]]:
     """Return the predictors that a file may hold, by the names of their classes."""
-    return {kind.__name__: kind for each in maps() for kind in each.predictors}
+    return {kind.__name__: kind for map_ in maps() for kind in map_.predictors}
 
 
 def check_given(name: str, options: Options) -> None:
-    """Raise `OptionError` if an option was given that the map has no use for."""
+    """Raise `OptionError` if an option was given that the map does not use."""
     wanted = find(name).options
     unused = [option for option in options.given() if option not in wanted]
     if unused:
-        raise OptionError(f"method={name!r} has no use for {', '.join(unused)}: leave it out")
+        raise OptionError(f"method={name!r} does not use {', '.join(unused)}: leave it out")
 
 
 for _name in get_args(Method):

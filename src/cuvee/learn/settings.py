@@ -1,4 +1,4 @@
-"""What a map is learnt with, checked when it is made."""
+"""Hold the settings that a map is learnt with, checked on creation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cuvee.learn import registry
 from cuvee.learn.options import Options
 
 LEAST_LABELS = 4
-LABEL_TOL = 1e-3  # of the tolerance, within LABEL_TOLS: what labels are off by must not be seen
+LABEL_TOL = 1e-3  # of the tolerance, within LABEL_TOLS: errors of labels must not matter
 LABEL_TOLS = (1e-9, 1e-5)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Hold what a map is learnt with; the same again when a source comes or goes."""
+    """Hold what a map is learnt with; the same is used again when a source comes or goes."""
 
     method: str
     n_labels: int
@@ -37,7 +37,7 @@ class Settings:
             object.__setattr__(self, "concentration", float(self.concentration))
         for name, least in (("n_labels", LEAST_LABELS), ("n_calibration", 0)):
             check_whole(name, getattr(self, name), least)
-            object.__setattr__(self, name, int(getattr(self, name)))  # plain: JSON is to hold it
+            object.__setattr__(self, name, int(getattr(self, name)))  # a plain int, for JSON
         object.__setattr__(self, "level", float(self.level))
 
     @property
@@ -47,14 +47,15 @@ class Settings:
 
     @classmethod
     def restored(cls, noted: dict[str, Any], device: str, memory: int) -> Settings:
-        """Return what `noted` put into a file."""
+        """Return the settings that `noted` put into a file."""
         options = Options(**noted["options"], K=noted["K"])
-        rest = {name: value for name, value in noted.items() if name not in ("K", "options")}
-        return cls(**rest, options=options, device=device, memory=memory)
+        others = {name: value for name, value in noted.items() if name not in ("K", "options")}
+        return cls(**others, options=options, device=device, memory=memory)
 
     def noted(self) -> dict[str, Any]:
-        """Return this for a file, without what belongs to a machine; K stands where files have
-        always had it.
+        """Return the settings for a file, without what belongs to a machine.
+
+        K stands outside the options, as in all earlier files.
         """
         notes = asdict(self)
         options = notes.pop("options")

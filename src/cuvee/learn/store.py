@@ -1,4 +1,4 @@
-"""Maps in a file: dataclasses of tensors and plain numbers."""
+"""Write maps to files and read them: dataclasses of tensors and plain numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNCHECKED = (1,)  # formats without a checksum
 
 
 def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
-    """Dataclasses of tensors and plain numbers, by name, and notes that JSON can hold."""
+    """Write dataclasses of tensors and plain numbers, by name, and notes that JSON can hold."""
     tensors: dict[str, Tensor] = {}
     plain: dict[str, Any] = {}
     for name, part in parts.items():
@@ -36,15 +36,20 @@ def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
 
 
 def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `write` wrote: parts and notes."""
+    """Return the parts and notes that `write` wrote."""
     kinds = {**predictors(), "Subspace": Subspace, "Calibration": Calibration, "Labels": Labels}
     tensors, header = files.read(path, device, WHAT, FORMAT, UNCHECKED)
     try:
         parts = {}
-        for name, said in header["parts"].items():
-            if said["kind"] not in kinds:
-                raise ValueError(f"it holds a {said['kind']!r}, which no registered map ends with")
-            parts[name] = kinds[said["kind"]](**files.part(tensors, f"{name}."), **said["numbers"])
+        for name, entry in header["parts"].items():
+            if entry["kind"] not in kinds:
+                raise ValueError(
+                    f"it holds a {entry['kind']!r}, which no registered map makes: register that "
+                    "map first"
+                )
+            parts[name] = kinds[entry["kind"]](
+                **files.part(tensors, f"{name}."), **entry["numbers"]
+            )
         return parts, dict(header["notes"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} cannot be read as {WHAT}: {error}") from None

@@ -1,6 +1,4 @@
-"""The subspace spanned by solved models: where P is large, n models span at most n directions of
-it.
-"""
+"""Find the subspace spanned by solved models: n models span at most n directions of R^P."""
 
 from __future__ import annotations
 
@@ -14,21 +12,21 @@ from cuvee.learn.base import Labels
 
 @dataclass(frozen=True)
 class Subspace:
-    """w = mean + c·basis; an empty basis (0, P) means w = c, the whole space."""
+    """Represent w = mean + c·basis; an empty basis (0, P) means w = c, the whole space."""
 
     mean: Tensor  # (P,)
     basis: Tensor  # (r, P) orthonormal rows
 
     @classmethod
     def of(cls, w: Tensor) -> Subspace:
-        """Of models w (n, P): their span where it is smaller than the whole space."""
+        """Return the span of models w (n, P) where it is smaller than the whole space."""
         if w.shape[0] >= w.shape[1]:
             return cls.none(w)
         mean = w.mean(0)
         Q, R = torch.linalg.qr((w - mean).T)  # thin: P may be a million
         left, size, _ = torch.linalg.svd(R)
         keep = size > max(w.shape) * torch.finfo(w.dtype).eps * size[0]
-        if not bool(keep.any()):  # all models are one
+        if not bool(keep.any()):  # all models are equal
             return cls.none(w)
         basis = (Q @ left[:, keep]).T.contiguous()
         largest = basis.gather(1, basis.abs().argmax(1, keepdim=True))
@@ -36,7 +34,7 @@ class Subspace:
 
     @classmethod
     def none(cls, w: Tensor) -> Subspace:
-        """All of R^P, for models w (n, P)."""
+        """Return all of R^P, for models w (n, P)."""
         return cls(w.new_zeros(w.shape[1]), w.new_zeros(0, w.shape[1]))
 
     @property
@@ -50,5 +48,5 @@ class Subspace:
         return replace(labels, w=(labels.w - self.mean) @ self.basis.T, slopes=slopes)
 
     def decode(self, c: Tensor) -> Tensor:
-        """(M, r) -> (M, P)."""
+        """Return w (M, P) for coordinates c (M, r)."""
         return c if self.whole else torch.addmm(self.mean, c, self.basis)

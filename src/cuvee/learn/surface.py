@@ -1,5 +1,6 @@
-"""Surfaces over the simplex: polynomials in α, with and without dw*/dα, and Taylor pieces around
-solved mixtures.
+"""Fit surfaces over the simplex: polynomials in α and Taylor pieces around solved mixtures.
+
+Polynomials are fitted with and without dw*/dα.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from cuvee.numerics.polynomial import Polynomial
 
 MAX_FEATURES = 1_500  # of a polynomial
 MAX_DEGREE = 12
-PER_FEATURE = 1.5  # equations a polynomial of that many monomials wants
+PER_FEATURE = 1.5  # equations that a polynomial needs per monomial
 
 
 def fit(material: Material, options: Options) -> Chosen:
-    """Return the most accurate of the surfaces that were not ruled out by degree= or order=."""
+    """Return the most accurate of the surfaces that degree= or order= do not rule out."""
     check_degree(material, options)
     return best(material, _candidates(material, options))
 
@@ -38,26 +39,27 @@ def _candidates(material: Material, options: Options) -> Iterator[Candidate]:
     if options.degree is None and material.space.convex:
         if options.order != 2:
             yield Candidate(
-                "Taylor pieces of order 1", lambda some: taylor.fit(material.sloped[some])
+                "Taylor pieces of order 1", lambda rows: taylor.fit(material.sloped[rows])
             )
         if options.order != 1 and _has_bends(material, options):
             yield Candidate(
                 "Taylor pieces of order 2",
-                lambda some: taylor.fit(material.sloped[some], material.bends[some]),
+                lambda rows: taylor.fit(material.sloped[rows], material.bends[rows]),
             )
 
 
 def polynomials(
     material: Material, options: Options, *, slopes: bool = False, single: bool = False
 ) -> Iterator[Candidate]:
-    """Yield polynomials of growing degree, fitted to `slopes` too, rounded to float32 (`single`)
-    where that will do.
+    """Yield polynomials of growing degree, fitted to `slopes` too if asked.
+
+    With `single` they are rounded to float32.
     """
     n, N = material.labels.alpha.shape
     equations = (1.0 - HELD_OUT) * n * (N if slopes else 1)
 
-    def fitted(degree: int, some: slice) -> Predictor:
-        labels = (material.sloped if slopes else material.inside)[some]
+    def fitted(degree: int, rows: slice) -> Predictor:
+        labels = (material.sloped if slopes else material.inside)[rows]
         exact = polynomial.fit(labels.alpha, labels.w, labels.slopes, degree)
         return replace(exact, coefficients=exact.coefficients.float()) if single else exact
 
@@ -76,8 +78,9 @@ def polynomials(
 
 
 def check_degree(material: Material, options: Options) -> None:
-    """Raise `OptionError` if a polynomial of the degree asked for has more monomials than labels,
-    or than is sane.
+    """Raise `OptionError` if a polynomial of the degree asked for has too many monomials.
+
+    There may be no more than equations from the labels, nor more than MAX_FEATURES.
     """
     if options.degree is None:
         return
@@ -92,14 +95,12 @@ def check_degree(material: Material, options: Options) -> None:
     if monomials > MAX_FEATURES:
         raise OptionError(
             f"degree={degree} with {N} sources has {monomials} monomials, more than "
-            f"{MAX_FEATURES}: take less"
+            f"{MAX_FEATURES}: choose a smaller degree"
         )
 
 
 def _has_bends(material: Material, options: Options) -> bool:
-    """Return whether there are second derivatives: inside W, in all P parameters, and
-    not too many.
-    """
+    """Return whether there are second derivatives: no radius, no subspace, few enough sources."""
     possible = (
         material.space.radius is None
         and material.subspace.whole

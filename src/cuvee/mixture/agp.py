@@ -1,8 +1,7 @@
-"""Alternating gradient projection (Xu et al. 2023): the deterministic companion of Algorithm 1, on
-full data.
+"""Run alternating gradient projection (Xu et al. 2023): Algorithm 1 without its sampling.
 
-First α steps against the panel, then the panel answers the new α. One forward and one backward a
-step.
+It works on full data. In each step α moves against the panel first, then the panel answers the new
+α. A step costs one forward and one backward.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from cuvee.mixture.players import Play, Settings
 
 @dataclass(frozen=True)
 class State:
-    """Where the run stands before step t."""
+    """Hold where the run stands before step t."""
 
     play: Play
     z: Tensor | None  # (M, K, N) f_T(w) − f_j(w) before the last step
@@ -35,7 +34,7 @@ def init(
 
 
 def step(state: State, components: Components, objective: Objective, settings: Settings) -> State:
-    """α ← P_Δ(α − η∇_αF(α, w)), then w ← P_W(w + γ∇_wF(α, w)) at the new α."""
+    """Return the state after α ← P_Δ(α − η∇_αF(α, w)), then w ← P_W(w + γ∇_wF) at the new α."""
     p = state.play
     losses, pullback = components.losses(p.w, ALL)
     z = differences(losses)

@@ -1,5 +1,4 @@
-"""The driver loop of every minimax method: step, record, check the gap on full data, keep failures
-apart.
+"""Drive every minimax method: step, record, check the gap on full data, set failures aside.
 
 A target that converged or diverged stands still and leaves the batch while the others go on, so
 that a batch of M targets gives what M single runs give.
@@ -23,15 +22,16 @@ from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.players import Play, Settings
 from cuvee.results import Status, Trace
 
-RUNAWAY = 1e5  # an F this many times what it started with is not coming back
-HOPELESS = 2.0  # times the tolerance: a minibatch's estimate is not that wrong
+RUNAWAY = 1e5  # a target diverged when F is this many times its first value
+HOPELESS = 2.0  # times the tolerance: beyond it, no minibatch noise explains the gap
 RECORDS = 200  # trace records per run
 TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
 
 
 class Algorithm(Protocol):
-    """A minimax algorithm: `init` and `step` on a small state with the fields `play` and `z`. A
-    module will do.
+    """Describe a minimax algorithm: `init` and `step` on a state with the fields `play` and `z`.
+
+    A module with these two functions will do.
     """
 
     def init(
@@ -43,7 +43,7 @@ class Algorithm(Protocol):
 
 
 class Steps(NamedTuple):
-    """An algorithm from its two functions."""
+    """Make an algorithm from its two functions."""
 
     init: Callable[[Components, Objective, Settings, Play | None], Any]
     step: Callable[[Any, Components, Objective, Settings], Any]
@@ -51,14 +51,14 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome(Estimate):
-    """How a run ended; one row per target."""
+    """Hold how a run ended; one row per target."""
 
     trace: Trace
     play: Play = field(kw_only=True)  # to warm-start the next run from
 
 
 def answer(algorithm: Algorithm, request: Request) -> Outcome:
-    """Run an algorithm on what an α method was asked."""
+    """Run an algorithm on the request of an α method and return its outcome."""
     run_settings, progress = request.settings.run, request.progress
     return run(algorithm, request.components, request.objective(), run_settings, progress=progress)
 
@@ -74,37 +74,37 @@ def run(
     what: str = "α",
 ) -> Outcome:
     """Run the algorithm until every target converged, diverged or `settings.steps` are done."""
-    state = whole = algorithm.init(components, objective, settings, warm)
+    state = everyone = algorithm.init(components, objective, settings, warm)
     M = len(components.own_counts)
     status = np.full(M, Status.STEP_LIMIT)
     penalty = (objective.C * objective.inverse_counts).amax(-1).expand(M)
     runaway = RUNAWAY * (state.play.unit + penalty)
     running = torch.arange(M, device=components.counts.device)
-    here, F = components, objective  # as the targets that run see them
+    narrowed, F = components, objective  # narrowed to the targets still running
     check_every = max(1, settings.steps // settings.checks)
     recorder = _Recorder(settings.steps, state.play.alpha)
     for t in range(1, settings.steps + 1):
-        new = algorithm.step(state, here, F, settings)
+        new = algorithm.step(state, narrowed, F, settings)
         sane = _sane(new.play, runaway[running])
-        if not bool(sane.all()):  # these end where they stood before
-            whole = _put(whole, running, state)
+        if not bool(sane.all()):  # targets that diverged keep their last good state
+            everyone = _put(everyone, running, state)
             status[running[~sane].cpu().numpy()] = Status.DIVERGED
-            here, F, new, running = _staying(sane, here, F, new, running)
+            narrowed, F, new, running = _staying(sane, narrowed, F, new, running)
         state = new
         check = t % check_every == 0 or t == settings.steps
         if check or recorder.wants(t):
-            whole = state if len(running) == M else _put(whole, running, state)
-            recorder.see(t, whole.play)
+            everyone = state if len(running) == M else _put(everyone, running, state)
+            recorder.see(t, everyone.play)
         if check and len(running):
             if progress:
                 progress(what, t, settings.steps)
-            done = _converged(here, F, state, settings)
+            done = _converged(narrowed, F, state, settings)
             status[running[done].cpu().numpy()] = Status.CONVERGED
             if bool(done.any()):
-                here, F, state, running = _staying(~done, here, F, state, running)
+                narrowed, F, state, running = _staying(~done, narrowed, F, state, running)
         if len(running) == 0:
             break
-    state = whole
+    state = everyone
     gap, value, _ = stationarity(components, objective, state.play, settings)
     alpha = state.play.strategies(settings.average)[0].double().cpu().numpy()
     return Outcome(
@@ -120,8 +120,9 @@ def run(
 def stationarity(
     components: Components, objective: Objective, players: Play, settings: Settings
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """On full data: (gap of Definition 1, F against the worst adversary, gap in units of F), each
-    (M,).
+    """Return the gap of Definition 1, F at the worst adversary, the gap in units of F: each (M,).
+
+    All three are measured on full data.
 
     The maps use the run's own last η and γ. The last output weighs each block by how far its player
     could go (√2 across the simplex, 2·reach across W): to first order, what F could still change
@@ -143,8 +144,9 @@ def stationarity(
 def _converged(
     components: Components, objective: Objective, state: Any, settings: Settings
 ) -> Tensor:
-    """(M,) by the gap on full data, which is looked at only where what the run itself has seen
-    gives hope.
+    """Return which targets have converged (M,), by the gap on full data.
+
+    The gap is computed only for targets that look close in what the run itself has seen.
     """
     done = ~_far(objective, state.play, state.z, settings)
     near = done.nonzero()[:, 0]
@@ -162,8 +164,9 @@ def _converged(
 
 
 def _far(objective: Objective, players: Play, z: Tensor, settings: Settings) -> Tensor:
-    """(M,) where α and q alone could still change F by far more than the tolerance, as the run last
-    saw z (M, K, N).
+    """Return (M,) where α and q alone could still change F by far more than the tolerance.
+
+    F is taken at z (M, K, N) as the run last saw it.
     """
     alpha, q = players.strategies(settings.average)
     values, eta = objective.value(alpha, z), players.eta.step.double().clamp(min=1e-30)
@@ -186,19 +189,20 @@ def _sane(players: Play, runaway: Tensor) -> Tensor:
 def _staying(
     stay: Tensor, components: Components, objective: Objective, state: Any, running: Tensor
 ) -> tuple[Components, Objective, Any, Tensor]:
-    """What is left when only some targets (a mask) stay."""
-    some = stay.nonzero()[:, 0]
-    return components.narrow(some), objective.narrow(some), _take(state, some), running[some]
+    """Return components, objective, state and target numbers narrowed to the mask `stay`."""
+    rows = stay.nonzero()[:, 0]
+    return components.narrow(rows), objective.narrow(rows), _take(state, rows), running[rows]
 
 
 def _take(state: Any, targets: Tensor) -> Any:
-    """The state of some targets; every tensor has targets as first axis."""
+    """Return the state of the given targets; the first axis of every tensor is the target."""
     return _each(lambda whole, _: whole[targets], state, state)
 
 
 def _put(state: Any, targets: Tensor, part: Any) -> Any:
-    """The state with that of some targets replaced by `part`; what is not a tensor is
-    the part's.
+    """Return `state` with the rows of the given targets replaced by `part`.
+
+    What is not a tensor is taken from `part`.
     """
     return _each(lambda whole, new: whole.index_copy(0, targets, new), state, part)
 
@@ -214,7 +218,7 @@ def _each(do: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
 
 
 class _Recorder:
-    """Keeps at most RECORDS steps, fewer when α is large."""
+    """Keep at most RECORDS steps of a run, fewer when α is large."""
 
     def __init__(self, steps: int, alpha: Tensor) -> None:
         room = max(2, min(RECORDS, TRACE_BUDGET // max(1, 8 * alpha.numel())))

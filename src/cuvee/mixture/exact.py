@@ -1,4 +1,4 @@
-"""Slow, exact oracles for squared loss with W a ball: what max_w F and min_α max_w F really are.
+"""Compute max_w F and min_α max_w F exactly and slowly, for squared loss with W a ball.
 
 Each f is a quadratic ½wᵀAw − bᵀw + r. Then f_T − Σ_j α_j f_j is one indefinite quadratic, and its
 maximum over the ball is a trust-region subproblem, solved globally by one eigendecomposition. The
@@ -25,7 +25,7 @@ from cuvee.problem import Array
 
 @dataclass(frozen=True)
 class Quadratics:
-    """N sources and one target as quadratics in w over the ball of `radius`: z_j(w) = f_T − f_j."""
+    """Hold N sources and one target as quadratics z_j(w) = f_T − f_j over a ball of `radius`."""
 
     A: Array  # (N, P, P), of z_j
     b: Array  # (N, P)
@@ -38,15 +38,15 @@ class Quadratics:
     def __post_init__(self) -> None:
         if self.discrepancy == "sum" and len(self.A) > 8:
             raise OptionError(
-                "the exact 'sum' oracle enumerates 2^N sign patterns; N must be ≤ 8, got "
-                f"{len(self.A)}"
+                "the exact 'sum' oracle tries 2^N sign patterns, so it takes at most 8 sources; "
+                f"this problem has {len(self.A)}: use fewer sources or discrepancy='mixture'"
             )
 
     @classmethod
     def of(
         cls, components: QuadraticSums, C: float, discrepancy: Discrepancy, target: int = 0
     ) -> Quadratics:
-        """The quadratics behind one target of a problem whose space has a radius."""
+        """Return the quadratics of one target of a problem whose space has a radius."""
         sources, own = components.grams
         radius = components.space.radius
         if radius is None:
@@ -58,11 +58,11 @@ class Quadratics:
         return cls(A, b, r, radius, C, np.asarray(1.0 / components.counts.double()), discrepancy)
 
     def z(self, w: Array) -> Array:
-        """(P,) -> (N,)."""
+        """Return z (N,) at w (P,)."""
         return np.asarray(0.5 * np.einsum("p,npq,q->n", w, self.A, w) - self.b @ w + self.r)
 
     def worst(self, alpha: Array) -> tuple[float, Array]:
-        """max_w F(α, w) over the ball, globally, and a maximiser."""
+        """Return max_w F(α, w) over the ball, which is the global maximum, and a maximiser."""
         if self.discrepancy == "mixture":
             patterns = [np.ones(len(alpha)), -np.ones(len(alpha))]
         else:
@@ -78,16 +78,19 @@ class Quadratics:
         return best + self.C * float(self.inverse_counts @ alpha**2), winner
 
     def cut(self, alpha: Array, w: Array) -> Array:
-        """The slope (N,) of the discrepancy at α for adversary w; the discrepancy there is slope ·
-        α.
+        """Return the slope (N,) of the discrepancy at α for adversary w.
+
+        The discrepancy at α is slope · α.
         """
         z = self.z(w)
         return np.abs(z) if self.discrepancy == "sum" else np.sign(alpha @ z) * z
 
     def minimum(self, tol: float = 1e-3, max_cuts: int = 400) -> tuple[float, Array, float]:
-        """min_α max_w F by cutting planes: (value, α, lower bound), value − bound ≤ tol · value.
+        """Return min_α max_w F by cutting planes: (value, α, lower bound).
 
-        The bound is as good as SLSQP's answer to the master problem."""
+        It stops when value − bound ≤ tol · value. The bound is as good as SLSQP's answer to the
+        master problem.
+        """
         alpha = np.full(len(self.A), 1.0 / len(self.A))
         best, best_alpha, bound, cuts = np.inf, alpha, -np.inf, []
         for _ in range(max_cuts):
@@ -101,11 +104,14 @@ class Quadratics:
         return best, best_alpha, bound
 
     def _master(self, cuts: Array, start: Array) -> tuple[Array, float]:
-        """min over (α, t) of t + C Σ α²/m with t ≥ slope_k · α for all cuts, α ∈ Δ."""
+        """Minimise t + C Σ α²/m over (α, t) with t ≥ slope_k · α for all cuts, α ∈ Δ.
+
+        Returns α (N,) and the value there.
+        """
         from scipy.optimize import minimize
 
         penalty, n = self.C * self.inverse_counts, len(start)
-        found = minimize(
+        solution = minimize(
             lambda x: x[-1] + penalty @ x[:n] ** 2,
             np.append(start, (cuts @ start).max()),
             jac=lambda x: np.append(2 * penalty * x[:n], 1.0),
@@ -125,7 +131,7 @@ class Quadratics:
             method="SLSQP",
             options={"maxiter": 500, "ftol": 1e-12},
         )
-        alpha = np.clip(found.x[:n], 0, None)
+        alpha = np.clip(solution.x[:n], 0, None)
         alpha /= alpha.sum()
         return alpha, float((cuts @ alpha).max() + penalty @ alpha**2)
 
@@ -135,8 +141,9 @@ def _parts(grams: Grams) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float, Array]:
-    """max of ½wᵀAw − bᵀw + r over ‖w‖ ≤ radius, A symmetric, possibly indefinite: (value,
-    maximiser).
+    """Return max of ½wᵀAw − bᵀw + r over ‖w‖ ≤ radius, and a maximiser; A is symmetric.
+
+    A may be indefinite.
 
     The maximiser solves (λI − A)w = −b with λ ≥ max(0, λ_max(A)), and ‖w‖ = radius unless λ = 0.
     """
@@ -157,8 +164,8 @@ def largest_on_ball(A: Array, b: Array, r: float, radius: float) -> tuple[float,
         if np.abs(beta[near_top]).max(initial=0.0) <= 1e-12 * (1 + np.linalg.norm(beta)) and (
             np.linalg.norm(edge) <= radius
         ):
-            # The hard case: b has no part along the top eigenvector, which fills up what is left of
-            # the radius.
+            # The hard case: b has no part along the top eigenvector, so w is extended along it
+            # until it reaches the sphere.
             w = edge
             if low == top:
                 w = w + np.eye(len(b))[-1] * np.sqrt(max(radius**2 - float(edge @ edge), 0.0))

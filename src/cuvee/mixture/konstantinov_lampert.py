@@ -1,5 +1,6 @@
-"""Konstantinov & Lampert (2019), "Robust learning from untrusted sources": one discrepancy per
-source.
+"""Estimate α from one discrepancy per source, after Konstantinov & Lampert (2019).
+
+The paper is "Robust learning from untrusted sources".
 
 Their weights minimise Σ_j α_j disc_j + C αᵀ diag(1/m) α with disc_j = max_w |f_T(w) − f_j(w)|, a
 *separate* maximum per source, so there is no game: the discrepancies are found once and the
@@ -23,8 +24,9 @@ from cuvee.results import Floats
 
 
 def discrepancies(components: Components, settings: Settings) -> Tensor:
-    """max_w |f_T − f_j| by projected ascent on full data, both signs for every source at once: (M,
-    N).
+    """Return max_w |f_T − f_j| by projected ascent on full data: (M, N).
+
+    Both signs of every source climb at once.
 
     The panel axis holds 2·N·S adversaries: for each source, S starts that climb f_T − f_j and S
     that descend it.
@@ -58,7 +60,7 @@ def discrepancies(components: Components, settings: Settings) -> Tensor:
 
 
 def weigh(disc: Floats, inverse_counts: Floats, C: float) -> Floats:
-    """argmin over Δ of Σ_j α_j disc_j + C Σ_j α_j²/m_j, exactly: (M, N).
+    """Return argmin over Δ of Σ_j α_j disc_j + C Σ_j α_j²/m_j, exactly: (M, N).
 
     α_j = max(0, (ν − disc_j) m_j/(2C)) for the one ν that makes them sum to 1, found by sorting.
     """
@@ -75,8 +77,9 @@ def weigh(disc: Floats, inverse_counts: Floats, C: float) -> Floats:
 
 
 def estimate(request: Request) -> Estimate:
-    """Return the weights that the discrepancies give at the caller's C; the own sample's
-    discrepancy is 0.
+    """Return the weights that the discrepancies give at the caller's C.
+
+    The own sample, where it joins, has discrepancy 0.
     """
     disc = discrepancies(request.components, request.settings.run).double().cpu().numpy()
     inverse = 1.0 / request.components.counts.double().cpu().numpy()

@@ -1,9 +1,9 @@
-"""The largest discrepancy of given mixtures, sup over W of |f_T − Σ_j α_j f_j|.
+"""Compute the largest discrepancy of given mixtures, sup over W of |f_T − Σ_j α_j f_j|.
 
-Or, in the "sum" form, of Σ_j α_j |f_T − f_j|. It is the term of Theorem 1 that Algorithm 1 makes
-small, for an α from anywhere. For squared loss in a ball the first form is exact: the difference is
-one indefinite quadratic, whose maximum has a dual that any λ bounds from above. Else a panel climbs
-with α held fixed, and what it finds is a lower bound.
+In the "sum" form it is the supremum of Σ_j α_j |f_T − f_j|. It is the term of Theorem 1 that
+Algorithm 1 makes small, for an α from anywhere. For squared loss in a ball the first form is exact:
+the difference is one indefinite quadratic, whose maximum has a dual that any λ bounds from above.
+Otherwise a panel climbs with α held fixed, and its result is a lower bound.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cuvee.mixture.objective import Discrepancy, Objective, differences
 from cuvee.mixture.players import Settings
 
 HALVINGS = 100  # of the bracket around λ
-CHEAP = 2_000_000  # multiplications per target and pass that no minibatch is worth avoiding
+CHEAP = 2_000_000  # multiplications per target: up to this, a pass over all rows is cheap
 KINK = 1e-24  # of g(x) = √(x² + c): |x| to twelve digits
 
 
@@ -29,8 +29,8 @@ def largest_discrepancy(
 ) -> tuple[Tensor, bool]:
     """Return the largest discrepancy (M,) of mixtures (M, N or N+1), and whether it is exact.
 
-    Where a pass over all rows is costly, a panel climbs on minibatches, and only where it ends is
-    looked at on all rows.
+    Where a pass over all rows is costly, a panel climbs on minibatches, and the discrepancy is
+    computed on all rows only at its last points.
     """
     space = components.space
     gram = space.quadratic and components.loss == "trained"
@@ -41,7 +41,7 @@ def largest_discrepancy(
 
 
 def _exact(components: QuadraticSums, alpha: Tensor, radius: float) -> Tensor:
-    """Return the maxima (M,) of the quadratics that mixtures and targets differ by."""
+    """Return the maxima (M,) of the quadratics f_T − Σ_j α_j f_j of mixtures and targets."""
     sources, own = components.grams
     N, P = len(sources.r), components.space.n_params
     maxima = [alpha.new_zeros(0)]
@@ -68,7 +68,7 @@ def largest_quadratic(eigenvalues: Tensor, beta: Tensor, r: Tensor, radius: floa
     gaps, square = low - eigenvalues, beta.square()
 
     def over(t: Tensor, power: int) -> Tensor:
-        """Return Σ β²/(λ − a)^power at λ = low + t; only where β = 0 may it be 0/0."""
+        """Return Σ β²/(λ − a)^power at λ = low + t, with terms of β = 0 counted as 0."""
         return torch.where(square > 0, square / (gaps + t) ** power, 0.0).sum(-1, keepdim=True)
 
     near = torch.zeros_like(low)
@@ -90,7 +90,10 @@ def _climbed(
     settings: Settings,
     full: bool,
 ) -> Tensor:
-    """Return the largest (M,) that a panel finds, half of it on either side, by adaptive steps."""
+    """Return the largest discrepancy (M,) that a panel of adversaries finds by adaptive steps.
+
+    For "mixture", half of the panel climbs the difference and half descends it.
+    """
     M, space = len(alpha), components.space
     objective = Objective(discrepancy, KINK, 0.0, torch.zeros_like(alpha[:1]))
     first = space.start(settings.adversaries, settings.seed).to(components.counts.device)

@@ -1,5 +1,6 @@
-"""What every α method is asked and what it answers. One more method is one more file that fills in
-an `AlphaMethod`.
+"""Define what every α method is asked and what it answers.
+
+A new method is a new file that fills in an `AlphaMethod`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ SMOOTHING = 0.01  # √c as a share of the sources' mean loss
 
 @dataclass(frozen=True)
 class AlphaSettings:
-    """What a method is told. `cuvee.estimate` has checked it and filled in what the caller left
-    open.
+    """Hold the settings of a method.
+
+    `cuvee.estimate` has checked them and filled in what the caller left open.
     """
 
     discrepancy: Discrepancy = "mixture"
@@ -40,8 +42,9 @@ class AlphaSettings:
 
 @dataclass(frozen=True)
 class Request:
-    """Weights wanted for M targets: the losses to compare, the settings, and what only some methods
-    need.
+    """Ask for the weights of M targets.
+
+    It holds the losses to compare, the settings, and what only some methods need.
     """
 
     components: Components  # f_1..f_N and f_T as the discrepancy compares them
@@ -54,7 +57,8 @@ class Request:
     def smoothing(self, share: float = SMOOTHING) -> float:
         """Return c: the caller's, or (share of the sources' mean loss)².
 
-        Targets have no say in it, so a batch of targets equals its rows.
+        It does not depend on the targets, so a batch of targets gives the same as its rows one by
+        one.
         """
         if self.settings.c is not None:
             return self.settings.c
@@ -73,7 +77,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a method found; one row per target."""
+    """Hold the result of a method; one row per target."""
 
     alpha: Floats  # (M, J) on the simplex: J = N sources, and the own sample where it joined
     gap: Floats  # (M,)
@@ -85,34 +89,33 @@ class Estimate:
 
 @dataclass(frozen=True)
 class AlphaMethod:
-    """An α method: its name, the function that answers a request, one line about it, and its
-    defaults.
-    """
+    """Describe an α method: its name, the function that answers a request, and its defaults."""
 
     name: str
     estimate: Callable[[Request], Estimate]
     summary: str
     steps: int = 0
-    """Taken by default; 0 where nothing is searched for."""
+    """Number of steps by default; 0 for a method that does not search."""
     network_steps: int | None = None
-    """The same for a network, whose steps are dear; None: as many."""
+    """Number of steps for a network, whose steps are expensive; None means the same as `steps`."""
     own: bool = False
     """Whether the target's own sample always joins; else it does where the caller asks for it."""
     tol: float = 0.02
     checks: int = 20
-    """How often a run looks whether it has converged."""
+    """How often a run checks whether it has converged."""
     models: Callable[[int, int], int] = field(default=lambda adversaries, sources: adversaries)
     """(adversaries, N) -> models that one target holds in memory at a time."""
 
 
 def closed_form(alpha: Floats) -> Estimate:
-    """Return weights (M, J) that follow directly from the data: there is no gap and no
-    objective.
+    """Return an estimate for weights (M, J) that follow directly from the data.
+
+    There is no gap and no objective: both are NaN.
     """
     nothing = np.full(len(alpha), np.nan)
     return Estimate(alpha, nothing, nothing, (Status.CLOSED_FORM,) * len(alpha))
 
 
 def with_own(alpha: Floats, weight: float) -> Floats:
-    """Return weights of the sources (M, N) with a last column, the own sample's: (M, N+1)."""
+    """Return weights of the sources (M, N) with the own sample's as a last column: (M, N+1)."""
     return np.column_stack([alpha, np.full(len(alpha), weight)])

@@ -1,5 +1,4 @@
-"""The objective of the paper, its two forms, and its gradients. The mathematics of §2 stands here,
-once.
+"""Compute the objective of the paper in its two forms, and its gradients (§2).
 
 Notation: α (M, J) one row per target, J = N sources, or N+1 when the target's own sample joins as a
 last column with discrepancy 0; z (M, K, N) with z_j = f_T(w) − f_j(w) for K adversaries w per
@@ -30,7 +29,7 @@ DISCREPANCIES: tuple[Discrepancy, ...] = ("sum", "mixture")
 
 @dataclass(frozen=True)
 class Objective:
-    """F(α, w) as a function of α and z; `C` is a number or one per target (M, 1)."""
+    """Compute F(α, w) as a function of α and z; `C` is a number or one per target (M, 1)."""
 
     discrepancy: Discrepancy
     c: float
@@ -38,23 +37,24 @@ class Objective:
     inverse_counts: Tensor  # (M, J) or (1, J): 1/m_j, and 1/m_T in the own column
 
     def g(self, x: Tensor) -> Tensor:
-        """g(x) = √(x² + c), the smooth absolute value."""
+        """Return g(x) = √(x² + c), the smooth absolute value."""
         return (x.square() + self.c).sqrt()
 
     def g_prime(self, x: Tensor) -> Tensor:
         return x / self.g(x)
 
     def penalty(self, alpha: Tensor) -> Tensor:
-        """C αᵀ diag(1/m) α: (M,)."""
+        """Return C αᵀ diag(1/m) α: (M,)."""
         return (self.C * self.inverse_counts * alpha.square()).sum(-1)
 
     def value(self, alpha: Tensor, z: Tensor) -> Tensor:
-        """F for every adversary: (M, K)."""
+        """Return F for every adversary: (M, K)."""
         return self.distance(alpha, z) + self.penalty(alpha)[:, None]
 
     def distance(self, alpha: Tensor, z: Tensor) -> Tensor:
-        """F without its penalty: how far each adversary can tell the mixture from the target, (M,
-        K).
+        """Return F without its penalty for every adversary: (M, K).
+
+        It says how far each adversary can tell the mixture from the target.
         """
         a = alpha[:, None, : z.shape[-1]]
         if self.discrepancy == "sum":
@@ -67,12 +67,13 @@ class Objective:
         return self.g((a * z).sum(-1))
 
     def gradient_alpha(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
-        """∇_α of Σ_k q_k F(α, w_k): (M, J). The paper's v + 2CMα."""
+        """Return ∇_α of Σ_k q_k F(α, w_k), the paper's v + 2CMα: (M, J)."""
         return self.v(alpha, z, q) + self.penalty_gradient(alpha)
 
     def v(self, alpha: Tensor, z: Tensor, q: Tensor) -> Tensor:
-        """Return the paper's v, ∇_α of Σ_k q_k times the distance: (M, J). In its form, "sum", v_j
-        = g(z_j).
+        """Return the paper's v, ∇_α of Σ_k q_k times the distance: (M, J).
+
+        In the paper's form, "sum", v_j = g(z_j).
         """
         n = z.shape[-1]
         if self.discrepancy == "sum":
@@ -89,8 +90,9 @@ class Objective:
         return 2.0 * self.C * self.inverse_counts * alpha
 
     def coefficients(self, alpha: Tensor, z: Tensor) -> Tensor:
-        """What to pull back for ∇_w F: −α_j g'_j on source j and Σ_j α_j g'_j on the target, (M, K,
-        N+1).
+        """Return the coefficients whose pullback is ∇_w F: (M, K, N+1).
+
+        They are −α_j g'_j on source j and Σ_j α_j g'_j on the target.
         """
         a = alpha[:, None, : z.shape[-1]]
         slope = (
@@ -101,13 +103,13 @@ class Objective:
         return _pull(a * slope)
 
     def ascent(self, alpha: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """What the panel climbs, as what to pull back, (M, K or 1, N+1), and the side (K or 1, 1)
-        each takes of it.
+        """Return what each adversary climbs: coefficients (M, K or 1, N+1), sides (K or 1, 1).
 
-        It is ∇_w F, except that a panel for "mixture" takes both sides: |x| = max(x, −x), so even
-        adversaries climb Σ_j α_j z_j, odd ones descend it, and none is caught at a small local
-        maximum of the one side while the global one lies on the other. They all climb or descend
-        the same, so one pull serves them.
+        The coefficients are pulled back and multiplied by the side, +1 or −1. The result is ∇_w F,
+        except that a panel for "mixture" takes both sides: |x| = max(x, −x), so even adversaries
+        climb Σ_j α_j z_j and odd ones descend it. Then none stays at a small local maximum of one
+        side while the global maximum lies on the other. All of them climb or descend the same
+        function, so one pullback serves them.
         """
         K = z.shape[1]
         if self.discrepancy == "sum" or K == 1:
@@ -116,7 +118,7 @@ class Objective:
         return _pull(alpha[:, None, : z.shape[-1]]), side[:, None]
 
     def narrow(self, targets: Tensor) -> Objective:
-        """Of some of the targets."""
+        """Return the objective of the given targets only."""
         C = self.C[targets] if isinstance(self.C, Tensor) else self.C
         inverse = (
             self.inverse_counts if len(self.inverse_counts) == 1 else self.inverse_counts[targets]
@@ -129,16 +131,16 @@ def _pull(u: Tensor) -> Tensor:
 
 
 def differences(losses: Tensor) -> Tensor:
-    """z_j = f_T − f_j from component losses (..., N+1) whose last column is the target's: (..., N),
-    in float64.
+    """Return z_j = f_T − f_j in float64, (..., N), from component losses (..., N+1).
 
-    A network may live in float32; α, q and all that decides them do not.
+    The last column of the losses is the target's. A network may use float32, but α, q and
+    everything that decides them are float64.
     """
     losses = losses.double()
     return losses[..., -1:] - losses[..., :-1]
 
 
 def inverse_counts(components: Components) -> Tensor:
-    """Return 1/m_j and, in the last column, 1/m_T: (M, N+1). The diagonal of the paper's M."""
+    """Return 1/m_j and, in the last column, 1/m_T: (M, N+1), the diagonal of the paper's M."""
     counts = components.counts.expand(len(components.own_counts), -1)
     return 1.0 / torch.cat([counts, components.own_counts[:, None]], -1).double()

@@ -1,13 +1,12 @@
-"""The unattended default: α along a path of C, all candidates cross-validated together, averaged by
-their loss.
+"""Estimate α along a path of C and average the candidates by their cross-validated loss.
 
-C is the user's hardest choice, so it is not asked for. From C = ∞, where α ∝ m_j is known, the path
-descends towards C = 0, each point warm-started from the last. The target's own labelled sample
-joins as one more source with discrepancy 0, so the path ends at the target alone; uniform and
-pooled weights are candidates beside it. Every candidate is fitted once per fold of the target's
-labelled rows: all targets, candidates and folds in one batch. The α returned is the candidates'
-average, weighed by how well each predicts the held-out rows: at 20 rows picking one is a gamble,
-averaging is not.
+This is the default. C is the user's hardest choice, so it is not asked for. From C = ∞, where α ∝
+m_j is known, the path descends towards C = 0, each point warm-started from the last. The target's
+own labelled sample joins as one more source with discrepancy 0, so the path ends at the target
+alone; uniform and pooled weights are further candidates. Every candidate is fitted once per fold of
+the target's labelled rows: all targets, candidates and folds in one batch. The α returned is the
+candidates' average, weighed by how well each predicts the held-out rows: with 20 rows, averaging is
+more reliable than picking one.
 """
 
 from __future__ import annotations
@@ -28,15 +27,14 @@ from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status, Trace
 
 POINTS = 8  # values of C between the two ends
-ENDS = (3.0, 1.0)  # C/D at them, in units of all rows and of the target's own rows
-SMOOTHING = 0.1  # √c as a share of the mean loss: the path's small C end at a kink
-# of the averaging: share ∝ (held-out likelihood)^½, as folds share most of their rows
+ENDS = (3.0, 1.0)  # C/D at the two ends, in units of all rows and of the own rows
+SMOOTHING = 0.1  # √c as a share of the mean loss; small C needs more smoothing
+# Shares are ∝ (held-out likelihood)^½, because folds share most of their rows.
 TEMPERATURE = 0.5
 HEAVY = 0.05  # a path point with at least this share counts for the status
-# multiplications per target and full-batch step that no minibatch is worth avoiding
+# multiplications per target: up to this, a step on all rows is cheap
 CHEAP = 2_000_000
-# models that a target holds at a time while its candidates are cross-validated: 16 for each of 5
-# folds
+# models that a target holds during cross-validation: 16 for each of 5 folds
 FITTED = 80
 
 
@@ -89,8 +87,9 @@ METHOD = AlphaMethod(
 
 
 def _full_batch_is_cheap(components: Components, settings: Settings) -> bool:
-    """Return whether a pass over all rows costs about what a minibatch does. The number of targets
-    has no say in it.
+    """Return whether a pass over all rows costs about as much as a minibatch.
+
+    The answer does not depend on the number of targets.
     """
     if components.space.quadratic and components.loss == "trained":
         return True
@@ -106,8 +105,9 @@ def follow(
     settings: Settings,
     progress: Progress | None = None,
 ) -> list[driver.Outcome]:
-    """α (M, N+1) for every C of the path, from large to small, each warm-started from the one
-    before.
+    """Return an outcome with α (M, N+1) for every C of the path, from large to small.
+
+    Each run is warm-started from the one before.
     """
     objective = Objective(discrepancy, c, 0.0, inverse_counts(components))
     players = play.start(components, objective, settings)
@@ -125,7 +125,7 @@ def follow(
 
 
 def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
-    """POINTS values of C (M, 1), geometric, in each target's own units.
+    """Return POINTS values of C (M, 1) in geometric steps, in each target's own units.
 
     With D (M,) the discrepancy the panel starts with: at C = 3·D·(all rows) the penalty keeps α
     within a few per cent of ∝ m_j; at C = D·(own rows) it is too weak to keep more than a per cent
@@ -140,8 +140,9 @@ def path_of_C(objective: Objective, D: Tensor) -> list[Tensor]:
 
 
 def candidates(components: Components, points: list[driver.Outcome]) -> list[tuple[str, Floats]]:
-    """The simple mixtures, then the path's points, so that averaging can always fall back on any of
-    them.
+    """Return the simple mixtures, then the path's points, each as (name, α (M, N+1)).
+
+    The average can always fall back on any of them.
     """
     simple = [
         ("pooled + own", proportional.weights(components, own=True)),
@@ -149,15 +150,16 @@ def candidates(components: Components, points: list[driver.Outcome]) -> list[tup
         ("uniform", uniform.weights(components, own=True)),
         ("target only", target_only.weights(components)),
     ]
-    # Sources of equal size make uniform and pooled one and the same: it should not vote twice.
+    # With sources of equal size, uniform and pooled are the same: one of them is enough.
     if np.allclose(simple[1][1], simple[2][1]):
         del simple[1]
     return simple + [(f"path {i + 1}/{len(points)}", p.alpha) for i, p in enumerate(points)]
 
 
 def held_out_loss(components: Components, solver: Solver, alpha: Floats, folds: int) -> Floats:
-    """Return each candidate's mean loss on its target's labelled rows, by models that did not see
-    the row: (M, G).
+    """Return each candidate's mean loss on its target's labelled rows: (M, G).
+
+    Each row's loss comes from a model that was not trained on that row.
     """
     M, G, _ = alpha.shape
     if M == 0:
@@ -173,13 +175,14 @@ def held_out_loss(components: Components, solver: Solver, alpha: Floats, folds: 
     held_out = components.own_values(w, Batch(folds=Folds(folds, number, only=True))).view(M, G, F)
     weight = weight[:, None, :F]
     loss = torch.where(weight > 0, weight * held_out, 0.0).sum(-1).double().cpu().numpy()
-    # a candidate whose model failed is no candidate
+    # NaN excludes a candidate whose model failed
     return np.where(np.isfinite(loss), loss, np.nan)
 
 
 def shares(cv_loss: Floats, rows: Array, likelihood: bool) -> Floats:
-    """(M, G) on the simplex: ∝ (held-out likelihood)^TEMPERATURE of k = rows (M,) labelled rows; 0
-    where NaN.
+    """Return shares (M, G) ∝ (held-out likelihood)^TEMPERATURE of k = rows (M,) labelled rows.
+
+    They lie on the simplex; a candidate whose loss is NaN gets 0.
 
     Cross-entropy is a negative log-likelihood as it stands. For other losses the noise level is
     unknown; with it at each candidate's own best value, k rows have likelihood ∝ (mean
@@ -188,20 +191,20 @@ def shares(cv_loss: Floats, rows: Array, likelihood: bool) -> Floats:
     k = np.asarray(rows)[:, None]
     evidence = -k * cv_loss if likelihood else -0.5 * k * np.log(np.maximum(cv_loss, 1e-300))
     evidence = np.where(np.isfinite(evidence), evidence, -np.inf)
-    # nothing can be said: the first candidate, pooled + own
+    # without any finite loss, the first candidate (pooled + own) gets all the weight
     evidence[~np.isfinite(evidence).any(1), 0] = 0.0
     weight = np.exp(TEMPERATURE * (evidence - evidence.max(1, keepdims=True)))
     return np.asarray(weight / weight.sum(1, keepdims=True))
 
 
 def _weighed(by_point: list[Floats], share: Floats) -> Floats:
-    """A quantity of the path's points, weighed by their shares (M, points): (M,)."""
+    """Return a quantity of the path's points averaged with their shares (M, points): (M,)."""
     weight = (share + 1e-12) / (share + 1e-12).sum(1, keepdims=True)
     return np.asarray(np.einsum("mg,gm->m", weight, np.stack(by_point)))
 
 
 def _status(points: list[driver.Outcome], share: Floats) -> tuple[Status, ...]:
-    """The worst status among the heaviest point and those that carry weight, target by target."""
+    """Return each target's worst status among its heaviest point and those with enough weight."""
     order = (Status.CONVERGED, Status.STEP_LIMIT, Status.DIVERGED)
     rank = np.array([[order.index(s) for s in p.status] for p in points]).T  # (M, points)
     heavy = (share >= HEAVY) | (share == share.max(1, keepdims=True))
@@ -210,8 +213,9 @@ def _status(points: list[driver.Outcome], share: Floats) -> tuple[Status, ...]:
 
 
 def _joined(traces: list[Trace], steps: int) -> Trace:
-    """One trace, the path's points one after another; point i begins at step i · steps, however
-    early others ended.
+    """Return one trace of the path's points one after another.
+
+    Point i begins at step i · steps, even where an earlier run ended early.
     """
     return Trace(
         step=np.concatenate([t.step + i * steps for i, t in enumerate(traces)]),

@@ -1,5 +1,4 @@
-"""What every minimax method here shares: where the players stand, how far they step, how the panel
-is weighed.
+"""Define what every minimax method shares: the players, their step sizes, the panel's weights.
 
 The adversary plays a *mixed* strategy: K points w_k with weights q on the simplex. min over α of
 the worst w equals min over α of the worst mixture of w's, and that game is convex–linear in (α, q),
@@ -22,9 +21,9 @@ from cuvee.components import ALL, Components
 from cuvee.hypothesis.base import Space
 from cuvee.mixture.objective import Objective, differences
 
-# q_k gains e^{0.1 · (F_k − max F)/max F} a step: a few dozen steps to change its mind
+# q_k is multiplied by e^{0.1 · (F_k − max F)/max F} in each step
 PANEL_RATE = 0.1
-PANEL_FLOOR = 1e-3  # and no adversary is ever written off
+PANEL_FLOOR = 1e-3  # the adversaries share at least this weight equally
 ALPHA_REACH = 1.0  # a first step may cross the simplex
 W_REACH = 0.25  # of W's radius: slower than α, so that adversaries started apart stay apart
 AVERAGING = 3.0  # iterate t enters the average with weight ∝ t³
@@ -32,7 +31,7 @@ AVERAGING = 3.0  # iterate t enters the average with weight ∝ t³
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything a minimax run is told, validated by `cuvee.estimate`."""
+    """Hold the settings of a minimax run; `cuvee.estimate` has checked them."""
 
     beta: float = 0.1
     batch_size: int = 32
@@ -48,8 +47,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Pace:
-    """The step size of one block: a constant if given, else reach/√(Σ‖gradient‖²) so far, at most
-    `cap`.
+    """Hold the step size of one block: a constant if `given`, else adaptive.
+
+    An adaptive step is reach/√(Σ‖gradient‖²) over the gradients so far, at most `cap`.
     """
 
     given: float | None
@@ -62,7 +62,7 @@ class Pace:
     def fresh(
         cls, given: float | None, reach: float, like: Tensor, cap: Tensor | None = None
     ) -> Pace:
-        """For gradients shaped like `like` (..., P)."""
+        """Return a pace for gradients shaped like `like` (..., P) that has seen none yet."""
         zeros = torch.zeros_like(like[..., :1])
         return cls(
             given, reach, torch.full_like(zeros, torch.inf) if cap is None else cap, zeros, zeros
@@ -79,13 +79,13 @@ class Pace:
         )
 
     def again(self, cap: Tensor) -> Pace:
-        """From the beginning, under another cap."""
+        """Return the pace with no gradients seen and another cap."""
         return replace(self, cap=cap, square=torch.zeros_like(self.square))
 
 
 @dataclass(frozen=True)
 class Play:
-    """Both players after t steps."""
+    """Hold both players after t steps."""
 
     t: int
     alpha: Tensor  # (M, J)
@@ -102,7 +102,7 @@ class Play:
     def advance(
         self, alpha: Tensor, w: Tensor, q: Tensor, eta: Pace, gamma: Pace, values: Tensor
     ) -> Play:
-        """The players after one step, in which the adversaries' F (M, K) were seen."""
+        """Return the players after one step, in which the adversaries' F (M, K) were seen."""
         t = self.t + 1
         return replace(
             self,
@@ -119,12 +119,12 @@ class Play:
         )
 
     def strategies(self, average: bool) -> tuple[Tensor, Tensor]:
-        """(α, q) to hand out: the averages, or where the players stand."""
+        """Return (α, q) as results: the averages of the run, or the current values."""
         return (self.alpha_mean, self.q_mean) if average else (self.alpha, self.q)
 
 
 def start(components: Components, objective: Objective, settings: Settings) -> Play:
-    """α uniform, adversaries started apart, the same for every target."""
+    """Return players with uniform α and adversaries that start apart, the same for every target."""
     space, K = components.space, settings.adversaries
     M, J = len(components.own_counts), objective.inverse_counts.shape[-1]
     first = space.start(K, settings.seed).to(components.counts.device)
@@ -148,16 +148,12 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
 
 
 def w_reach(space: Space, start: Tensor) -> float:
-    """How far w can sensibly travel: across W, or as far as it started from 0 when W is
-    everything.
-    """
+    """Return how far w may travel: the radius of W, or the mean ‖w‖ at the start (at least 1)."""
     return space.radius or float(torch.linalg.vector_norm(start, dim=-1).mean().clamp(min=1.0))
 
 
 def again(players: Play, objective: Objective, settings: Settings) -> Play:
-    """The players where they stand, clocks, averages and step sizes from the beginning: a warm
-    start.
-    """
+    """Return the players for a warm start: same positions, new clocks, averages and step sizes."""
     alpha, _ = players.strategies(settings.average)
     return replace(
         players,
@@ -170,7 +166,10 @@ def again(players: Play, objective: Objective, settings: Settings) -> Play:
 
 
 def alpha_cap(objective: Objective, alpha: Tensor) -> Tensor:
-    """1/(2C/m_min) (M, 1): beyond it the penalty alone would throw α from face to face."""
+    """Return the largest step size of α, 1/(2C/m_min): (M, 1).
+
+    With a larger one the penalty alone would throw α from one face of the simplex to another.
+    """
     curvature = (
         (2.0 * objective.C * objective.inverse_counts).expand(len(alpha), -1).amax(-1, keepdim=True)
     )
@@ -178,9 +177,10 @@ def alpha_cap(objective: Objective, alpha: Tensor) -> Tensor:
 
 
 def gap(alpha_map: Tensor, w_map: Tensor, q: Tensor, values: Tensor) -> Tensor:
-    """‖∇G‖ of Definition 1 from the projected-gradient maps of α (M, J) and w (M, K, P): (M,).
+    """Return ‖∇G‖ of Definition 1 from the projected-gradient maps (M, J) and (M, K, P): (M,).
 
-    A panel adds what its weights could still gain; for K = 1 that is 0 and this is the paper's gap.
+    The maps are those of α and w. A panel adds what its weights could still gain; for K = 1 that is
+    0 and this is the paper's gap.
     """
     w_part = (q * w_map.square().sum(-1)).sum(-1)
     q_part = (values.max(-1).values - (q * values).sum(-1)).square()
@@ -188,12 +188,12 @@ def gap(alpha_map: Tensor, w_map: Tensor, q: Tensor, values: Tensor) -> Tensor:
 
 
 def centred(gradient: Tensor) -> Tensor:
-    """The part of an α-gradient that moves α at all: the projection onto Δ forgets a constant."""
+    """Return the part of an α-gradient that moves α: the projection onto Δ drops the mean."""
     return gradient - gradient.mean(-1, keepdim=True)
 
 
 def reweigh(q: Tensor, values: Tensor) -> Tensor:
-    """Multiplicative weights on the panel: adversaries with larger distance (M, K) gain."""
+    """Return q after a multiplicative update: adversaries with larger distance (M, K) gain."""
     if q.shape[-1] == 1:
         return q
     best = values.max(-1, keepdim=True).values
@@ -203,6 +203,6 @@ def reweigh(q: Tensor, values: Tensor) -> Tensor:
 
 
 def averaged(mean: Tensor, new: Tensor, t: int) -> Tensor:
-    """The running mean of iterates 1..t with weights ∝ t^AVERAGING."""
+    """Return the running mean of iterates 1..t with weights ∝ t^AVERAGING."""
     share = (1.0 + AVERAGING) / (t + AVERAGING)
     return mean + share * (new - mean)

@@ -1,4 +1,4 @@
-"""Every row alike: what training on all rows together amounts to."""
+"""Give every row the same weight, as training on all rows together does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from cuvee.results import Floats
 
 
 def weights(components: Components, own: bool = False) -> Floats:
-    """Return α_j ∝ m_j: (M, N); with `own` the target's rows count as rows too, α_T ∝ m_T: (M,
-    N+1).
-    """
+    """Return α_j ∝ m_j: (M, N), or (M, N+1) with α_T ∝ m_T last where `own`."""
     counts = components.counts.double().cpu().numpy()
     rows = np.tile(counts, (len(components.own_counts), 1))
     if own:

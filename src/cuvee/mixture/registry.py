@@ -1,8 +1,8 @@
-"""The α methods by name. To add one: a file with a `METHOD` beside this one, and its name in a list
-below.
+"""Register the α methods by name.
 
-Error messages, `cuvee weights --method`, `cuvee adapt --method` and the table in docs/choosing.md
-follow from it.
+To add one, put a file with a `METHOD` beside this one and its name in one of the lists below. Error
+messages, `cuvee weights --method`, `cuvee adapt --method` and the table in docs/choosing.md follow
+from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Searching = Literal[
     "agp",
     "konstantinov_lampert",
 ]
-"""Methods that compare the target with the sources: what `cuvee.OnlineMixtures` may learn from."""
+"""Methods that compare the target with the sources; `cuvee.OnlineMixtures` may learn from them."""
 
 ClosedForm = Literal[
     "uniform",
@@ -44,19 +44,17 @@ def register(method: AlphaMethod) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a method."""
+    """Remove a method from the registry."""
     del _METHODS[name]
 
 
 def names(searching: bool = False) -> tuple[str, ...]:
-    """Return the names of all methods, or of those that search for their weights, in the order they
-    are listed.
-    """
+    """Return the names of all methods, or of those that search, in the order they are listed."""
     return tuple(name for name, method in _METHODS.items() if method.steps or not searching)
 
 
 def find(name: str) -> AlphaMethod:
-    """Return the method of this name, or raise `OptionError` that lists the names there are."""
+    """Return the method of this name, or raise `OptionError` with a list of the names."""
     check_choice("method", name, names())
     return _METHODS[name]
 

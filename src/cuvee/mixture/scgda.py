@@ -1,4 +1,4 @@
-"""Algorithm 1: stochastic corrected gradient descent ascent.
+"""Run Algorithm 1: stochastic corrected gradient descent ascent.
 
 `step` is the paper's box, line by line, for M targets and K adversaries at once. A step costs two
 forwards (w^t and w^{t−1} on the same minibatch) and one backward, however many sources there are.
@@ -24,7 +24,7 @@ from cuvee.mixture.players import Play, Settings
 
 @dataclass(frozen=True)
 class State:
-    """Where the run stands before step t."""
+    """Hold where the run stands before step t."""
 
     play: Play
     z: Tensor  # (M, K, N) tracks f_T(w) − f_j(w)
@@ -34,14 +34,17 @@ class State:
 def init(
     components: Components, objective: Objective, settings: Settings, warm: Play | None = None
 ) -> State:
-    """w^{−1} = w^0 and z^0 = f_T(w^0) − f_j(w^0) on full data, as the proof asks."""
+    """Return the first state: w^{−1} = w^0 and z^0 = f_T(w^0) − f_j(w^0) on full data.
+
+    The proof asks for this start.
+    """
     players = warm or play.start(components, objective, settings)
     z = differences(components.values(players.w, ALL))
     return State(play=players, z=z, w_previous=players.w)
 
 
 def step(state: State, components: Components, objective: Objective, settings: Settings) -> State:
-    """One pass through the loop of Algorithm 1."""
+    """Return the state after one pass through the loop of Algorithm 1."""
     p, beta = state.play, settings.beta
     minibatch = Batch(p.t, settings.batch_size)  # ξ_T^t, ξ_1^t, …, ξ_N^t
 
@@ -50,7 +53,7 @@ def step(state: State, components: Components, objective: Objective, settings: S
     d = differences(losses)  # f_T − f_j at w^t
     z = (1 - beta) * (state.z + d - d_previous) + beta * d  # z^{t+1}
 
-    # what makes the sum below of ∇f_T, ∇f_1, …, ∇f_N
+    # coefficients of ∇f_1, …, ∇f_N, ∇f_T in the sum below
     coefficients, side = objective.ascent(p.alpha, z)
     g_w = side.to(p.w) * pullback(coefficients)  # Σ_j α_j g'(z_j^{t+1}) (∇f_T − ∇f_j)
     gamma = p.gamma.after(g_w)
@@ -78,8 +81,9 @@ METHOD = AlphaMethod(
 
 
 def tracking_error(state: State, components: Components) -> Tensor:
-    """|z_j − (f_T − f_j)(w^{t−1})|, mean over sources and adversaries: (M,). What the correction
-    keeps small.
+    """Return the mean of |z_j − (f_T − f_j)(w^{t−1})| over sources and adversaries: (M,).
+
+    The correction of Algorithm 1 keeps it small.
     """
     exact = differences(components.values(state.w_previous, ALL))
     return torch.mean((state.z - exact).abs(), dim=(-2, -1))

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent ascent: Algorithm 1 without its correction, which is β = 1."""
+"""Run stochastic gradient descent ascent: Algorithm 1 without its correction (β = 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing but the target's own labelled sample: what the sources have to beat."""
+"""Put all weight on the target's own labelled sample, as a baseline that sources must beat."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cuvee.results import Floats
 
 
 def weights(components: Components) -> Floats:
-    """Return 1 on the own sample and 0 on every source: (M, N+1)."""
+    """Return α with 1 on the own sample and 0 on every source: (M, N+1)."""
     return with_own(np.zeros((len(components.own_counts), len(components.counts))), 1.0)
 
 
 def estimate(request: Request) -> Estimate:
-    """Return all weight on the own sample."""
+    """Return an estimate with all weight on the own sample."""
     return closed_form(weights(request.components))
 
 

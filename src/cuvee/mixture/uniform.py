@@ -1,4 +1,4 @@
-"""Every source alike: plain averaging, the first thing to compare with."""
+"""Give every source the same weight, the simplest baseline."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cuvee.results import Floats
 
 
 def weights(components: Components, own: bool = False) -> Floats:
-    """Return 1/N on every source: (M, N), or (M, N+1) with 0 on the own sample."""
+    """Return α with 1/N on every source: (M, N), or (M, N+1) with 0 on the own sample."""
     M, N = len(components.own_counts), len(components.counts)
     alpha = np.full((M, N), 1.0 / N)
     return with_own(alpha, 0.0) if own else alpha
 
 
 def estimate(request: Request) -> Estimate:
-    """Return the same weight for every source."""
+    """Return an estimate with the same weight for every source."""
     return closed_form(weights(request.components, request.settings.own))
 
 

@@ -1,1 +1,1 @@
-"""Numerical helpers that several rooms share."""
+"""Provide numerical helpers that several packages share."""

@@ -1,8 +1,7 @@
-"""Polynomial ridge regression on the simplex, from models alone or from models and their implicit
-derivatives.
+"""Fit polynomials on the simplex by ridge regression, to models and their derivatives.
 
-On Σα = 1 the monomials of degree exactly d span all polynomials of degree up to d. A label that
-knows dw*/dα says N times as much as one that does not.
+On Σα = 1 the monomials of degree exactly d span all polynomials of degree up to d. A label with
+dw*/dα gives N times as many equations as one without.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from math import comb
 import torch
 from torch import Tensor
 
-RIDGE = 1e-8  # of the features' own size, as a root: enough to be stable, too little to be seen
-STEP = 1e-30  # no difference is taken, so it may be as small as that
+RIDGE = 1e-8  # root of the penalty, in units of the features: stable, with no visible effect
+STEP = 1e-30  # of a complex step, which takes no difference, so it may be this small
 CHUNK = 2**22  # numbers of features at a time, small enough to stay in cache while they are used
 
 
 @dataclass(frozen=True)
 class Polynomial:
-    """ŵ(α) = Σ_f coefficients_f · α^f over the monomials f of one degree."""
+    """Predict ŵ(α) = Σ_f coefficients_f · α^f over the monomials f of one degree."""
 
     coefficients: Tensor  # (F, P), float64, or float32 for twice the speed
     degree: int
@@ -30,24 +29,22 @@ class Polynomial:
     def __call__(self, alpha: Tensor) -> Tensor:
         w = alpha.new_empty(len(alpha), self.coefficients.shape[1])
         rounded = alpha.to(self.coefficients)
-        for some in chunks(len(alpha), len(self.coefficients)):
-            w[some] = monomials(rounded[some], self.degree).T @ self.coefficients
+        for chunk in chunks(len(alpha), len(self.coefficients)):
+            w[chunk] = monomials(rounded[chunk], self.degree).T @ self.coefficients
         return w
 
     def bend(self, alpha: Tensor, at: Tensor) -> Tensor:
-        """ŵ(α) less its tangent plane at other mixtures: (M, N), (M, N) -> (M, P)."""
-        here = monomials(torch.complex(at, STEP * (alpha - at)), self.degree)
-        features = monomials(alpha, self.degree) - here.real - here.imag / STEP
+        """Return ŵ(α) less its tangent plane at other mixtures: (M, N), (M, N) -> (M, P)."""
+        stepped = monomials(torch.complex(at, STEP * (alpha - at)), self.degree)
+        features = monomials(alpha, self.degree) - stepped.real - stepped.imag / STEP
         return features.T @ self.coefficients
 
 
 def fit(alpha: Tensor, w: Tensor, slopes: Tensor | None, degree: int) -> Polynomial:
-    """Least squares on models w (n, P), and on dw*/dα (n, N, P) along the simplex where that is
-    known.
-    """
+    """Fit least squares to models w (n, P), and to dw*/dα (n, N, P) along the simplex if given."""
     A, Y = monomials(alpha, degree).T, w
     if slopes is not None:
-        # Derivatives count by what they change over a typical step between mixtures.
+        # Derivatives are weighed by how much w changes over a typical step between mixtures.
         typical = float((alpha - alpha.mean(0)).square().mean().sqrt())
         A = torch.cat([A, typical * _derivatives(alpha, degree)])
         Y = torch.cat([Y, typical * _along_simplex(slopes).flatten(0, 1)])
@@ -59,22 +56,22 @@ def n_features(n_sources: int, degree: int) -> int:
 
 
 def monomials(alpha: Tensor, degree: int) -> Tensor:
-    """All products of `degree` entries of each row of α: (M, N) -> (F, M)."""
+    """Return all products of `degree` entries of each row of α: (M, N) -> (F, M)."""
     columns = alpha.T.contiguous()
-    N, found = len(columns), columns
+    N, products = len(columns), columns
     for d in range(2, degree + 1):
         higher, low = columns.new_empty(n_features(N, d), len(alpha)), 0
         for j, column in enumerate(columns):
             # α_j times the products of d − 1 entries from j on, which stand together at the end.
-            rest = found[len(found) - n_features(N - j, d - 1) :]
-            torch.mul(column, rest, out=higher[low : low + len(rest)])
-            low += len(rest)
-        found = higher
-    return found if degree else torch.ones_like(columns[:1])
+            lower = products[len(products) - n_features(N - j, d - 1) :]
+            torch.mul(column, lower, out=higher[low : low + len(lower)])
+            low += len(lower)
+        products = higher
+    return products if degree else torch.ones_like(columns[:1])
 
 
 def raised(n_sources: int, degree: int) -> Tensor:
-    """(F, N): where monomial f of this degree, times α_j, stands among those of the next."""
+    """Return the index of each monomial f times α_j among those of the next degree: (F, N)."""
     below, above = (
         [*combinations_with_replacement(range(n_sources), d)] for d in (degree, degree + 1)
     )
@@ -83,24 +80,25 @@ def raised(n_sources: int, degree: int) -> Tensor:
 
 
 def least_squares(A: Tensor, Y: Tensor) -> Tensor:
-    """argmin ‖A C − Y‖² + a trace of ridge, by QR: (n, F), (n, P) -> (F, P)."""
+    """Return argmin ‖A C − Y‖² plus a tiny ridge, by QR: (n, F), (n, P) -> (F, P)."""
     scale = A.square().mean(0).sqrt().clamp(min=torch.finfo(A.dtype).tiny ** 0.5)
     penalty = RIDGE * len(A) ** 0.5 * torch.eye(A.shape[1], dtype=A.dtype, device=A.device)
     padded = torch.cat([Y, Y.new_zeros(len(penalty), Y.shape[1])])
-    found = torch.linalg.lstsq(torch.cat([A / scale, penalty]), padded, driver="gels").solution
-    # as a file will hold it, or products would round differently
-    return found.contiguous() / scale[:, None]
+    solution = torch.linalg.lstsq(torch.cat([A / scale, penalty]), padded, driver="gels").solution
+    # the memory layout that a file restores, so that products round the same
+    return solution.contiguous() / scale[:, None]
 
 
 def chunks(M: int, width: int) -> Iterator[slice]:
-    """Slices of M rows whose `width` numbers each fit together."""
+    """Return slices of M rows that hold at most CHUNK numbers, `width` per row."""
     size = max(1, CHUNK // max(width, 1))
     return (slice(low, min(low + size, M)) for low in range(0, M, size))
 
 
 def _derivatives(alpha: Tensor, degree: int) -> Tensor:
-    """Of the monomials along e_j − 1/N, every source j: (n·N, F), as the imaginary part of a step
-    that is.
+    """Return the monomials' derivatives along e_j − 1/N, every source j: (n·N, F).
+
+    They are computed by complex steps.
     """
     n, N = alpha.shape
     tangents = torch.eye(N, dtype=alpha.dtype, device=alpha.device) - 1.0 / N
@@ -109,5 +107,5 @@ def _derivatives(alpha: Tensor, degree: int) -> Tensor:
 
 
 def _along_simplex(slopes: Tensor) -> Tensor:
-    """dw*/dα_j (n, N, P) along e_j − 1/N."""
+    """Return dw*/dα_j (n, N, P) along e_j − 1/N."""
     return slopes - slopes.mean(1, keepdim=True)

@@ -1,1 +1,1 @@
-"""Targets that arrive one by one: Algorithm 4, its variants, and α predicted for new targets."""
+"""Learn from targets that arrive one by one: Algorithm 4, its variants, and α for new targets."""

@@ -1,4 +1,4 @@
-"""The books of a stream while it runs; `Ledger` is what they say."""
+"""Keep the accounts of a stream while it runs; `Ledger` reports them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cuvee.online.ledger import Ledger
 from cuvee.problem import Array
 from cuvee.results import Floats
 
-NOTES = 1_000  # kept
+NOTES = 1_000  # notes kept at most
 
 
 class Accounts:
-    """Labels and centres after every round, losses of those evaluated, and what went wrong."""
+    """Count labels and centres after every round, and keep losses and notes of failures."""
 
     def __init__(self) -> None:
         self.paid = self.failed = self.centres = self.looks = 0
@@ -28,37 +28,35 @@ class Accounts:
         return len(self.labels_at)
 
     def begin(self, centres: int) -> None:
-        """A round."""
+        """Begin a round."""
         self.centres = centres
         self.labels_at.append(self.paid)
         self.centres_at.append(centres)
 
     def pay(self) -> None:
-        """For a label of the round that runs."""
+        """Count a label paid for in the current round."""
         self.paid += 1
-        self.labels_at.values[-1:] = self.paid  # none, before the first
+        self.labels_at.values[-1:] = self.paid  # no entry before the first round
 
     def learnt(self, centres: int) -> None:
-        """What was paid for was worth it."""
+        """Record the number of centres after a label was learnt from."""
         self.centres = centres
         self.centres_at.values[-1:] = centres
 
     def fail(self, why: str) -> None:
-        """What was paid for was not."""
+        """Count a label that failed, and note why."""
         self.failed += 1
         self.note(f"round {self.rounds}: {why}")
 
     def note(self, text: str) -> None:
-        """What a reader should know; a stream that goes wrong for ever does not fill the memory."""
+        """Keep a note for the reader, at most NOTES of them so that memory stays bounded."""
         if len(self.notes) < NOTES:
             self.notes.append(
-                text
-                if len(self.notes) < NOTES - 1
-                else f"{text}; what went wrong after it is not noted"
+                text if len(self.notes) < NOTES - 1 else f"{text}; later problems are not listed"
             )
 
     def evaluate(self, losses: Floats) -> None:
-        """Losses of the next rounds; NaN where there is no w* to compare with."""
+        """Record the losses of the next rounds; NaN where there is no w* to compare with."""
         for loss in losses:
             self.losses.append(loss)
         if np.isnan(losses).any():
@@ -67,17 +65,17 @@ class Accounts:
             )
 
     def ledger(self, n_sources: int, more: Floats) -> Ledger:
-        """With `more` losses, of rounds that were evaluated but not entered."""
+        """Return the ledger, with `more` losses of rounds evaluated but not recorded."""
         losses = np.concatenate([self.losses.values, more])
-        seen = ~np.isnan(losses)
+        evaluated = ~np.isnan(losses)
         return Ledger(
             rounds=self.rounds,
             labels=self.paid,
             failed=self.failed,
             centres=self.centres,
             looks=self.looks,
-            loss=float(losses[seen].sum()) if seen.any() else np.nan,
-            evaluated=int(seen.sum()),
+            loss=float(losses[evaluated].sum()) if evaluated.any() else np.nan,
+            evaluated=int(evaluated.sum()),
             notes=tuple(self.notes),
             n_sources=n_sources,
             losses=losses,
@@ -86,7 +84,7 @@ class Accounts:
         )
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays, and what JSON can hold."""
+        """Return arrays, and what JSON can hold."""
         arrays = {
             name: getattr(self, name).values for name in ("losses", "labels_at", "centres_at")
         }
@@ -96,11 +94,11 @@ class Accounts:
         return arrays, plain
 
     @classmethod
-    def restored(cls, arrays: dict[str, Array], said: dict[str, Any]) -> Accounts:
+    def restored(cls, arrays: dict[str, Array], plain: dict[str, Any]) -> Accounts:
         books = cls()
         for name in ("paid", "failed", "centres", "looks"):
-            setattr(books, name, int(said[name]))
-        books.notes = [str(note) for note in said["notes"]]
+            setattr(books, name, int(plain[name]))
+        books.notes = [str(note) for note in plain["notes"]]
         books.losses, books.labels_at, books.centres_at = (
             Rows.of(arrays[name]) for name in ("losses", "labels_at", "centres_at")
         )
@@ -110,5 +108,5 @@ class Accounts:
 
 
 def in_short(error: Exception) -> str:
-    """For a note."""
+    """Return an error's message on one line of at most 200 characters, for a note."""
     return " ".join(str(error).split())[:200] or repr(error)

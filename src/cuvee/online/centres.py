@@ -1,9 +1,9 @@
-"""The nearest of many centres on Δ, exactly, while their number grows.
+"""Find the nearest of many centres on Δ exactly, while their number grows.
 
 Centres stand in blocks in the order they came: where a stream drifts, a block is small in space,
-and its bounding box rules it out. What is left is screened in float32 and checked again in float64,
+and its bounding box rules it out. The others are screened in float32 and checked again in float64,
 so that every answer is, to the bit, that of the plain formula over all centres. Where boxes rule
-out too little, one screening pass over everything still beats float64.
+out too little, one screening pass over everything is still faster than float64.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy.typing as npt
 
 from cuvee.results import Floats
 
-# Where one way becomes faster than the next, as measured with N = 15 on one thread; no answer
-# depends on these.
-PLAIN = 250  # up to so many centres, the plain formula
-PRUNE = 20_000  # up to so many, one screening pass
+# These choose the fastest method, as measured with N = 15 on one thread; answers do not depend on
+# them.
+PLAIN = 250  # centres up to which the plain formula is used
+PRUNE = 20_000  # centres up to which one screening pass is used
 BLOCK = 512
-LOOK = 5_000  # a look into one block costs about what so many centres more in a pass do
+LOOK = 5_000  # searching one block costs about as much as this many centres in a pass
 PAUSE = 63  # queries that go without boxes, at most, after boxes ruled out too little
 
 
 class Centres:
-    """Points of the simplex, more and more of them; the nearest one, exactly.
+    """Hold a growing number of points of the simplex, and find the nearest one exactly.
 
     >>> centres = Centres.of(np.eye(3))
     >>> centres.nearest(np.array([0.0, 0.5, 0.5]))
@@ -38,7 +38,9 @@ class Centres:
         self._points = np.empty((0, n_sources))
         # For screening, a column per centre: x = c − anchor, then |x|²/2.
         self._columns = np.empty((n_sources + 1, 0), np.float32)
-        self._anchor = np.zeros(n_sources)  # amid the centres: what is small is rounded by little
+        self._anchor = np.zeros(
+            n_sources
+        )  # in the middle of the centres: small numbers have small rounding errors
         self._radius = 0.0  # of all centres around it
         # A squared distance to a box is, term by term and as rounded, no more than that to a centre
         # inside; summed with these weights it is no more in any order of summing.
@@ -46,14 +48,14 @@ class Centres:
         # Two corners of each block's box, a column per block.
         self._low = np.empty((n_sources, 0))
         self._high = np.empty((n_sources, 0))
-        # How an answer is found, never which: the block of the last one, and whether boxes have
-        # been of use.
+        # These affect the speed, never the answer: the block of the last one, and whether boxes
+        # have helped.
         self._last = 0
         self._pause = self._paused = 0
 
     @classmethod
     def of(cls, points: Floats) -> Centres:
-        """The rows of points (n, N), in their order."""
+        """Return centres at the rows of points (n, N), in their order."""
         n, n_sources = points.shape
         self = cls(n_sources)
         self._reserve(n)
@@ -68,11 +70,11 @@ class Centres:
 
     @property
     def points(self) -> Floats:
-        """All centres (n, N), a view, in the order they were added."""
+        """Return all centres (n, N), a view, in the order they were added."""
         return self._points[: self._n]
 
     def add(self, alpha: Floats) -> int:
-        """One more centre (N,); its number."""
+        """Add one more centre (N,) and return its number."""
         n = self._n
         if n == len(self._points):
             self._reserve(2 * n + 1)
@@ -92,8 +94,9 @@ class Centres:
         return n
 
     def nearest(self, alpha: Floats) -> tuple[int, float]:
-        """The number of the centre nearest to α (N,), the lowest among ties, and its Euclidean
-        distance.
+        """Return the number of the centre nearest to α (N,) and its Euclidean distance.
+
+        Among ties it is the lowest number.
         """
         if not self._n:
             raise ValueError("there is no centre yet")
@@ -101,7 +104,7 @@ class Centres:
         return number, math.sqrt(squared)
 
     def _screened(self, alpha: Floats) -> tuple[float, int]:
-        """|c − α|² of the nearest centre, and its number."""
+        """Return |c − α|² of the nearest centre, and its number."""
         search = _Search(alpha, self._anchor, self._radius)
         if self._n > PRUNE:
             if self._paused:
@@ -115,7 +118,7 @@ class Centres:
         return search.best
 
     def _among_boxes(self, search: _Search) -> bool:
-        """Look into those blocks alone that can hold the nearest; False where they are too many."""
+        """Search only the blocks that can hold the nearest; return False if too many."""
         n_blocks = -(-self._n // BLOCK)
         alpha = search.alpha[:, None]
         gap = np.maximum(self._low[:, :n_blocks], alpha)
@@ -125,39 +128,39 @@ class Centres:
         gap *= gap
         bound = self._less @ gap
         first = int(bound.argmin())
-        # boxes overlap, and a stream mostly stays where it was
+        # boxes overlap, and the next α is mostly near the last
         if bound[self._last] <= bound[first]:
             first = self._last
         self._look(search, first * BLOCK, first * BLOCK + BLOCK)
-        left = (bound <= search.best[0]).nonzero()[0]
-        if len(left) * LOOK > self._n:
+        blocks = (bound <= search.best[0]).nonzero()[0]
+        if len(blocks) * LOOK > self._n:
             return False
         self._last = first
-        if len(left) > 1:
-            for block in left[bound[left].argsort()].tolist():
+        if len(blocks) > 1:
+            for block in blocks[bound[blocks].argsort()].tolist():
                 if block != first and bound[block] <= search.best[0]:
                     self._look(search, block * BLOCK, block * BLOCK + BLOCK)
             self._last = search.best[1] // BLOCK
         return True
 
     def _look(self, search: _Search, start: int, stop: int) -> None:
-        """Take up the nearest of these centres, where it beats what was found so far."""
+        """Update the search with the nearest of these centres, where it is nearer."""
         score = search.query @ self._columns[:, start : min(stop, self._n)]
         lowest = int(score.argmin())
         if score[lowest] <= search.score + search.margin:
             search.score = min(search.score, score[lowest])
             numbers = (score <= search.score + search.margin).nonzero()[0]
-            if len(numbers) == 1:  # what `_plain` does with a table of one row, in half the time
+            if len(numbers) == 1:  # the same as `_plain` for one row, in half the time
                 x = self._points[lowest + start] - search.alpha
                 x *= x
-                found = float(x.sum()), lowest + start
+                nearest = float(x.sum()), lowest + start
             else:
                 squared, k = _plain(self._points[numbers + start], search.alpha)
-                found = squared, int(numbers[k]) + start
-            search.best = min(search.best, found)  # of equals, the lower number
+                nearest = squared, int(numbers[k]) + start
+            search.best = min(search.best, nearest)  # of equals, the lower number
 
     def _index(self) -> None:
-        """Columns and boxes of all centres."""
+        """Compute columns and boxes of all centres."""
         n, points = self._n, self.points
         self._anchor = points.mean(0)
         x = points - self._anchor
@@ -170,7 +173,7 @@ class Centres:
         self._high[:, : len(blocks)] = np.maximum.reduceat(points, blocks).T
 
     def _reserve(self, n: int) -> None:
-        """Room for n centres."""
+        """Make room for n centres."""
         n_blocks = -(-n // BLOCK)
         n_sources = len(self._anchor)
         self._points = _grown(self._points, n_blocks * BLOCK, n_sources)
@@ -180,7 +183,7 @@ class Centres:
 
 
 class _Search:
-    """A query on its way."""
+    """Hold a query and its nearest centre so far."""
 
     def __init__(self, alpha: Floats, anchor: Floats, radius: float) -> None:
         self.alpha = alpha
@@ -190,7 +193,7 @@ class _Search:
         self.query[-1] = 1.0
         # A score is query·column = (d² − |x|²)/2, wrong by less than (N + 5)·2⁻²⁴·(radius +
         # |x|)²/2: N + 1 products of rounded factors, summed in any order. Two scores are compared;
-        # the rest is for float64, and for underflow.
+        # what is added covers float64 and underflow.
         reach = radius + math.sqrt(x @ x)
         self.margin = np.float32((len(x) + 8) * (2.0**-24 * reach * reach + 2.0**-120))
         self.score = np.float32(np.inf)  # the lowest so far
@@ -198,9 +201,7 @@ class _Search:
 
 
 def _plain(points: Floats, alpha: Floats) -> tuple[float, int]:
-    """What the answer is by definition: the least |c − α|² over points (n, N), and the first that
-    has it.
-    """
+    """Return the least |c − α|² over points (n, N), and the first that has it, by definition."""
     squared = ((points - alpha) ** 2).sum(1)
     k = int(squared.argmin())
     return float(squared[k]), k

@@ -1,4 +1,4 @@
-"""An array that grows by rows."""
+"""Provide an array that grows by rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 
 class Rows:
-    """(n, …), with room for twice as many: appending costs a copy of the row, now and then of
-    everything.
+    """Hold an array (n, …) with room to grow.
+
+    Appending copies only the row, except when the room is doubled.
     """
 
     def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float64) -> None:
@@ -33,7 +34,7 @@ class Rows:
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """A view: it may be written to, and is of the past after the next row."""
+        """Return a writable view of the rows, which is out of date after the next append."""
         return self._room[: self._n]
 
     @property

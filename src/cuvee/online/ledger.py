@@ -1,4 +1,4 @@
-"""What a stream has cost and what it has lost so far: the accounts of Theorem 4."""
+"""Report what a stream has cost and lost so far, in the terms of Theorem 4."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """Of the T rounds so far."""
+    """Hold the costs and losses of the T rounds so far."""
 
     rounds: int
     labels: int
-    """Solves that were paid for, those that failed included."""
+    """Number of solves that were paid for, including those that failed."""
     failed: int
     centres: int
     looks: int
-    """Passes over the data that certificates took."""
+    """Number of passes over the data for certificates."""
     loss: float
     """Σ_t ‖ŵ_t − w*(α_t)‖² over the rounds evaluated; NaN where none was."""
     evaluated: int
@@ -41,12 +41,15 @@ class Ledger:
 
     @property
     def regret(self) -> float:
-        """Against f = w*, whose loss is 0 in every round: the cumulative loss."""
+        """Return the cumulative loss, which is the regret against f = w*.
+
+        The loss of w* is 0 in every round.
+        """
         return self.loss
 
     @property
     def average_at(self) -> Floats:
-        """(evaluated,) the average loss up to and with each round."""
+        """Return the average loss up to and with each round, (evaluated,)."""
         return np.nancumsum(self.losses) / np.maximum(np.cumsum(~np.isnan(self.losses)), 1)
 
     def __str__(self) -> str:
@@ -58,7 +61,7 @@ class Ledger:
         )
 
     def draw(self, path: str | Path) -> None:
-        """Loss, labels and centres over time, as a picture."""
+        """Draw loss, labels and centres over time into a PNG file."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(7.2, 7.2 if self.evaluated else 4.4), layout="constrained")

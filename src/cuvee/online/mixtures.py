@@ -1,5 +1,6 @@
-"""α for a new target, from how the sources' models do on its sample: small QPs, shared out as the
-estimator would.
+"""Predict α for a new target from the losses of the sources' models on its sample.
+
+It solves small quadratic programs and averages them as the estimator would.
 
 **Atoms.** A panel of Q models that know nothing of the target (each source's own, the pooled, the
 uniform one) has mean loss f_T(q) on the target's k labelled rows and f_j(q) on source j. In the
@@ -15,16 +16,16 @@ them.
 **Shares.** The α predicted is an average of the atoms. Its shares are on the simplex, fitted by
 least squares to the answers of the estimator so far, near ones first, and held at DEFAULT by a
 ridge: a dozen answers decide between a dozen atoms, however many sources there are, and before the
-first answer DEFAULT speaks.
+first answer the shares are DEFAULT.
 
 **Bound.** Every answer is predicted before it is learnt from. Its error, half of Σ_j |α̂_j − α_j|,
 is taken in units of what makes a target hard: atoms that disagree, and statistics unlike those
 answered for. The bound on the next error is the conformal quantile of these: it holds with
 probability `level` if answered and new targets are exchangeable. They are not quite: answers are
 asked for where the bound is large, and early ones were predicted from fewer answers, which as a
-rule makes it wider than it need be. A stream that drifts voids it until most answers are from
-behind the drift. The probability is over streams: n answers leave the share covered within one of
-them uncertain by √(level(1−level)/n).
+rule makes it wider than necessary. After a drift of the stream it does not hold until most answers
+are from after the drift. The probability is over streams: within one stream of n answers, the share
+covered is uncertain by √(level(1−level)/n).
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from cuvee.simplex import project
 
 GRID_C, GRID_RHO = (1e3, 1e4, 1e5), (0.03, 0.1, 0.3)
 N_ATOMS = len(GRID_C) * len(GRID_RHO) + 4
-# before any answer: the two in the middle of C whose own sample counts for a few times k
+# before any answer: the two atoms with the middle C and the larger two of ρ
 DEFAULT = np.zeros(N_ATOMS)
 DEFAULT[[4, 5]] = 0.5
 HOLD = 1.0  # answers that DEFAULT counts for
-# of the kernel that calls answers near; what the farthest answer still counts
+# width of the kernel that weighs answers by nearness, and the weight of the farthest answer
 WIDTH, FLOOR = 4.0, 0.02
-# rows that the sources' loss variance counts for in a target's: one row has none of its own
+# rows that the sources' loss variance counts for in a target's: one row alone has no variance
 PRIOR_ROWS = 2.0
 STEPS, SHARE_STEPS = 200, 100
 CHUNK = 2**22  # numbers held at a time
@@ -59,7 +60,7 @@ CHUNK = 2**22  # numbers held at a time
 
 @dataclass(frozen=True)
 class Sources:
-    """What is known of the sources before any target comes."""
+    """Hold what is known of the sources before any target comes."""
 
     loss: Floats  # (N, Q) f_j of panel model q
     variance: Floats  # () of row losses, within a source under one model
@@ -68,7 +69,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Statistics:
-    """All that is asked of M targets."""
+    """Hold all that is asked of M targets."""
 
     loss: Floats  # (M, Q) f_T of panel model q
     noise: Floats  # (M,) squared standard error of f_T, the panel's mean
@@ -78,10 +79,11 @@ class Statistics:
 def summarise(
     loss: Array, spread: Array, squares: Array, rows: Array, variance: float
 ) -> Statistics:
-    """Return statistics of M targets from mean and variance of row losses (M, Q), Σ weight² (M,)
-    and k (M,).
+    """Return statistics of M targets from mean and variance of row losses (M, Q).
+
+    Σ weight² and the number of rows k are (M,).
     """
-    # what overflows is told by whoever knows the target's name
+    # an overflow is reported by the caller, who knows the target's name
     with np.errstate(over="ignore", invalid="ignore"):
         spread = (rows * spread.mean(1) + PRIOR_ROWS * variance) / (rows + PRIOR_ROWS)
         tiny = 1e-9 * (loss**2).mean(1) + 1e-300  # where every model is right on every row
@@ -89,7 +91,7 @@ def summarise(
 
 
 def atoms(sources: Sources, targets: Statistics) -> Floats:
-    """(M, atoms, N+1), those of the grid first."""
+    """Return the atoms (M, atoms, N+1), those of the grid first."""
     N, M = len(sources.rows), len(targets.rows)
     size = max(1, CHUNK // ((N + 1) * max(N + 1, len(targets.loss.T), N_ATOMS)))
     parts = [_atoms(sources, _some(targets, slice(low, low + size))) for low in range(0, M, size)]
@@ -112,32 +114,33 @@ def _atoms(sources: Sources, targets: Statistics) -> Floats:
     steepest = torch.linalg.eigvalsh(H)[:, -1, None, None].clamp(min=0.0) + penalty.amax(
         -1, keepdim=True
     )
-    found = _descend(lambda a: a @ H + penalty * a, start, steepest, STEPS)
+    on_grid = _descend(lambda a: a @ H + penalty * a, start, steepest, STEPS)
     simple = np.zeros((M, 4, N + 1))
     simple[:, 0] = _counts(sources, targets)  # pooled + own
     simple[:, 1, :N] = sources.rows  # pooled
     simple[:, 2, :N] = 1.0  # uniform
     simple[:, 3, N] = 1.0  # target only
-    return np.concatenate([found.numpy(), simple / simple.sum(-1, keepdims=True)], 1)
+    return np.concatenate([on_grid.numpy(), simple / simple.sum(-1, keepdims=True)], 1)
 
 
 def _counts(sources: Sources, targets: Statistics) -> Floats:
-    """m_j and, last, k: (M, N+1)."""
+    """Return m_j and, last, k: (M, N+1)."""
     return np.column_stack([np.tile(sources.rows, (len(targets.rows), 1)), targets.rows])
 
 
 def _descend(
     gradient: Callable[[Tensor], Tensor], start: Tensor, steepest: Tensor, steps: int
 ) -> Tensor:
-    """The minimiser of convex quadratics over the simplex, one per row, by accelerated projected
-    gradient.
+    """Return the minimisers of convex quadratics over the simplex, one per row.
+
+    They are found by accelerated projected gradient.
     """
     a = y = start
     t = torch.ones_like(steepest)
     for _ in range(steps):
         new = project(y - gradient(y) / steepest)
         moved = new - a
-        # momentum that no longer helps starts anew
+        # momentum is reset when it no longer helps
         uphill = ((y - new) * moved).sum(-1, keepdim=True) > 0.0
         t = torch.where(uphill, 1.0, t)
         after = 0.5 * (1.0 + (1.0 + 4.0 * t * t).sqrt())
@@ -146,30 +149,28 @@ def _descend(
 
 
 def distance(a: Array, b: Array) -> Floats:
-    """Half of Σ_j |a_j − b_j|: the share of weight that would have to move, in [0, 1]."""
+    """Return half of Σ_j |a_j − b_j|: the share of weight that would have to move, in [0, 1]."""
     return np.asarray(0.5 * np.abs(a - b).sum(-1))
 
 
 def hardness(disagreement: Floats, far: Floats) -> Floats:
-    """(M,) what errors are measured in: atoms that disagree, and the nearest answer being far (M,
-    answers).
-    """
+    """Return the unit of errors (M,): how much atoms disagree and answers (M, answers) are far."""
     return np.asarray((0.05 + disagreement) * (1.0 + 0.25 * np.log1p(far.min(1, initial=1e6))))
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of M targets."""
+    """Hold predictions for M targets."""
 
     alpha: Floats  # (M, N+1)
-    # (M,) on the distance to the estimator's answer, with probability `level`; 1 says nothing
+    # (M,) bound on the distance to the estimator's answer, with probability `level`; 1 is no bound
     bound: Floats
     disagreement: Floats  # (M,) of the grid's atoms with α, their mean distance
     atoms: Floats  # (M, atoms, N+1)
 
 
 class MixtureLearner:
-    """(statistics of a target) -> α, from the answers so far."""
+    """Predict α from the statistics of a target and the answers so far."""
 
     def __init__(self, sources: Sources, level: float) -> None:
         self.sources, self.level = sources, level
@@ -189,20 +190,20 @@ class MixtureLearner:
         return len(self._answers["alpha"])
 
     def of(self, name: str) -> Floats:
-        """alpha (answers, N+1), error, bound (answers,), … so far."""
+        """Return alpha (answers, N+1), error, bound (answers,), … so far."""
         return np.asarray(self._answers[name].values)
 
     def predict(self, targets: Statistics) -> Forecast:
-        """α and its bound, one row per target; nothing is remembered."""
-        each = atoms(self.sources, targets)
+        """Return α and its bound, one row per target; nothing is remembered."""
+        target_atoms = atoms(self.sources, targets)
         far = self._far(targets)
-        alpha = np.einsum("mg,mgj->mj", self._shares(far), each)
-        disagreement = distance(each[:, : N_ATOMS - 4], alpha[:, None]).mean(1)
+        alpha = np.einsum("mg,mgj->mj", self._shares(far), target_atoms)
+        disagreement = distance(target_atoms[:, : N_ATOMS - 4], alpha[:, None]).mean(1)
         bound = np.minimum(1.0, self._quantile() * hardness(disagreement, far))
-        return Forecast(alpha, bound, disagreement, each)
+        return Forecast(alpha, bound, disagreement, target_atoms)
 
     def learn(self, target: Statistics, forecast: Forecast, answer: Floats) -> None:
-        """From one answer (N+1,) of the estimator and what had been predicted of it."""
+        """Learn from an answer (N+1,) of the estimator and the forecast made before it."""
         row = {
             **{f.name: getattr(target, f.name)[0] for f in fields(target)},
             "atoms": forecast.atoms[0],
@@ -215,8 +216,9 @@ class MixtureLearner:
             self._answers[name].append(value)
 
     def _far(self, targets: Statistics) -> Floats:
-        """(M, answers) squared distances of statistics, in their standard errors; the panel counts
-        as one number.
+        """Return squared distances of statistics, in standard errors: (M, answers).
+
+        The panel counts as one number.
         """
         loss, noise, rows = (self.of(name) for name in ("loss", "noise", "rows"))
         square = (
@@ -228,8 +230,9 @@ class MixtureLearner:
         return np.asarray(unlike + np.log(targets.rows[:, None] / rows) ** 2)
 
     def _shares(self, far: Floats) -> Floats:
-        """(M, atoms) on the simplex: least squares over the answers, the near ones first, held at
-        DEFAULT.
+        """Return shares (M, atoms) on the simplex by least squares over the answers.
+
+        Near answers weigh more, and a ridge holds the shares at DEFAULT.
         """
         if far.shape[1] == 0:
             return np.tile(DEFAULT, (len(far), 1))
@@ -244,15 +247,16 @@ class MixtureLearner:
         )
 
     def _quantile(self) -> float:
-        """The conformal one of errors in units of hardness; ∞ while there are too few answers to
-        say.
+        """Return the conformal quantile of errors in units of hardness.
+
+        It is ∞ while there are too few answers.
         """
         n = len(self)
         rank = ceil((n + 1) * self.level - 1e-9)
         if rank > n:
             return np.inf
-        # As hard as each would be now, with the others answered: what was far from everything once
-        # need not be now.
+        # Hardness is computed again with all other answers known: a target that was far from all
+        # earlier answers may now have a near one.
         far = self._far(Statistics(*(self.of(f.name) for f in fields(Statistics))))
         np.fill_diagonal(far, np.inf)
         return float(np.sort(self.of("error") / hardness(self.of("disagreement"), far))[rank - 1])
@@ -264,7 +268,7 @@ class MixtureLearner:
         n = len(state["alpha"])
         for name, rows in self._answers.items():
             if state[name].shape != (n, *rows.shape[1:]) or not np.isfinite(state[name]).all():
-                raise ValueError(f"{name} has shape {state[name].shape}, or holds no numbers")
+                raise ValueError(f"{name} has shape {state[name].shape}, or holds NaN or infinity")
         self._answers = {name: Rows.of(state[name]) for name in self._answers}
 
 
@@ -274,23 +278,24 @@ def _some(targets: Statistics, which: slice) -> Statistics:
 
 @dataclass(frozen=True, eq=False)
 class MixtureLedger:
-    """Of the rounds so far."""
+    """Hold the costs and errors of the rounds so far."""
 
     rounds: int
     labels: int
-    """Answers of the oracle that were paid for, those that failed included."""
+    """Number of answers of the oracle that were paid for, including those that failed."""
     failed: int
-    # (answers,) distance of what was predicted before each answer to it
+    # (answers,) distance of each answer to the prediction made before it
     errors: Floats = field(repr=False)
-    bounds: Floats = field(repr=False)  # (answers,) what had been stated for it
+    bounds: Floats = field(repr=False)  # (answers,) the bound stated for it
     labels_at: Array = field(repr=False)  # (rounds,) paid up to and with each round
     notes: tuple[str, ...] = field(default=(), repr=False)
     """What went wrong, and in which round."""
 
     @property
     def coverage(self) -> float:
-        """Share of answers within the bound stated for them, of those for which one below 1 was;
-        NaN if none was.
+        """Return the share of answers within the bound stated for them.
+
+        Only bounds below 1 count; without any it is NaN.
         """
         stated = self.bounds < 1.0
         return float((self.errors <= self.bounds)[stated].mean()) if stated.any() else np.nan
@@ -301,7 +306,7 @@ class MixtureLedger:
         return f"{self.rounds:,} rounds, {self.labels:,} labels{failed}{error}"
 
     def draw(self, path: str | Path) -> None:
-        """Labels over time, and how far each answer was from what had been predicted, as a PNG."""
+        """Draw labels over time, and the distance of each answer to its prediction, as a PNG."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(7.2, 4.8), layout="constrained")

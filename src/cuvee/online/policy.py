@@ -1,4 +1,4 @@
-"""Which rounds are worth a label: a coin, a budget, or a certificate."""
+"""Decide which rounds are worth a label: by a coin, a budget, or a certificate."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from cuvee.online.regressor import Round
 
 class Policy(Protocol):
     def wants(self, now: Round, paid: int, look: Callable[[], float]) -> bool:
-        """`paid` labels so far; `look` is one pass over the data: ‖∇‖∞ of the risk at ŵ_t."""
+        """Return whether to pay for a label in this round, after `paid` labels so far.
+
+        `look` is one pass over the data: ‖∇‖∞ of the risk at ŵ_t.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Coin:
-    """Z_t ~ Bernoulli(p), as in Algorithm 4; the coin of a round depends on its number and the seed
-    alone.
+    """Draw Z_t ~ Bernoulli(p), as in Algorithm 4.
+
+    The coin of a round depends only on its number and the seed.
     """
 
     p: float
@@ -34,9 +38,7 @@ class Coin:
 
 @dataclass(frozen=True)
 class Budget:
-    """Where no label is within the radius, as long as at most a share of the rounds was
-    paid for.
-    """
+    """Pay where no label is within the radius, for at most a share of the rounds."""
 
     share: float
 
@@ -46,9 +48,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Certified:
-    """Where one pass over the data shows ‖∇‖∞ > tol, as long as at most a share of the rounds was
-    paid for.
-    """
+    """Pay where one pass over the data shows ‖∇‖∞ > tol, for at most a share of the rounds."""
 
     share: float
     tol: float
@@ -58,7 +58,8 @@ class Certified:
 
 
 def affordable(share: float, rounds: int, paid: int) -> bool:
-    """Whether one label more keeps labels ≤ ⌈share · rounds⌉: the first is, unless the
-    share is 0.
+    """Return whether one more label keeps labels ≤ ⌈share · rounds⌉.
+
+    The first label always is, unless the share is 0.
     """
     return paid < ceil(share * rounds * (1.0 - 1e-12))  # 0.07 · 100 is a little more than 7

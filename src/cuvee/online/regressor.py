@@ -1,7 +1,7 @@
-"""Algorithm 4 of the paper: label-efficient nonparametric online regression.
+"""Run Algorithm 4 of the paper: label-efficient nonparametric online regression.
 
-The box, with its two misprints mended (a new centre is t, not s; and the variants in balls.py say
-what T_s is)::
+The box, with its two misprints corrected (a new centre is t, not s; and variants.py says what T_s
+is)::
 
     observe α_t
     s ← argmin_{s ∈ S} ‖α_t − α_s‖                       the active centre
@@ -27,45 +27,43 @@ from cuvee.results import Floats
 
 Radius = Callable[[int], float]
 CHUNK = 2**22  # numbers that are held at a time
-ROUNDING = 1e-12  # more than products of numbers up to 1 are off by
+ROUNDING = 1e-12  # above the rounding errors of products of numbers up to 1
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What happened to one mixture."""
+    """Hold what happened to one mixture."""
 
     t: int
     alpha: Floats  # (N,)
     w: Floats  # (P,) ŵ_t
-    # s with t ∈ T_s, where a label belongs; None if it belongs to no ball that is open
+    # s with t ∈ T_s, the ball that a label belongs to; None if there is none
     ball: int | None
     distance: float  # ‖α_t − α_s‖ to the active centre; ∞ before there was one
     radius: float  # ε_t
-    known: bool  # whether the active centre had something to say
+    known: bool  # whether T_s of the active centre was not empty
 
 
 def paper_radius(n_sources: int) -> Radius:
-    """ε_t = t^{−1/(1+N)}."""
+    """Return the radius ε_t = t^{−1/(1+N)} as a function of t."""
     return lambda t: float(t ** (-1.0 / (1 + n_sources)))
 
 
 class Regressor:
-    """The state of Algorithm 4: the round t, centres S with the radii they were opened at, what
-    their balls know.
-    """
+    """Hold the state of Algorithm 4: the round t, the centres S, their radii and balls."""
 
     def __init__(
         self, balls: Averages, n_sources: int, radius: Radius, prior: Floats, *, nearest: bool
     ) -> None:
         self.balls, self.radius = balls, radius
-        # (P,), and whether the nearest ball that knows something goes first
+        # (P,), and whether the nearest ball with T_s ≠ ∅ is used before the prior
         self.prior, self.nearest = prior, nearest
         self.t = 0
         self.S = Centres(n_sources)
         self.radii = Rows()  # (n,) ε_t when each was opened
 
     def observe(self, alpha: Floats) -> Round:
-        """A round for α_t (N,): predict, then join a ball or open one."""
+        """Return the round of α_t (N,): predict, then join a ball or open one."""
         epsilon = self.radius(self.t + 1)
         self.t += 1
         if len(self.S) == 0 and self.balls.around_labels:
@@ -86,8 +84,9 @@ class Regressor:
         return Round(self.t, alpha, w, ball, distance, epsilon, known)
 
     def centre(self) -> Round:
-        """Before the first round: the uniform mixture, as if it had come, so that a label of it can
-        be learnt.
+        """Return a round 0 of the uniform mixture, so that a label of it can be learnt.
+
+        It is called before the first round.
         """
         N = self.S.points.shape[1]
         alpha = np.full(N, 1.0 / N)
@@ -98,8 +97,9 @@ class Regressor:
         return Round(0, alpha, self.prior, ball, inf, epsilon, False)
 
     def learn(self, now: Round, w: Floats, slopes: Floats | None) -> None:
-        """w_t (P,) is observed, with dw*/dα (N, P) where balls want it; as printed, that of a
-        ball's first is lost.
+        """Learn from the label w_t (P,), with dw*/dα (N, P) where balls need it.
+
+        In the algorithm as printed, the label of the round that opens a ball is lost.
         """
         ball = now.ball
         if ball is None and self.balls.around_labels:
@@ -108,12 +108,12 @@ class Regressor:
             self.balls.learn(ball, now.alpha, w, slopes)
 
     def predict(self, alpha: Floats) -> Floats:
-        """What would be said of mixtures (M, N), without a round: (M, P)."""
+        """Return predictions (M, P) for mixtures (M, N), without a round."""
         w = np.tile(self.prior, (len(alpha), 1))
         size = max(1, CHUNK // max(len(self.S), self.balls.total.values[:1].size, 1))
         for low in range(0, len(alpha) if len(self.S) else 0, size):
-            some = alpha[low : low + size]
-            w[low : low + size] = self._answer(some, _nearest(some, self.S.points))
+            chunk = alpha[low : low + size]
+            w[low : low + size] = self._answer(chunk, _nearest(chunk, self.S.points))
         return w
 
     def state(self) -> dict[str, Array]:
@@ -124,24 +124,26 @@ class Regressor:
         self.balls.restore(state)
         sizes = {len(self.S), len(self.radii), *self.balls.lengths}
         if len(sizes) != 1:
-            raise ValueError("centres and balls are not equally many")
+            raise ValueError("the numbers of centres and balls differ")
 
     def _open(self, alpha: Floats, epsilon: float) -> int:
-        """S ← S ∪ {t}, T_t ← ∅."""
+        """Open a ball: S ← S ∪ {t}, T_t ← ∅; return its number."""
         self.balls.open()
         self.radii.append(epsilon)
         return self.S.add(alpha)
 
     def _answer(self, alpha: Floats, s: Array) -> Floats:
-        """What balls s (M,) say of α (M, N), or those nearest of all that know something, or the
-        prior: (M, P).
+        """Return predictions (M, P) of balls s (M,) for α (M, N).
+
+        Where T_s is empty, the nearest ball with T_s ≠ ∅ answers if `nearest` is set, else the
+        prior.
         """
         known = self.balls.known(s)
         if self.nearest and not known.all():
-            others = np.flatnonzero(self.balls.known(np.arange(len(self.S))))
-            if len(others):
+            labelled = np.flatnonzero(self.balls.known(np.arange(len(self.S))))
+            if len(labelled):
                 s = s.copy()
-                s[~known] = others[_nearest(alpha[~known], self.S.points[others])]
+                s[~known] = labelled[_nearest(alpha[~known], self.S.points[labelled])]
                 known[:] = True
         w = np.tile(self.prior, (len(alpha), 1))
         if known.any():
@@ -150,13 +152,14 @@ class Regressor:
 
 
 def _nearest(alpha: Floats, points: Floats) -> Array:
-    """(M, N), (n, N) -> (M,), as `Centres` has it for one at a time: exact, and the first among
-    ties.
+    """Return the number of the point (n, N) nearest to each α (M, N): (M,).
+
+    Like `Centres`, it is exact and takes the first among ties.
     """
     score = (points**2).sum(1) / 2 - alpha @ points.T  # (d² − |α|²)/2, but for rounding
-    found = score.argmin(1)
+    nearest = score.argmin(1)
     tied = np.flatnonzero((score <= score.min(1, keepdims=True) + ROUNDING).sum(1) > 1)
     for i in tied:
-        near = np.flatnonzero(score[i] <= score[i, found[i]] + ROUNDING)
-        found[i] = near[((points[near] - alpha[i]) ** 2).sum(1).argmin()]
-    return np.asarray(found)
+        near = np.flatnonzero(score[i] <= score[i, nearest[i]] + ROUNDING)
+        nearest[i] = near[((points[near] - alpha[i]) ** 2).sum(1).argmin()]
+    return np.asarray(nearest)

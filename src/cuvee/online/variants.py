@@ -1,6 +1,4 @@
-"""What balls remember of their rounds T_s, and what they say of a mixture: one class per variant of
-Algorithm 4.
-"""
+"""Define what balls remember of their rounds T_s, one class per variant of Algorithm 4."""
 
 from __future__ import annotations
 
@@ -15,23 +13,24 @@ from cuvee.online.growable import Rows
 from cuvee.problem import Array
 from cuvee.results import Floats
 
-DEGREES = (4, 3, 2)  # of the curvature that labels share, the first that they can tell
-# of a step to first order: where g would bend it more, it speaks of what it has not seen
+DEGREES = (4, 3, 2)  # of the shared polynomial g: the first with few enough monomials
+# share of the first-order step that g may change: beyond it, g extrapolates too far
 MOST_BEND = 0.5
-PER_FEATURE = 2.0  # equations that each of its monomials wants; a label makes N of them
+PER_FEATURE = 2.0  # equations needed per monomial of g; a label gives N of them
 MOST_FEATURES = 1_000
-GROWTH = 1.1  # labels, since it was last fitted, that are worth fitting it again
-# numbers in the equations; beyond it g stays as it is, and labels still speak for themselves
+GROWTH = 1.1  # g is fitted again when labels have grown by this factor
+# numbers in the equations; beyond it g is not fitted again
 ROOM = 2**26
 
 
 class Averages:
-    """`"paper"`: ŵ = (1/|T_s|) Σ_{t ∈ T_s} w_t as printed, where a round without a label has w_t =
-    0.
+    """Implement `"paper"`: ŵ = (1/|T_s|) Σ_{t ∈ T_s} w_t as printed.
+
+    A round without a label has w_t = 0.
     """
 
     slopes: ClassVar[bool] = False  # whether labels come with dw*/dα
-    # whether balls open around labels instead of where none reaches
+    # whether balls open around labels, instead of around mixtures that no ball reaches
     around_labels: ClassVar[bool] = False
     keep_own: ClassVar[bool] = False  # whether the round that opens a ball is one of its T_s
 
@@ -41,29 +40,29 @@ class Averages:
         self.size = Rows(dtype=np.int64)  # (n,) |T_s|
 
     def open(self) -> None:
-        """T_t ← ∅."""
+        """Open a ball: T_t ← ∅."""
         self.total.append(0.0)
         self.size.append(0)
 
     def join(self, s: int) -> None:
-        """T_s ← T_s ∪ {t}."""
+        """Add the round to a ball: T_s ← T_s ∪ {t}."""
         self.size.values[s] += 1
 
     def learn(self, s: int, alpha: Floats, w: Floats, slopes: Floats | None) -> None:
-        """w_t, of a round in T_s, is observed."""
+        """Learn from the label w_t of a round in T_s."""
         self.total.values[s] += w
 
     def known(self, s: Array) -> Array:
-        """(M,) whether T_s ≠ ∅."""
+        """Return whether T_s ≠ ∅, (M,)."""
         return np.asarray(self.size.values[s] > 0)
 
     def say(self, s: Array, alpha: Floats) -> Floats:
-        """ŵ (M, P) of balls s (M,) with T_s ≠ ∅ for mixtures (M, N)."""
+        """Return ŵ (M, P) of balls s (M,) with T_s ≠ ∅ for mixtures (M, N)."""
         return np.asarray(self.total.values[s] / self.size.values[s, None])
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """As many as there are balls, each."""
+        """Return the number of balls in each array, for a check that they agree."""
         return len(self.total), len(self.size)
 
     def state(self) -> dict[str, Array]:
@@ -74,14 +73,15 @@ class Averages:
 
 
 class LabelledAverages(Averages):
-    """`"paper_repaired"`: the average of labelled rounds only; T_s includes s, as in the proof of
-    Theorem 4.
+    """Implement `"paper_repaired"`: the average of labelled rounds only.
+
+    T_s includes s, as in the proof of Theorem 4.
     """
 
     keep_own = True
 
     def join(self, s: int) -> None:
-        """A round counts when its label comes."""
+        """Do nothing: a round counts when its label comes."""
 
     def learn(self, s: int, alpha: Floats, w: Floats, slopes: Floats | None) -> None:
         super().learn(s, alpha, w, slopes)
@@ -89,7 +89,7 @@ class LabelledAverages(Averages):
 
 
 class Affine(LabelledAverages):
-    """`"first_order"`: the average over labelled rounds of w_t + (α − α_t)·dw*/dα.
+    """Implement `"first_order"`: the average over labelled rounds of w_t + (α − α_t)·dw*/dα.
 
     On Σα = 1 each of them is linear, α·A_t with A_t = dw*/dα + 1 (w_t − α_t·dw*/dα), and so is
     their average.
@@ -106,12 +106,11 @@ class Affine(LabelledAverages):
 
 
 class Curved(Affine):
-    """`"curved"`: a ball around every label, and one curvature for all: a polynomial g, fitted to
-    all labels so far.
+    """Implement `"curved"`: a ball around every label, and a polynomial g fitted to all of them.
 
     ŵ = w_s + (α − α_s)·dw*/dα + [g(α) − g(α_s) − (α − α_s)·dg/dα(α_s)]: exact to first order at
-    every label, whatever g is, and as good as g elsewhere. What stands in brackets is kept within
-    half the step before it.
+    every label, whatever g is, and as good as g elsewhere. The term in brackets is limited to half
+    of the first-order step.
     """
 
     around_labels = True
@@ -120,7 +119,7 @@ class Curved(Affine):
         super().__init__(n_sources, n_params)
         self.alpha = Rows(n_sources)
         self.bends: Polynomial | None = None
-        self.fitted = 0  # labels when it was
+        self.fitted = 0  # number of labels when g was last fitted
 
     def open(self) -> None:
         super().open()

@@ -1,1 +1,1 @@
-"""What leaves the library: files, progress, tables in notebooks, text made safe to show."""
+"""Write what leaves the library: files, progress, notebook tables, text made safe to show."""

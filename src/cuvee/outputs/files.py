@@ -1,6 +1,7 @@
-"""Files of cuvee's: safetensors for the numbers, JSON in the header for the rest; none is executed.
+"""Write and read cuvee's files: safetensors for numbers, JSON for the rest, no code.
 
-A file that `write` made holds its own checksum: one changed byte, and it is refused when read.
+A file that `write` made holds its own checksum: if one byte has changed, reading it raises an
+error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor
 from cuvee.errors import InputError
 
 KEY = "cuvee"
-CHECKSUM, BLANK = "checksum", "0" * 64  # the header's entry, and what it is while the sum is taken
+CHECKSUM, BLANK = "checksum", "0" * 64  # the header's entry, and its value while hashing
 Value = TypeVar("Value")
 
 
@@ -31,18 +32,21 @@ def sealed(content: bytes) -> bytes:
 def check_intact(
     content: bytes, checksum: object, where: Path, again: str = "make it again"
 ) -> None:
-    """Raise `InputError` unless `sealed` made these bytes, in which `checksum` was read."""
+    """Raise `InputError` unless `sealed` made these bytes with this `checksum` in them."""
     written = str(checksum).encode("ascii", "replace")
     before = content.replace(written, BLANK.encode(), 1)
     if len(written) != len(BLANK) or hashlib.sha256(before).hexdigest().encode() != written:
         raise InputError(
-            f"{where} is damaged: its checksum does not fit what it holds; restore it from a copy, "
+            f"{where} is damaged: its checksum does not match its content; restore it from a copy, "
             f"or {again}"
         )
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Write tensors by name, a header that JSON can hold, and a checksum; whole or not at all."""
+    """Write tensors by name, a header that JSON can hold, and a checksum.
+
+    The file is written as a whole or not at all.
+    """
     content = sealed(packed(tensors, {CHECKSUM: BLANK, **header}))  # the first BLANK there is
     try:
         path = path.resolve()  # what a link points to, not the link
@@ -62,13 +66,15 @@ def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
 
 def packed(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> bytes:
     """Return the bytes of a file without a checksum, for run folders, whose manifest holds it."""
-    from safetensors.torch import save  # here, so that `import cuvee` needs numpy and torch alone
+    from safetensors.torch import (
+        save,
+    )  # imported late, so that `import cuvee` needs only numpy and torch
 
     return save(_copies(tensors), metadata={KEY: json.dumps(header)})
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Each with memory of its own: safetensors refuses those that share some."""
+    """Return tensors that each have their own memory: safetensors refuses shared memory."""
     return {
         name: t.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, t in tensors.items()
@@ -76,25 +82,29 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def header_of(path: Path, what: str = "a file of cuvee's") -> dict[str, Any]:
-    """Return the header alone, of any file of cuvee's; what was damaged is an error."""
+    """Return the header alone, of any file of cuvee's; raise `InputError` if it is damaged."""
     return _header(_content(path, what), path, what)[0]
 
 
 def read(
     path: Path, device: str, what: str, version: int, older: tuple[int, ...] = ()
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the header that `write` wrote, which must be `what`, in this version.
+    """Return the tensors and the header of a file, which must be `what`, in this version.
 
-    Formats in `older` were written before there were checksums, and are read as they are. One
-    changed byte makes no such file of a newer one: that would need another format, and no checksum.
+    Formats in `older` were written before there were checksums, and are read without one. Changing
+    one byte cannot turn a newer file into such a file: that would need another format, and no
+    checksum.
     """
     content = _content(path, what)
     header, checked = _header(content, path, what)
     kind, form = header.get("what", what), header["format"]
     if kind != what:
-        raise InputError(f"{path} holds {kind}, not {what}")
+        raise InputError(f"{path} holds {kind}, not {what}: choose another file")
     if form not in (version, *older):
-        raise InputError(f"{path} has format {form}; this version of cuvee reads {version}")
+        raise InputError(
+            f"{path} has format {form}; this version of cuvee reads {version}: read it with the "
+            "version that wrote it, or make it again"
+        )
     if not checked and form not in older:
         check_intact(content, None, path)
     return {name: t.to(device) for name, t in _tensors(content, path, what).items()}, header
@@ -103,12 +113,13 @@ def read(
 def unpacked(
     content: bytes, where: Path, what: str, version: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return what `packed` was given, as `read` does; `where` it is from, for the error."""
+    """Return what `packed` was given, as `read` does; errors name `where` it is from."""
     header, _ = _header(content, where, what)
-    found = header["format"], header.get("what")
-    if found != (version, what):
+    form = header["format"], header.get("what")
+    if form != (version, what):
         raise InputError(
-            f"{where} holds {found[1]} in format {found[0]}, and not {what} in format {version}"
+            f"{where} holds {form[1]} in format {form[0]}, not {what} in format {version}: "
+            "make it again"
         )
     return _tensors(content, where, what), header
 
@@ -122,9 +133,7 @@ def _content(path: Path, what: str) -> bytes:
 
 
 def _header(content: bytes, where: Path, what: str) -> tuple[dict[str, Any], bool]:
-    """Return the header as `write` got it, and whether the file holds a checksum, which was
-    checked.
-    """
+    """Return the header as `write` got it, and whether a checksum was there and is right."""
     with _readable(where, what):
         length = int.from_bytes(content[:8], "little")
         header = dict(json.loads(json.loads(content[8 : 8 + length])["__metadata__"][KEY]))
@@ -140,14 +149,14 @@ def _tensors(content: bytes, where: Path, what: str) -> dict[str, Tensor]:
     from safetensors.torch import load
 
     with _readable(where, what):
-        # Copies, whose memory is aligned as that of other tensors: sums round the same as before
-        # they were written.
+        # Copies are aligned in memory like other tensors, so that sums round the same as before
+        # writing.
         return {name: t.clone() for name, t in load(content).items()}
 
 
 @contextmanager
 def _readable(where: Path, what: str) -> Iterator[None]:
-    """Make one sentence of whatever a parser has against a file."""
+    """Raise one plain `InputError` for whatever a parser raises on a file."""
     from safetensors import SafetensorError
 
     try:
@@ -167,7 +176,7 @@ def _readable(where: Path, what: str) -> Iterator[None]:
 
 
 def part(values: Mapping[str, Value], prefix: str) -> dict[str, Value]:
-    """Those whose names begin so, by the rest of their names."""
+    """Return the values whose names begin with `prefix`, by the rest of their names."""
     return {
         name.removeprefix(prefix): value
         for name, value in values.items()
@@ -177,9 +186,7 @@ def part(values: Mapping[str, Value], prefix: str) -> dict[str, Value]:
 
 @contextmanager
 def understood(path: Path, what: str) -> Iterator[None]:
-    """Whatever does not fit together in a file that was read is the file's fault, in
-    one sentence.
-    """
+    """Raise one `InputError` that names the file for parts of it that do not fit together."""
     try:
         yield
     except InputError:

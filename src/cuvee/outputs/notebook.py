@@ -1,4 +1,4 @@
-"""How results look in a notebook: a small table with a line below it."""
+"""Show results in a notebook: a small table with a line below it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from cuvee.outputs.visible import visible
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> str:
-    """HTML of a table; everything is escaped, for names of domains are data."""
+    """Return the HTML of a table; everything is escaped, because names of domains are data."""
 
     def line(cells: Iterable[object], tag: str) -> str:
-        said = "".join(
+        html = "".join(
             f'<{tag} style="text-align:left">{escape(visible(str(cell)))}</{tag}>' for cell in cells
         )
-        return f"<tr>{said}</tr>"
+        return f"<tr>{html}</tr>"
 
     below = "".join(f"<div>{escape(visible(sentence))}</div>" for sentence in note.splitlines())
     body = "".join(line(row, "td") for row in rows)

@@ -1,4 +1,4 @@
-"""How far something is and how long it still takes, on a terminal; nobody else sees it."""
+"""Show how far something is and how long it still takes, on a terminal only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 from cuvee.outputs.visible import visible
 
-PATIENCE = 2.0  # seconds before a bar appears: what is done sooner needs none
+PATIENCE = 2.0  # seconds before a bar appears
 
 
 class Bar:
-    """A bar per stage on stderr, called with (what, done, total); silent when asked to be, and
-    where no one looks.
+    """Show a bar per stage on stderr, called with (what, done, total).
+
+    It is silent if `quiet`, and where stderr is not a terminal.
     """
 
     def __init__(self, quiet: bool = False, patience: float = PATIENCE) -> None:
@@ -53,6 +54,6 @@ class Bar:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if what not in self._tasks:
-            # without a total it only moves
+            # without a total the bar only moves
             self._tasks[what] = self._bars.add_task(visible(what), total=total or None)
         self._bars.update(self._tasks[what], completed=done, total=total or None)

@@ -1,11 +1,11 @@
-"""Text that came from somebody's table, as a terminal or a page may show it."""
+"""Make text from somebody's table safe to show on a terminal or a page."""
 
 from __future__ import annotations
 
 import re
 
-# Controls, marks of direction, what has no width, breaks of lines, halves of characters, tags. The
-# two joiners that Persian, Indian scripts and emoji are written with stay.
+# Control characters, direction marks, zero-width characters, line breaks, surrogates and tags. The
+# two joiners that Persian, Indian scripts and emoji need are kept.
 _OBEYED = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -13,21 +13,23 @@ _OBEYED = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Return the text with all that a terminal or a page would obey written out, `keep` aside.
+    r"""Return the text with characters that a terminal or a page would obey escaped.
+
+    Characters in `keep` stay as they are.
 
     >>> print(visible("\x1b[2J north"))
     \x1b[2J north
     """
 
-    def written(found: re.Match[str]) -> str:
-        character = found[0]
+    def written(match: re.Match[str]) -> str:
+        character = match[0]
         return character if character in keep else character.encode("unicode_escape").decode()
 
     return _OBEYED.sub(written, text)
 
 
 def json_visible(text: str) -> str:
-    """Return JSON that says the same, with all such characters in its strings escaped."""
+    """Return JSON of the same meaning with all such characters in its strings escaped."""
     return _OBEYED.sub(lambda c: "".join(f"\\u{unit:04x}" for unit in _units(c[0])), text)
 
 

@@ -1,1 +1,1 @@
-"""What a run found, on one page that opens offline."""
+"""Write what a run found on one HTML page that opens offline."""

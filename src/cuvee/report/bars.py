@@ -1,6 +1,4 @@
-"""Bars with a name on the left and a number on the right, and the two pictures of how a target's α
-came about.
-"""
+"""Draw horizontal bars, and the two pictures that explain a target's α."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _POINT = re.compile(r"path (\d+)/(\d+)")
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar."""
+    """Hold the name, value, words and colour of one bar."""
 
     name: str
     value: float
@@ -34,53 +32,54 @@ class Bar:
 def bars(
     items: Sequence[Bar], label: str, most: float | None = None, letters: int = 16
 ) -> svg.Drawing:
-    """Horizontal bars from 0 to `most`, by default to the longest; names have room for so many
-    letters.
-    """
+    """Draw horizontal bars from 0 to `most`, or to the longest; names get `letters` letters."""
     finite = [b.value for b in items if np.isfinite(b.value)]
     end = most or max([*finite, 0.0]) or 1.0
     names = [short(bar.name, letters) for bar in items]
-    left = room(names)
-    scale = svg.Scale(0.0, end, left, svg.WIDTH - VALUES)
-    parts = [svg.line(left, 2, left, 6 + ROW * len(items), "axis")]
+    start = room(names)
+    scale = svg.Scale(0.0, end, start, svg.WIDTH - VALUES)
+    parts = [svg.line(start, 2, start, 6 + ROW * len(items), "axis")]
     for i, (bar, name) in enumerate(zip(items, names, strict=True)):
         y = 4 + i * ROW
         parts.append(
             svg.text(
-                left - 8, y + 14, name, "", "end", hint=bar.name[:200] if name != bar.name else ""
+                start - 8, y + 14, name, "", "end", hint=bar.name[:200] if name != bar.name else ""
             )
         )
-        length = scale(min(bar.value, end)) - left if np.isfinite(bar.value) else 0.0
+        length = scale(min(bar.value, end)) - start if np.isfinite(bar.value) else 0.0
         parts.append(
-            svg.rect(left, y + 3, length, ROW - 6, bar.colour, f"{short(bar.name, 60)}: {bar.says}")
+            svg.rect(
+                start, y + 3, length, ROW - 6, bar.colour, f"{short(bar.name, 60)}: {bar.says}"
+            )
         )
-        parts.append(svg.text(left + length + 6, y + 14, bar.says, "number"))
+        parts.append(svg.text(start + length + 6, y + 14, bar.says, "number"))
     return svg.drawing(svg.WIDTH, 8 + ROW * len(items), label, parts)
 
 
 def room(names: Sequence[str]) -> float:
-    """Pixels that the names on the left need."""
+    """Return the pixels that the names on the left need."""
     return max([ems(name) for name in names], default=0.0) * 12 + 10
 
 
 def grid(x: svg.Scale, bottom: float, zero: float | None = None) -> list[str]:
-    """Rules at round numbers, and these below: as many as do not touch."""
+    """Draw rules at round numbers, with the numbers below, as many as do not touch."""
     marks = svg.ticks(x.low, x.high)
     says = alike(marks)
     step = marks[1] - marks[0] if len(marks) > 1 else 0.0
     every = ceil((max(map(ems, says)) * 11 + 8) / (x(step) - x(0.0))) if step > 0 else 1
     parts = []
-    for mark, said in zip(marks, says, strict=True):
+    for mark, words in zip(marks, says, strict=True):
         if every == 1 or round(mark / step) % every == 0:
             parts.append(svg.line(x(mark), 4, x(mark), bottom, "axis" if mark == zero else "rule"))
-            parts.append(svg.text(x(mark), bottom + 15, said, "small", "middle"))
+            parts.append(svg.text(x(mark), bottom + 15, words, "small", "middle"))
     return parts
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """α's columns as a target's pictures show them: a few with colours of their own, own rows, and
-    all others.
+    """Group α's columns as a target's pictures show them.
+
+    A few sources have their own colours; own rows and all others follow.
     """
 
     names: tuple[str, ...]
@@ -88,40 +87,38 @@ class Parts:
     groups: tuple[tuple[int, ...], ...]
 
     def summed(self, alpha: Floats) -> Floats:
-        """(…, columns) -> (…, parts)."""
+        """Return the weights (…, columns) summed by part: (…, parts)."""
         return np.stack([np.nan_to_num(alpha[..., list(g)]).sum(-1) for g in self.groups], -1)
 
 
 def parts_of(columns: Sequence[str], alpha: Floats, own: int | None) -> Parts:
-    """The heaviest sources of one row of α by name, the own sample first, the rest
-    together last.
-    """
+    """Return the parts of one row of α: the own sample, the heaviest sources, all others."""
     sources = [
         int(j)
         for j in np.argsort(-np.nan_to_num(alpha), kind="stable")
         if j != own and not np.isnan(alpha[j])
     ]
-    heavy, rest = sources[:COLOURED], sources[COLOURED:]
-    if len(rest) == 1:
-        heavy, rest = sources, []
+    heavy, light = sources[:COLOURED], sources[COLOURED:]
+    if len(light) == 1:
+        heavy, light = sources, []
     names = [columns[j] for j in heavy]
     colours = [f"c{k + 1}" if k < COLOURED else "rest" for k in range(len(heavy))]
     groups: list[tuple[int, ...]] = [(j,) for j in heavy]
     if own is not None:
         names, colours, groups = ["own rows", *names], ["own", *colours], [(own,), *groups]
-    if rest:
+    if light:
         names, colours, groups = (
-            [*names, f"{len(rest)} others"],
+            [*names, f"{len(light)} others"],
             [*colours, "rest"],
-            [*groups, tuple(rest)],
+            [*groups, tuple(light)],
         )
     return Parts(tuple(names), tuple(colours), tuple(groups))
 
 
 def weights(parts: Parts, alpha: Floats, target: str) -> svg.Drawing:
-    """α of one target."""
-    known = [np.isfinite(alpha[list(g)]).any() for g in parts.groups]
-    values = np.where(known, parts.summed(alpha), np.nan)
+    """Draw α of one target."""
+    finite = [np.isfinite(alpha[list(g)]).any() for g in parts.groups]
+    values = np.where(finite, parts.summed(alpha), np.nan)
     items = [
         Bar(n, float(v), weight(v), c)
         for n, v, c in zip(parts.names, values, parts.colours, strict=True)
@@ -134,11 +131,11 @@ def weights(parts: Parts, alpha: Floats, target: str) -> svg.Drawing:
 
 
 def along_path(parts: Parts, tried: Tried) -> svg.Drawing | None:
-    """α stacked along the path of C, in the colours of the bars; None where there is no path."""
-    found = sorted(
+    """Draw α stacked along the path of C, in the colours of the bars; None without a path."""
+    on_path = sorted(
         (int(m[1]), g) for g, name in enumerate(tried.names) if (m := _POINT.fullmatch(name))
     )
-    points = [g for _, g in found if np.isfinite(tried.alpha[g]).any()]
+    points = [g for _, g in on_path if np.isfinite(tried.alpha[g]).any()]
     if len(points) < 2:
         return None
     values = parts.summed(tried.alpha[points])  # (points, parts)
@@ -165,18 +162,18 @@ def along_path(parts: Parts, tried: Tried) -> svg.Drawing | None:
 
 
 def candidates(tried: Tried) -> svg.Drawing:
-    """Cross-validated loss of every mixture tried; a dot's area is its share in the result."""
+    """Draw the cross-validated loss of every mixture tried; a dot's area is its share in α."""
     finite = tried.cv_loss[np.isfinite(tried.cv_loss)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (np.nan, np.nan)
     row, bottom = 18, 8 + 18 * len(tried.names)
     names = [short(name, 16) for name in tried.names]
-    left = room(names)
-    x = svg.Scale(low, high, left + 12, svg.WIDTH - VALUES)
+    start = room(names)
+    x = svg.Scale(low, high, start + 12, svg.WIDTH - VALUES)
     parts = grid(x, bottom)
     for g, name in enumerate(names):
         y = 12 + g * row
         loss, share = float(tried.cv_loss[g]), float(np.nan_to_num(tried.share[g]))
-        parts.append(svg.text(left - 8, y + 4, name, "", "end"))
+        parts.append(svg.text(start - 8, y + 4, name, "", "end"))
         if np.isfinite(loss):
             hint = f"{name}: loss {number(loss, 4)}, share {share:.0%}"
             parts.append(
@@ -195,12 +192,12 @@ def candidates(tried: Tried) -> svg.Drawing:
 
 
 def moves(findings: Findings, n_sources: int, most: int = 12) -> list[Bar]:
-    """How far each source moves the models, mean over targets, furthest first."""
+    """Return bars of how far each source moves the models, mean over targets, furthest first."""
     assert findings.sensitivity is not None
-    known = np.isfinite(findings.sensitivity).any(0)
+    finite = np.isfinite(findings.sensitivity).any(0)
     mean = np.full(findings.sensitivity.shape[1], np.nan)
-    mean[known] = np.nanmean(
-        np.where(np.isfinite(findings.sensitivity), findings.sensitivity, np.nan)[:, known], 0
+    mean[finite] = np.nanmean(
+        np.where(np.isfinite(findings.sensitivity), findings.sensitivity, np.nan)[:, finite], 0
     )
     order = [
         int(j)

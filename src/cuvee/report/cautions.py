@@ -1,6 +1,4 @@
-"""What to worry about: rules over what was found, each a sentence that names who, and
-what to do.
-"""
+"""Find what to worry about: each rule yields a sentence that says who and what to do."""
 
 from __future__ import annotations
 
@@ -23,16 +21,16 @@ from cuvee.report.summary import (
 
 ALONE = "target only"  # the method that learns from own rows
 FEW = 10  # labelled rows
-UNUSED = 0.01  # α below which nobody uses a source
+UNUSED = 0.01  # a source whose α is below it for every target is unused
 ALMOST_ALL = 0.9  # α of one column
 MANY = 0.5  # share of targets
 IMBALANCED = 0.75  # share of test rows that are of their target's most frequent class
-FLATTERED = 0.1  # what an accuracy may be above that of classes counted alike
+FLATTERED = 0.1  # largest harmless difference of accuracy and balanced accuracy
 Flags = npt.NDArray[np.bool_]
 
 
 def worries(findings: Findings) -> list[str]:
-    """Every rule that has something to say, the gravest first."""
+    """Return the sentences of all rules that apply, the gravest first."""
     rules = (
         *(unsolved, unmixed, unlearnt, flattered, chance, unhelped),
         *(self_reliant, few_rows, unscored, unproven, leaning, unused),
@@ -41,7 +39,7 @@ def worries(findings: Findings) -> list[str]:
 
 
 def unsolved(findings: Findings) -> Iterator[str]:
-    """Models that did not end well."""
+    """Yield a sentence about models that are not solved."""
     bad = [is_bad(s) for s in findings.model_status]
     if any(bad):
         how = ", ".join(
@@ -54,7 +52,7 @@ def unsolved(findings: Findings) -> Iterator[str]:
 
 
 def unmixed(findings: Findings) -> Iterator[str]:
-    """Mixtures that did not converge, or are not there at all."""
+    """Yield sentences about mixtures that did not converge, or are missing."""
     bad = [not good for good in settled(findings)]
     missing: Flags = np.asarray(np.isnan(findings.alpha).all(1))
     if missing.any():
@@ -76,18 +74,17 @@ def unmixed(findings: Findings) -> Iterator[str]:
 
 
 def unlearnt(findings: Findings) -> Iterator[str]:
-    """Models that predict no better than one answer for all."""
+    """Yield a sentence if models predict no better than one answer for all."""
     best = constant(findings)
     if best is None or CUVEE not in findings.methods or findings.gain[best, 0] > 0:
         return
     us, metric = findings.methods.index(CUVEE), findings.metric
-    ours, theirs = (score(float(findings.mean[k, 0]), metric) for k in (us, best))
+    our_score, constant_score = (score(float(findings.mean[k, 0]), metric) for k in (us, best))
     if findings.methods[best] != MAJORITY:
         yield (
-            f"cuvee's {metric}, {ours}, is no better than that of always answering the mean of a "
-            "target's own "
-            f"labels, {theirs}: the columns say little about “{findings.label}”, so check them "
-            "before using the models."
+            f"cuvee's {metric}, {our_score}, is no better than that of always answering the mean "
+            f"of a target's own labels, {constant_score}: the columns say little about "
+            f"“{findings.label}”, so check them before using the models."
         )
         return
     others = {name: float(v[us]) for name, v in means_also(findings).items() if name != LOG_LOSS}
@@ -101,14 +98,14 @@ def unlearnt(findings: Findings) -> Iterator[str]:
         else ""
     )
     yield (
-        f"cuvee's {metric}, {ours}, is no better than that of always answering a target's most "
-        "frequent class, "
-        f"{theirs}: {rare}look at {advice}, and label more rows of the rarer classes."
+        f"cuvee's {metric}, {our_score}, is no better than that of always answering a target's "
+        f"most frequent class, {constant_score}: {rare}look at {advice}, and label more rows of "
+        "the rarer classes."
     )
 
 
 def flattered(findings: Findings) -> Iterator[str]:
-    """An accuracy that owes much to one frequent class."""
+    """Yield a sentence about an accuracy that is high because one class is frequent."""
     best, beside = constant(findings), means_also(findings)
     if (
         best is None
@@ -118,24 +115,25 @@ def flattered(findings: Findings) -> Iterator[str]:
     ):
         return
     us, metric = findings.methods.index(CUVEE), findings.metric
-    ours, most, fair = (
+    accuracy, most, fair = (
         float(findings.mean[us, 0]),
         float(findings.mean[best, 0]),
         float(beside[BALANCED][us]),
     )
-    if most >= IMBALANCED and ours - fair >= FLATTERED:
+    if most >= IMBALANCED and accuracy - fair >= FLATTERED:
         yield (
-            f"An {metric} of {score(ours, metric)} flatters, as always answering the most frequent "
-            "class has "
-            f"{score(most, metric)}: with every class counted alike cuvee has "
-            f"{score(fair, metric)}, so look at the "
-            "rare classes before relying on it, and label more rows of them."
+            f"An {metric} of {score(accuracy, metric)} is misleading, because always answering the "
+            "most frequent class has "
+            f"{score(most, metric)}: with every class counted equally cuvee has "
+            f"{score(fair, metric)}, so look at the rare classes before relying on it, and label "
+            "more rows of them."
         )
 
 
 def chance(findings: Findings) -> Iterator[str]:
-    """A comparison that cuvee loses, or that says little; one answer for all is a matter of its
-    own.
+    """Yield a sentence about a comparison that cuvee loses, or that may be chance.
+
+    Baselines that give one answer for all have rules of their own.
     """
     best = best_baseline(findings, without=CONSTANT)
     if best is None:
@@ -153,19 +151,19 @@ def chance(findings: Findings) -> Iterator[str]:
         yield f"cuvee is no better than {name}{mean}: the simpler {name} serves as well here."
     elif not low > 0:
         yield (
-            f"That cuvee is better than {name} may be chance, for the interval of the gain "
+            f"That cuvee is better than {name} may be chance, because the interval of the gain "
             "includes 0: "
             "score more targets, or keep more test rows."
         )
 
 
 def unhelped(findings: Findings) -> Iterator[str]:
-    """Targets for which cuvee's model predicts no better than one from own rows."""
+    """Yield a sentence about targets whose model is no better than one from own rows."""
     if ALONE not in findings.methods or CUVEE not in findings.methods:
         return
-    ours, alone = (findings.scores[:, findings.methods.index(m), 0] for m in (CUVEE, ALONE))
+    with_sources, alone = (findings.scores[:, findings.methods.index(m), 0] for m in (CUVEE, ALONE))
     with np.errstate(invalid="ignore"):
-        bad = (ours <= alone) if findings.higher_is_better else (ours >= alone)
+        bad = (with_sources <= alone) if findings.higher_is_better else (with_sources >= alone)
     if bad.any():
         yield (
             f"{_who(findings, bad)} gained nothing from other sources over learning from own rows "
@@ -175,7 +173,7 @@ def unhelped(findings: Findings) -> Iterator[str]:
 
 
 def self_reliant(findings: Findings) -> Iterator[str]:
-    """Targets that give almost all weight to their own rows."""
+    """Yield a sentence about targets that give almost all weight to their own rows."""
     if n_sources(findings) == len(findings.columns):
         return
     bad = np.nan_to_num(findings.alpha[:, -1]) >= ALMOST_ALL
@@ -187,7 +185,7 @@ def self_reliant(findings: Findings) -> Iterator[str]:
 
 
 def few_rows(findings: Findings) -> Iterator[str]:
-    """Targets with too few rows to learn from."""
+    """Yield a sentence about targets with too few rows to learn from."""
     bad = findings.learn_rows < FEW
     if bad.any():
         yield (
@@ -197,7 +195,7 @@ def few_rows(findings: Findings) -> Iterator[str]:
 
 
 def unscored(findings: Findings) -> Iterator[str]:
-    """Targets that could not be scored."""
+    """Yield a sentence about targets that could not be scored."""
     none = ~(findings.test_rows > 0)
     bad = none | ~np.isfinite(findings.scores[..., 0]).any(1) if findings.scores.size else none
     if bad.any():
@@ -209,7 +207,7 @@ def unscored(findings: Findings) -> Iterator[str]:
 
 
 def unproven(findings: Findings) -> Iterator[str]:
-    """Models without a certificate, where others have one."""
+    """Yield a sentence about models without a certificate, where others have one."""
     bad = ~np.isfinite(findings.distance)
     if bad.any() and not bad.all():
         yield (
@@ -219,7 +217,7 @@ def unproven(findings: Findings) -> Iterator[str]:
 
 
 def leaning(findings: Findings) -> Iterator[str]:
-    """One source that carries almost all for many targets."""
+    """Yield a sentence per source that carries almost all weight for many targets."""
     alpha = np.nan_to_num(findings.alpha[:, : n_sources(findings)])
     if len(alpha) < 3 or alpha.shape[1] < 2:
         return
@@ -229,28 +227,27 @@ def leaning(findings: Findings) -> Iterator[str]:
             f"Source {named([findings.columns[j]])} carries {ALMOST_ALL:.0%} or more of the weight "
             "for "
             f"{carried.sum():,} of {count(len(alpha), 'target')}: "
-            "check that it is no copy of them, and that its labels are right, for its faults are "
-            "theirs."
+            "check that it is not a copy of them, and that its labels are right, because its "
+            "errors become theirs."
         )
 
 
 def unused(findings: Findings) -> Iterator[str]:
-    """Sources that nobody uses."""
+    """Yield a sentence about sources that no target uses."""
     alpha = findings.alpha[:, : n_sources(findings)]
-    known = np.isfinite(alpha).any(0)
-    bad = known & (np.nan_to_num(alpha).max(0, initial=0.0) < UNUSED)
+    finite = np.isfinite(alpha).any(0)
+    bad = finite & (np.nan_to_num(alpha).max(0, initial=0.0) < UNUSED)
     if bad.any():
         who = [c for c, b in zip(findings.columns, bad, strict=False) if b]
         yield (
             f"{count(len(who), 'source')} ({named(who)}) {'is' if len(who) == 1 else 'are'} used "
-            "by nobody, "
-            f"at most {number(UNUSED)} of any mixture: check the labels and units there, or leave "
-            "it out."
+            f"by no target, at most {number(UNUSED)} of any mixture: check the labels and units "
+            "there, or leave it out."
         )
 
 
 def _who(findings: Findings, chosen: Sequence[bool] | Flags, first: str = "Target") -> str:
-    """ "Target a", "3 targets (a, b and c)"."""
+    """Return words such as "Target a" or "3 targets (a, b and c)"."""
     names = [t for t, c in zip(findings.targets, chosen, strict=True) if c]
     if len(names) == 1:
         return f"{first} {named(names)}".strip()

@@ -1,4 +1,4 @@
-"""How the search for α went: thin lines, the slowest few by name."""
+"""Draw how the search for α went: thin lines, the slowest few by name."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ Line = tuple[str, Floats, Floats]  # a target's name, its steps and its values
 def course(
     names: Sequence[str], runs: Sequence[Convergence], field: str, log: bool
 ) -> svg.Drawing | None:
-    """Draw one quantity over steps, a line per target; the NAMED with the largest gap at the end
-    are coloured.
+    """Draw one quantity over steps, a line per target.
+
+    The NAMED targets with the largest gap at the end are coloured.
     """
     lines = [(name, *_line(run, field, log)) for name, run in zip(names, runs, strict=True)]
     lines = [entry for entry in lines if len(entry[1])]
@@ -44,9 +45,7 @@ def course(
 
 
 def _value_axis(y: svg.Scale, log: bool) -> Iterator[str]:
-    """Draw a rule and a number at every tick; on a logarithmic scale at whole powers of
-    ten alone.
-    """
+    """Yield a rule and a number at every tick, on a log scale only at whole powers of ten."""
     marks = svg.ticks(y.low, y.high, 4)
     for tick, plain in zip(marks, alike(marks), strict=True):
         if log and tick != int(tick):
@@ -56,7 +55,7 @@ def _value_axis(y: svg.Scale, log: bool) -> Iterator[str]:
 
 
 def _step_axis(x: svg.Scale) -> Iterator[str]:
-    """Write the numbers of steps, those near an edge so that they stay inside it."""
+    """Yield the numbers of steps, those near an edge placed so that they stay inside."""
     for k, tick in enumerate(svg.ticks(x.low, x.high, 3)):
         anchor = "middle" if k or x(tick) > LEFT + 20 else "start"
         anchor = anchor if x(tick) < svg.WIDTH - 40 else "end"
@@ -64,7 +63,7 @@ def _step_axis(x: svg.Scale) -> Iterator[str]:
 
 
 def _courses(lines: Sequence[Line], x: svg.Scale, y: svg.Scale) -> Iterator[str]:
-    """Draw the targets, the named ones last, on top; one that has a single step is a dot."""
+    """Yield the targets' lines, the named ones last, on top; a single step is a dot."""
     for k, (name, xs, ys) in reversed(list(enumerate(lines))):
         points = [(x(float(a)), y(float(b))) for a, b in zip(xs, ys, strict=True)]
         if len(points) == 1:
@@ -76,8 +75,9 @@ def _courses(lines: Sequence[Line], x: svg.Scale, y: svg.Scale) -> Iterator[str]
 
 
 def slowest(runs: Sequence[Convergence | None]) -> list[int]:
-    """Targets that have a course, the largest gap at the end first; then an even choice of the
-    others.
+    """Return the targets that have a course, the largest gap at the end first.
+
+    After the first NAMED, they are an even choice of the others.
     """
     ends = {i: _end(run.gap) for i, run in enumerate(runs) if run is not None and len(run.step)}
     order = np.array(sorted(ends, key=lambda i: (-ends[i], i)), dtype=np.intp)
@@ -86,11 +86,11 @@ def slowest(runs: Sequence[Convergence | None]) -> list[int]:
 
 def _line(run: Convergence, field: str, log: bool) -> tuple[Floats, Floats]:
     values = np.asarray(getattr(run, field), dtype=np.float64)
-    known = np.isfinite(values) & ((values > 0) if log else True)
-    kept = spread(np.flatnonzero(known), POINTS)
-    return np.asarray(run.step, dtype=np.float64)[kept], np.log10(values[kept]) if log else values[
-        kept
-    ]
+    drawable = np.isfinite(values) & ((values > 0) if log else True)
+    points = spread(np.flatnonzero(drawable), POINTS)
+    return np.asarray(run.step, dtype=np.float64)[points], np.log10(
+        values[points]
+    ) if log else values[points]
 
 
 def _end(gap: Floats) -> float:

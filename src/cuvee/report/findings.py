@@ -1,4 +1,4 @@
-"""What the report shows: plain values, all of them read from a run's files."""
+"""Hold what the report shows: plain values, all of them read from a run's files."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from cuvee.results import Floats
 
 CUVEE = "cuvee"
 MAJORITY, OWN_MEAN = CONSTANT = "majority class", "own mean"
-"""The methods that always give a target the same answer, from its own labels: of classes, and of a
-quantity.
+"""The methods that always give a target the same answer, from its own labels: for classes and for
+numbers.
 """
 BALANCED, AUC, LOG_LOSS = ALSO = "balanced accuracy", "AUC", "log loss"  # beside accuracy
-LOWER = (LOG_LOSS,)  # of these, those of which less is better
+LOWER = (LOG_LOSS,)  # of these, those where lower is better
 
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """How the objective and the gap went, for one target."""
+    """Hold the course of the objective and the gap for one target."""
 
     step: Floats  # (R,)
     objective: Floats  # (R,)
@@ -27,8 +27,9 @@ class Convergence:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """The mixtures tried for one target, G of them; path points are named "path 1/8", from large C
-    to small.
+    """Hold the G mixtures tried for one target.
+
+    Path points are named "path 1/8", from large C to small.
     """
 
     names: tuple[str, ...]
@@ -39,7 +40,7 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class LearningTerms:
-    """Hold Theorem 1's terms for each target, (M,) each; NaN where they were not worked out."""
+    """Hold Theorem 1's terms for each target, (M,) each; NaN where they were not computed."""
 
     loss: str  # what is lost, in words
     exact: bool  # whether the discrepancy is its maximum; else a panel climbed for it
@@ -58,7 +59,7 @@ class LearningTerms:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """M targets, N sources; NaN stands for what is not known."""
+    """Hold what a run found for M targets and N sources; NaN means not known."""
 
     title: str  # the table's name
     about: dict[str, Any]  # run.json: "versions", "options", "data" {"name", "rows", "fingerprint"}

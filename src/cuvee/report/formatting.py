@@ -1,4 +1,4 @@
-"""Numbers and names as the page writes them."""
+"""Format numbers and names for the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NARROW, _WIDE = set("ijltfrI.,;:'|!()[]- 1"), set("mwMW@%—…")
 
 
 def number(x: float, digits: int = 3) -> str:
-    """Significant digits, a real minus sign, – for NaN, ∞ where nothing is known."""
+    """Return x with significant digits and a real minus sign; – for NaN, ∞ for infinity."""
     if isnan(x):
         return UNKNOWN
     if isinf(x):
@@ -32,7 +32,7 @@ def number(x: float, digits: int = 3) -> str:
 
 
 def alike(marks: Sequence[float]) -> list[str]:
-    """Evenly spaced marks of an axis, all with the decimals that their distance asks for."""
+    """Return evenly spaced marks of an axis as text, all with the decimals that they need."""
     step = marks[1] - marks[0] if len(marks) > 1 else 0.0
     decimals = max(0, -floor(log10(step) + 1e-9)) if step > 0 else 9
     if decimals > 5 or max(map(abs, marks), default=0.0) >= 1e7:
@@ -41,12 +41,12 @@ def alike(marks: Sequence[float]) -> list[str]:
 
 
 def power(exponent: int) -> str:
-    """10 to it."""
+    """Return 10 to the power of `exponent`, in superscript digits."""
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def score(x: float, metric: str) -> str:
-    """Shares to three decimals, so that columns line up; errors have units of their own."""
+    """Return accuracies with three decimals, so that columns line up, and errors as numbers."""
     if isnan(x) or isinf(x) or metric != "accuracy":
         return number(x)
     return f"{x:.3f}".replace("-", "−")
@@ -57,7 +57,7 @@ def signed(x: float, metric: str) -> str:
 
 
 def weight(x: float) -> str:
-    """An α: two decimals, and no 0.00 for what is not nothing."""
+    """Return an α with two decimals; a small weight is never written as 0.00."""
     return UNKNOWN if isnan(x) else "0" if x == 0 else "<0.01" if x < 0.005 else f"{x:.2f}"
 
 
@@ -68,25 +68,27 @@ def seconds(s: float) -> str:
 
 
 def count(n: float, one: str, many: str | None = None) -> str:
-    """ "1 target", "1,200 targets"."""
+    """Return words such as "1 target" or "1,200 targets"."""
     return f"{UNKNOWN if isnan(n) else format(n, ',.0f')} {one if n == 1 else many or one + 's'}"
 
 
 def named(names: Sequence[str], most: int = 3) -> str:
-    """ "a, b, c and 4 more"."""
-    said = [short(name, 32) for name in names[:most]]
+    """Return words such as "a, b, c and 4 more"."""
+    shown = [short(name, 32) for name in names[:most]]
     if len(names) > most:
-        return ", ".join(said) + f" and {len(names) - most:,} more"
+        return ", ".join(shown) + f" and {len(names) - most:,} more"
     return (
-        said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1] if said else "none"
+        shown[0]
+        if len(shown) == 1
+        else ", ".join(shown[:-1]) + " and " + shown[-1]
+        if shown
+        else "none"
     )
 
 
 @lru_cache(10_000)
 def ems(text: str) -> float:
-    """About how wide a text is set, in units of its font's size; rather too wide than
-    too narrow.
-    """
+    """Return about how wide a text is, in units of its font's size; rather too wide."""
     return sum(
         0.4
         if c in _NARROW
@@ -101,7 +103,7 @@ def ems(text: str) -> float:
 
 @lru_cache(10_000)
 def short(name: str, most: float) -> str:
-    """A name in at most so many average characters, its middle left out."""
+    """Return a name in at most `most` average characters, its middle left out."""
     room = 0.6 * most
     if ems(name) <= room:
         return name
@@ -112,7 +114,7 @@ def short(name: str, most: float) -> str:
 
 
 def cleaned(findings: Findings) -> Findings:
-    """The same as a page can hold it: what a browser would obey is written out, and names end."""
+    """Return the findings with special characters escaped and long names cut, for the page."""
     f: Findings = replace(
         findings, **{f.name: _clean(getattr(findings, f.name)) for f in fields(findings)}
     )

@@ -1,5 +1,6 @@
-"""Heat maps: classes of colour with stated edges; the rows' names, a drawing of their own, stay
-when it is scrolled.
+"""Draw heat maps with classes of colour and stated edges.
+
+The rows' names are a separate drawing, so that they stay when the cells are scrolled.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from cuvee.report import svg
 from cuvee.report.formatting import ems, number, power, short
 from cuvee.results import Floats
 
-# Roughly geometric: sources that take 2 % and 5 % are told apart, as are those that take 40 % and
-# 60 %.
+# Roughly geometric, so that weights of 2 % and 5 % differ in colour, and so do 40 % and 60 %.
 EDGES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75)
 TURN = -50.0  # degrees, of the columns' names
 FONT, GAP = 12, 8
-END = 18  # pixels: the page's sign that there is more to the right, which covers nothing at the end
+END = 18  # pixels at the right for the page's sign that there is more to see
 
 
 @dataclass(frozen=True, eq=False)
 class Heat:
-    """A heat map: names beside cells, and what the colours mean."""
+    """Hold a heat map: names beside cells, and what the colours mean."""
 
     names: svg.Drawing
     cells: svg.Drawing
@@ -33,7 +33,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Look:
-    """How values become colours and words."""
+    """Define how values become colours and words."""
 
     unit: float = 1.0  # where the scale ends
     means: str = "α"  # what it measures
@@ -47,9 +47,7 @@ class Look:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where cells are: the left edges of columns, the upper edges of rows, and the size
-    of a cell.
-    """
+    """Hold where cells are: left edges of columns, upper edges of rows, the size of a cell."""
 
     xs: Sequence[float]
     ys: Sequence[float]
@@ -66,8 +64,9 @@ def heat_map(
     apart: tuple[int, int] = (0, 0),
     look: Look | None = None,
 ) -> Heat:
-    """Draw values (rows, columns) ≥ 0 as cells; the last rows and first columns, `apart`, stand
-    apart.
+    """Draw values (rows, columns) ≥ 0 as cells.
+
+    As many last rows and first columns as `apart` says are set apart.
     """
     look = look or Look()
     width = float(np.clip(880 / max(len(columns), 1), 17, 62))
@@ -100,20 +99,20 @@ def heat_map(
 def _cells(
     values: Floats, hints: Sequence[Sequence[str]], grid: _Grid, look: Look
 ) -> Iterator[str]:
-    """Draw the cells, with their numbers where these fit; NaN is a stroke."""
+    """Yield the cells, with their numbers where these fit; NaN is drawn as a stroke."""
     width, height = grid.width, grid.height
     longest = max([ems(look.says(v)) for v in values.flat if look.level(v)], default=0.0)
     printed = height >= 20 and width >= longest * 11 + 4
     for (i, j), value in np.ndenumerate(values):
-        x, y, said = grid.xs[j], grid.ys[i], look.says(value)
+        x, y, words = grid.xs[j], grid.ys[i], look.says(value)
         level = 0 if np.isnan(value) else look.level(value)
         yield svg.rect(
-            x + 1, y + 1, width - 2, height - 2, f"{look.hue}{level}", hints[i][j] + said
+            x + 1, y + 1, width - 2, height - 2, f"{look.hue}{level}", hints[i][j] + words
         )
         if np.isnan(value):
             yield svg.line(x + 4, y + height - 4, x + width - 4, y + 4, "void")
         elif printed and level > 0:
-            yield svg.text(x + width / 2, y + height / 2 + 4, said, f"on t{level}", "middle")
+            yield svg.text(x + width / 2, y + height / 2 + 4, words, f"on t{level}", "middle")
 
 
 def _names(
@@ -131,21 +130,22 @@ def _names(
 
 
 def _legend(unit: float, hue: str, means: str) -> svg.Drawing:
-    """Classes and their edges, all in one format: where they are very small or large, with one
-    power for all.
+    """Draw the classes and their edges, all in one format.
+
+    Where they are very small or large, one power of ten is written for all.
     """
-    each = 36.0
+    width = 36.0
     exponent = 0 if 0.1 <= unit <= 5000 else floor(log10(unit) + 1e-9) - 1
     if exponent:
         means = f"{means} ×{power(exponent)}".strip()
     edges = [f"{edge * unit / 10.0**exponent:.4g}" for edge in EDGES]
-    parts = [svg.text(10 + (len(EDGES) + 1) * each, 12, means, "small")] if means else []
+    parts = [svg.text(10 + (len(EDGES) + 1) * width, 12, means, "small")] if means else []
     for level in range(len(EDGES) + 1):
-        parts.append(svg.rect(6 + level * each, 2, each - 1, 12, f"{hue}{level}"))
+        parts.append(svg.rect(6 + level * width, 2, width - 1, 12, f"{hue}{level}"))
         if level:
-            parts.append(svg.text(6 + level * each, 28, edges[level - 1], "small", "middle"))
-    said = (
+            parts.append(svg.text(6 + level * width, 28, edges[level - 1], "small", "middle"))
+    label = (
         f"Colour scale: lightest below {number(EDGES[0] * unit)}, strongest above "
         f"{number(EDGES[-1] * unit)}"
     )
-    return svg.drawing(14 + (len(EDGES) + 1) * each + ems(means) * 11, 32, said, parts, "legend")
+    return svg.drawing(14 + (len(EDGES) + 1) * width + ems(means) * 11, 32, label, parts, "legend")

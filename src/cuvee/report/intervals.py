@@ -1,7 +1,7 @@
-"""Dots with intervals: scores of the methods, what cuvee gains over each, and targets one by one.
+"""Draw dots with intervals: scores of methods, cuvee's gains, and targets one by one.
 
-A method that is far worse would set the scale for all: scales are made for cuvee and its best
-rival, and what lies beyond them is a triangle at the edge.
+A method that is far worse would set the scale for all. So scales fit cuvee and its best rival, and
+scores beyond them are drawn as a triangle at the edge.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cuvee.results import Floats
 
 ROW, TARGET_ROW = 26, 20
 VALUES = 62  # right of the plot
-REACH = 2.0  # how far a scale goes beyond what it is made for, in units of that
-SAME = 1e-6  # relative: a smaller difference is none
+REACH = 2.0  # how far a scale goes beyond cuvee and its rival, in units of their range
+SAME = 1e-6  # smaller relative differences count as equal
 EDGE = "edge"  # class of the triangles: the page's words look for it
 
 
 def means(findings: Findings) -> svg.Drawing:
-    """Score of every method, the mean over the targets that could be scored."""
+    """Draw the score of every method, the mean over the targets that could be scored."""
     rows = [(m, findings.mean[k], m == CUVEE) for k, m in enumerate(findings.methods)]
     says = [score(float(v[0]), findings.metric) for _, v, _ in rows]
     label = (
@@ -36,7 +36,7 @@ def means(findings: Findings) -> svg.Drawing:
 
 
 def gains(findings: Findings) -> svg.Drawing:
-    """What cuvee gains over every other method, paired over targets."""
+    """Draw what cuvee gains over every other method, paired over targets."""
     rows = [(m, findings.gain[k], True) for k, m in enumerate(findings.methods) if m != CUVEE]
     says = [signed(float(v[0]), findings.metric) for _, v, _ in rows]
     label = (
@@ -47,7 +47,7 @@ def gains(findings: Findings) -> svg.Drawing:
 
 
 def _rivals(findings: Findings, values: Floats) -> Floats:
-    """Of (…, methods, 3) those of cuvee and of the best baseline."""
+    """Return the values of cuvee and of the best baseline from (…, methods, 3), flat."""
     best = best_baseline(findings)
     chosen = [findings.methods.index(CUVEE), *([] if best is None else [best])]
     return np.asarray(values[..., chosen, :]).reshape(-1)
@@ -60,50 +60,48 @@ def _plot(
     focus: Floats,
     zero: float | None,
 ) -> svg.Drawing:
-    left = room([short(name, 15) for name, _, _ in rows])
+    start = room([short(name, 15) for name, _, _ in rows])
     x = _scale(
-        np.array([v for _, v, _ in rows]).reshape(-1), focus, left + 4, svg.WIDTH - VALUES - 8
+        np.array([v for _, v, _ in rows]).reshape(-1), focus, start + 4, svg.WIDTH - VALUES - 8
     )
     bottom = 8 + ROW * len(rows)
     parts = grid(x, bottom, zero)
     for i, (name, value, strong) in enumerate(rows):
         y = 6 + ROW * (i + 0.5)
         parts.append(
-            svg.text(left - 6, y + 4, short(name, 15), "strong" if name == CUVEE else "", "end")
+            svg.text(start - 6, y + 4, short(name, 15), "strong" if name == CUVEE else "", "end")
         )
         class_, hint = "strong" if strong else "weak", f"{name}: {says[i]}"
         parts += _interval(x, y, value, class_, 5.0, hint)
         parts += _beyond(x, y, [(float(value[0]), hint)], class_)
         parts.append(svg.text(svg.WIDTH - 2, y + 4, says[i], "number", "end"))
-    said = "; ".join(f"{name} {words}" for (name, _, _), words in zip(rows, says, strict=True))
-    return svg.drawing(svg.WIDTH, bottom + 22, f"{label}: {said}", parts)
+    summary = "; ".join(f"{name} {words}" for (name, _, _), words in zip(rows, says, strict=True))
+    return svg.drawing(svg.WIDTH, bottom + 22, f"{label}: {summary}", parts)
 
 
 def by_target(
     findings: Findings, targets: Sequence[int], best: int, everyone: Sequence[int]
 ) -> svg.Drawing:
-    """cuvee with its interval per target, the other methods as ticks, `best` among them
-    stronger.
-    """
+    """Draw cuvee with its interval per target, other methods as ticks, `best` stronger."""
     us = findings.methods.index(CUVEE)
     scores = findings.scores[list(everyone)]
     drawn = np.concatenate([scores[..., 0].reshape(-1), scores[:, us].reshape(-1)])
-    left = room([short(findings.targets[i], 16) for i in everyone])
-    x = _scale(drawn, _rivals(findings, scores), left + 4, svg.WIDTH - 8)
+    start = room([short(findings.targets[i], 16) for i in everyone])
+    x = _scale(drawn, _rivals(findings, scores), start + 4, svg.WIDTH - 8)
     bottom = 8 + TARGET_ROW * len(targets)
     parts = grid(x, bottom)
     for k, i in enumerate(targets):
         y = 6 + TARGET_ROW * (k + 0.5)
         name = findings.targets[i]
-        parts.append(svg.text(left - 6, y + 4, short(name, 16), "", "end", hint=name[:200]))
-        others = [
+        parts.append(svg.text(start - 6, y + 4, short(name, 16), "", "end", hint=name[:200]))
+        baselines = [
             (float(findings.scores[i, m, 0]), m) for m in range(len(findings.methods)) if m != us
         ]
-        for at, m in others:
+        for at, m in baselines:
             if x.low <= at <= x.high:
                 class_ = "rival" if m == best else "other"
                 parts.append(svg.rect(x(at) - 1.25, y - 6, 2.5, 12, class_, _spelt(findings, i, m)))
-        parts += _beyond(x, y, [(at, _spelt(findings, i, m)) for at, m in others], "other")
+        parts += _beyond(x, y, [(at, _spelt(findings, i, m)) for at, m in baselines], "other")
         parts += _interval(x, y, findings.scores[i, us], "strong", 4.0, _spelt(findings, i, us))
     first, last = (short(findings.targets[i], 40) for i in (targets[0], targets[-1]))
     return svg.drawing(
@@ -119,7 +117,7 @@ def _spelt(findings: Findings, i: int, m: int) -> str:
 def _interval(
     x: svg.Scale, y: float, value: Floats, class_: str, radius: float, hint: str
 ) -> list[str]:
-    """As far as the scale reaches."""
+    """Draw an interval and its dot, as far as the scale reaches."""
     middle, low, high = (float(v) for v in value)
     drawn = []
     if np.isfinite(low) and np.isfinite(high) and low <= x.high and high >= x.low:
@@ -130,7 +128,7 @@ def _interval(
 
 
 def _beyond(x: svg.Scale, y: float, values: Sequence[tuple[float, str]], class_: str) -> list[str]:
-    """A triangle at either edge for what lies beyond it, which names them all."""
+    """Draw a triangle at either edge for values beyond it; its hint names them all."""
     drawn = []
     for at, way, hints in (
         (x.start, -1, [hint for value, hint in values if value < x.low]),
@@ -143,14 +141,14 @@ def _beyond(x: svg.Scale, y: float, values: Sequence[tuple[float, str]], class_:
 
 
 def _scale(values: Floats, focus: Floats, start: float, end: float) -> svg.Scale:
-    """From the least to the greatest of the values that lie within reach of `focus`."""
-    known = focus[np.isfinite(focus)]
-    finite = np.concatenate([values[np.isfinite(values)], known])
+    """Return a scale over the values that lie within reach of `focus`."""
+    focused = focus[np.isfinite(focus)]
+    finite = np.concatenate([values[np.isfinite(values)], focused])
     if not len(finite):
         return svg.Scale(0.0, 1.0, start, end)
-    reach = REACH * np.ptp(known) if len(known) else 0.0
+    reach = REACH * np.ptp(focused) if len(focused) else 0.0
     if reach > SAME * np.abs(finite).max():
-        finite = finite[(finite >= known.min() - reach) & (finite <= known.max() + reach)]
+        finite = finite[(finite >= focused.min() - reach) & (finite <= focused.max() + reach)]
     low, high = float(finite.min()), float(finite.max())
     margin = 0.04 * (high - low) or 0.5 * abs(high) or 1.0
     return svg.Scale(low - margin, high + margin, start, end)

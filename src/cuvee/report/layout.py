@@ -1,4 +1,4 @@
-"""Which rows and columns of α are drawn, and in what order: likes beside likes."""
+"""Choose which rows and columns of α are drawn, and put similar ones side by side."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cuvee.report.findings import Findings
 from cuvee.results import Floats
 
 ROWS, COLUMNS = 60, 40  # drawn at most
-CLUSTERED = 800  # rows looked at: distances between all pairs must fit into memory and patience
+CLUSTERED = 800  # rows clustered at most: more pairs would take too much memory and time
 Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Indices of targets and of α's columns, as they are drawn."""
+    """Hold the indices of targets and of α's columns, as they are drawn."""
 
     rows: Indices
     columns: Indices  # sources alone
@@ -27,8 +27,9 @@ class Layout:
 
 
 def layout(findings: Findings) -> Layout:
-    """Clustered rows and columns; of too many rows an even choice along their order, of columns the
-    heaviest.
+    """Return clustered rows and columns of α.
+
+    Of too many rows it keeps an even choice along their order, of too many columns the heaviest.
     """
     alpha = np.nan_to_num(findings.alpha)
     n_sources, own = len(findings.columns), None
@@ -39,8 +40,8 @@ def layout(findings: Findings) -> Layout:
     rows = spread(np.arange(len(alpha)), CLUSTERED)
     rows = spread(rows[clustered(alpha[rows])], ROWS)
     if set(findings.targets) >= {findings.columns[j] for j in drawn} and len(rows) == len(alpha):
-        # Every domain in turn: one order for both, so that what helps each other stands along the
-        # diagonal.
+        # Every domain in turn is a target: one order for both, so that domains that help each
+        # other stand along the diagonal.
         place = {findings.targets[i]: k for k, i in enumerate(rows)}
         columns = np.array(sorted(drawn, key=lambda j: place[findings.columns[j]]), dtype=np.intp)
     elif len(alpha) == 1:
@@ -51,8 +52,9 @@ def layout(findings: Findings) -> Layout:
 
 
 def clustered(values: Floats) -> Indices:
-    """An order of the rows in which neighbours are as alike as a tree allows; as they are, where
-    there is no tree.
+    """Return an order of the rows in which neighbours are similar, from a cluster tree.
+
+    Rows that cannot be clustered keep their order.
     """
     if len(values) < 3 or values.shape[1] == 0 or np.ptp(values, axis=0).max() == 0.0:
         return np.arange(len(values))
@@ -64,7 +66,7 @@ def clustered(values: Floats) -> Indices:
 
 
 def spread(items: Indices, most: int) -> Indices:
-    """At most so many of them, evenly from the first to the last."""
+    """Return at most `most` of the items, evenly from the first to the last."""
     if len(items) <= most:
         return items
     return items[np.linspace(0, len(items) - 1, most).round().astype(np.intp)]

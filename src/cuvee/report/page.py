@@ -1,4 +1,4 @@
-"""The report: one HTML file that loads nothing, written from `Findings` alone."""
+"""Write the report: one HTML file that loads nothing, made from `Findings` alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTENTS = (
 
 
 def render(findings: Findings) -> str:
-    """The whole page as HTML; names of domains are data, and are escaped wherever they stand."""
+    """Return the whole page as HTML; names of domains are data and are always escaped."""
     from jinja2 import Environment, StrictUndefined
 
     f = cleaned(findings)
@@ -66,16 +66,16 @@ def _time(f: Findings) -> dict[str, Any] | None:
         return None
     total = sum(s for _, s in f.seconds)
     items = [Bar(name, s, seconds(s)) for name, s in f.seconds]
-    said = "Where the time went: " + ", ".join(f"{b.name} {b.says}" for b in items)
+    label = "Where the time went: " + ", ".join(f"{b.name} {b.says}" for b in items)
     return {
         "name": "Where the time went.",
         "caption": f"{seconds(total)} in {count(len(items), 'step')}.",
-        "drawing": bars(items, said, letters=24),
+        "drawing": bars(items, label, letters=24),
     }
 
 
 def _about(about: dict[str, Any]) -> list[dict[str, Any]]:
-    """run.json as small tables: its groups, and what stands beside them."""
+    """Return run.json as small tables: one per group, and one for single values."""
     groups = [(str(k), v) for k, v in about.items() if isinstance(v, dict) and v]
     groups.sort(
         key=lambda g: (
@@ -86,8 +86,8 @@ def _about(about: dict[str, Any]) -> list[dict[str, Any]]:
     )
     loose = {k: v for k, v in about.items() if not isinstance(v, dict)}
     tables = [
-        {"name": f"{name.capitalize()}.", "rows": [(k, _plain(v)) for k, v in said.items()]}
-        for name, said in groups
+        {"name": f"{name.capitalize()}.", "rows": [(k, _plain(v)) for k, v in values.items()]}
+        for name, values in groups
     ]
     return [
         *tables,
@@ -100,7 +100,7 @@ def _about(about: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> str:
-    """A value of run.json in words."""
+    """Return a value of run.json in words."""
     if value is None or isinstance(value, bool):
         return "none" if value is None else "yes" if value else "no"
     text = (
@@ -113,5 +113,5 @@ def _plain(value: Any) -> str:
 
 def _version(about: dict[str, Any]) -> str:
     versions = about.get("versions")
-    said = versions.get("cuvee") if isinstance(versions, dict) else None
-    return f" {said}" if said else ""
+    version = versions.get("cuvee") if isinstance(versions, dict) else None
+    return f" {version}" if version else ""

@@ -1,4 +1,4 @@
-"""The section on scores: means, gains and targets, as pictures and as tables."""
+"""Write the section on scores: means, gains and targets, as pictures and as tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEYOND = (
     "A triangle at the edge stands for baselines beyond it: their scores show when it is pointed at"
 )
 MEANINGS = {
-    BALANCED: "Balanced accuracy counts every class alike, however rare",
+    BALANCED: "Balanced accuracy counts every class equally, however rare",
     AUC: "AUC is how often a row of the second class is ranked above one of the first",
     LOG_LOSS: "log loss is how little chance a model gave to the right class, and lower is better",
 }
@@ -66,31 +66,31 @@ def _introduction(f: Findings, known: Any) -> str:
     tested = count(float(f.test_rows[known[0]]), "labelled row") if alone else "labelled rows"
     who = f.targets[known[0]] if alone else count(len(known), "target")
     better = "higher is better" if f.higher_is_better else "lower is better"
-    said = (
+    text = (
         f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: "
         f"{better}. "
     )
-    said += "Intervals are of 95 %."
+    text += "Intervals are of 95 %."
     if any(method in CONSTANT for method in f.methods):
-        said += (
-            " The last baseline looks at no column: "
+        text += (
+            " The last baseline does not use any column: "
             "it always gives the answer that a target's own labels suggest."
         )
     if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
-        said += f" {'; '.join(meanings)}."
+        text += f" {'; '.join(meanings)}."
     if any(not np.isfinite(f.also[name][known]).all() for name in means_also(f)):
-        said += " Where test rows are of one class alone, they have nothing to say."
-    return said
+        text += " Where all test rows are of one class, these scores are not given."
+    return text
 
 
 def _cards(f: Findings, alone: bool) -> list[dict[str, Any]]:
     """Return the drawings of all targets together: scores, and gains where there is a baseline."""
-    name, what = (
+    name, measured = (
         ("Score.", f.metric.capitalize())
         if alone
         else ("Mean score.", f"Mean {f.metric} over targets")
     )
-    cards = [_card(name, f"{what}, 95 % interval.", intervals.means(f))]
+    cards = [_card(name, f"{measured}, 95 % interval.", intervals.means(f))]
     if len(f.methods) > 1:
         caption = "cuvee over each baseline, paired; right of 0 cuvee is better."
         cards.append(_card("Gain.", caption, intervals.gains(f)))
@@ -109,7 +109,7 @@ def _pieces(drawn: list[int]) -> list[list[int]]:
 
 
 def _by_gain(f: Findings, known: Any, best: int | None) -> list[int]:
-    """Targets with scores, where cuvee gains most first; those without a comparison last."""
+    """Return targets with scores, the largest gain of cuvee first, those without one last."""
     if best is None:
         return [int(i) for i in known]
     us, sign = f.methods.index(CUVEE), 1.0 if f.higher_is_better else -1.0
@@ -121,8 +121,8 @@ def _by_gain(f: Findings, known: Any, best: int | None) -> list[int]:
 
 def _means(f: Findings) -> dict[str, Any]:
     best = _best(f.mean[:, 0], f.higher_is_better)
-    others = means_also(f)
-    better = {name: _best(values, name not in LOWER) for name, values in others.items()}
+    extra = means_also(f)
+    better = {name: _best(values, name not in LOWER) for name, values in extra.items()}
     rows = [
         (
             method,
@@ -141,7 +141,7 @@ def _means(f: Findings) -> dict[str, Any]:
             },
             *(
                 {"value": also(name, float(v[k])), "span": "", "best": k in better[name]}
-                for name, v in others.items()
+                for name, v in extra.items()
             ),
         )
         for k, method in enumerate(f.methods)
@@ -152,23 +152,23 @@ def _means(f: Findings) -> dict[str, Any]:
         f"{mean}{f.metric}",
         f"{mean}rank",
         "cuvee's gain over it",
-        *(f"{mean}{name}" for name in others),
+        *(f"{mean}{name}" for name in extra),
     )
     return {"label": f"{mean}scores".capitalize(), "head": head, "rows": rows, "note": ""}
 
 
 def _table(f: Findings, ordered: list[int]) -> dict[str, Any]:
-    rows, others, us = [], list(means_also(f)), f.methods.index(CUVEE)
+    rows, extra, us = [], list(means_also(f)), f.methods.index(CUVEE)
     for i in ordered[:LISTED]:
         best = _best(f.scores[i, :, 0], f.higher_is_better)
         cells = [
             {"value": score(float(v[0]), f.metric), "span": _span(v, f.metric), "best": k in best}
             for k, v in enumerate(f.scores[i])
         ]
-        mine = [also(name, float(f.also[name][i, us])) for name in others]
-        rows.append((f.targets[i], number(float(f.test_rows[i])), *cells, *mine))
+        of_cuvee = [also(name, float(f.also[name][i, us])) for name in extra]
+        rows.append((f.targets[i], number(float(f.test_rows[i])), *cells, *of_cuvee))
     note = f"The first {LISTED} of {len(ordered):,}." if len(ordered) > LISTED else ""
-    head = ("target", "test rows", *f.methods, *(f"{name} of cuvee" for name in others))
+    head = ("target", "test rows", *f.methods, *(f"{name} of cuvee" for name in extra))
     return {"label": "Scores of targets", "head": head, "rows": rows, "note": note}
 
 
@@ -200,5 +200,5 @@ def _card(name: str, caption: str, drawing: str) -> dict[str, Any]:
 
 
 def _cut(*drawings: str) -> bool:
-    """Whether something lies beyond a scale."""
+    """Return whether something lies beyond a scale."""
     return any(f'class="{intervals.EDGE} ' in drawing for drawing in drawings)

@@ -1,4 +1,4 @@
-"""What the page's sections say and show; scores are in scoring.py."""
+"""Write what the page's sections say and show; scores are in scoring.py."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cuvee.report.layout import Layout
 from cuvee.report.summary import is_bad, n_sources, settled
 from cuvee.results import Floats
 
-SHOWN, OPEN = 30, 4  # targets with pictures of their own; those not folded away
+SHOWN, OPEN = 30, 4  # targets with their own pictures, and how many of them are not folded
 PROVEN = 100  # rows of the table of certificates
 
 
 def weights(f: Findings, drawn: Layout) -> dict[str, Any]:
-    """α as a heat map."""
+    """Return the section on α: a heat map."""
     values, columns = _cells(f.alpha, f, drawn)
     rows = [f.targets[i] for i in drawn.rows]
     apart = (0, int(drawn.own is not None))
@@ -29,62 +29,57 @@ def weights(f: Findings, drawn: Layout) -> dict[str, Any]:
             [*rows, "mean"],
             (1, apart[1]),
         )
-    said = [
+    sentences = [
         "Each row is a target, each column a source, and a cell the weight α that the target gives "
-        "to the source; "
-        "rows add up to 1, and likes stand beside likes."
+        "to the source; rows add up to 1, and similar rows and columns are side by side."
         if len(f.targets) > 1
         else "Each column is a source, the heaviest first, "
         "and a cell the weight α that the target gives to it."
     ]
     if drawn.own is not None:
-        said.append("The column that stands apart is the target's own labelled rows.")
+        sentences.append("The separate column is the target's own labelled rows.")
     if np.isnan(values).any():
         in_turn = set(f.targets) <= set(f.columns)
-        said.append(
+        sentences.append(
             "A stroke marks "
-            f"{'a target, which is no source of its own' if in_turn else 'what is not known'}."
+            f"{'a target, which is not its own source' if in_turn else 'what is not known'}."
         )
     if len(drawn.rows) < len(f.targets):
-        said.append(
+        sentences.append(
             f"{len(drawn.rows)} of {len(f.targets):,} targets are drawn, evenly chosen along that "
             "order; "
             "all are in alpha.csv in the run folder."
         )
     if len(drawn.others):
-        said.append(
+        sentences.append(
             f"The {len(drawn.columns)} sources with most weight have a column each, "
             f"the other {len(drawn.others):,} are summed."
         )
     label = f"α, {count(len(drawn.rows), 'target')} by {count(len(columns), 'column')}"
     return {
-        "text": " ".join(said),
+        "text": " ".join(sentences),
         "label": label,
         "map": heat_map(rows, columns, values, label, apart=apart, look=Look(says=weight)),
     }
 
 
 def targets(f: Findings, drawn: Layout) -> dict[str, Any]:
-    """Pictures of each target: its weights, how they change along C, and the mixtures that were
-    tried.
-    """
+    """Return the section with each target's weights, their path along C, and mixtures tried."""
     shown = [_target(f, i, drawn.own) for i in range(min(SHOWN, len(f.targets)))]
-    said = "The weights that were returned."
+    text = "The weights that were returned."
     if any(t is not None for t in f.tried):
-        said = (
+        text = (
             "First, the weights that were returned. Along the path, in the same colours, C falls: "
-            "where it is large "
-            "every row counts alike, where it is small a source counts as far as it resembles the "
-            "target. "
-            "Every mixture tried was cross-validated on the target's own rows; "
-            "the weights are their average, by the share that stands beside each."
+            "where it is large every row counts equally, where it is small a source counts as far "
+            "as it resembles the target. Every mixture tried was cross-validated on the target's "
+            "own rows; the weights are their average, with the share written beside each."
         )
     if len(f.targets) > SHOWN:
-        said += (
+        text += (
             f" These are the first {SHOWN} of {len(f.targets):,} targets; "
             "the others are in alpha.csv and candidates.parquet in the run folder."
         )
-    return {"text": said, "first": shown[:OPEN], "more": shown[OPEN:]}
+    return {"text": text, "first": shown[:OPEN], "more": shown[OPEN:]}
 
 
 def _target(f: Findings, i: int, own: int | None) -> dict[str, Any]:
@@ -117,9 +112,7 @@ def _target(f: Findings, i: int, own: int | None) -> dict[str, Any]:
 
 
 def _found(f: Findings, i: int) -> str:
-    """How a target's weights were found: averaged, or by one search whose gap says how
-    far it came.
-    """
+    """Return in words how a target's weights were found: averaged, or by one search."""
     tried = f.tried[i] if i < len(f.tried) else None
     if tried is not None and settled(f)[i]:
         return f"weights averaged over the {count(len(tried.names), 'mixture')} tried"
@@ -128,22 +121,22 @@ def _found(f: Findings, i: int) -> str:
 
 
 def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:
-    """Which source moves which model."""
+    """Return the section on which source moves which model."""
     if f.sensitivity is None or not np.isfinite(f.sensitivity).any():
         return {
             "text": "How far each source moves each model was not computed for this hypothesis.",
             "map": None,
         }
-    known = np.where(np.isfinite(f.sensitivity), f.sensitivity, np.nan)
-    values = known[np.ix_(drawn.rows, np.array(_columns(drawn), dtype=np.intp))]
+    finite = np.where(np.isfinite(f.sensitivity), f.sensitivity, np.nan)
+    values = finite[np.ix_(drawn.rows, np.array(_columns(drawn), dtype=np.intp))]
     columns = [_name(f, j, drawn) for j in _columns(drawn)]
     label = "Sensitivity of models to sources"
     rows = [f.targets[i] for i in drawn.rows]
-    unit = svg.rounded(float(np.nanmax(known)) or 1.0)
+    unit = svg.rounded(float(np.nanmax(finite)) or 1.0)
     look = Look(unit, means="", hue="h", says=lambda v: number(v, 2))
     apart = (0, int(drawn.own is not None))
     ranked = bars.moves(f, n_sources(f))
-    said = ", ".join(f"{b.name} {b.says}" for b in ranked)
+    ranking = ", ".join(f"{b.name} {b.says}" for b in ranked)
     return {
         "text": "How far a target's model would move, relative to its own length, "
         "for each unit of α moved to a "
@@ -155,13 +148,13 @@ def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:
         "bars": {
             "name": "Who moves most.",
             "caption": "Mean over targets." if len(f.targets) > 1 else "",
-            "drawing": bars.bars(ranked, f"How far each source moves models: {said}"),
+            "drawing": bars.bars(ranked, f"How far each source moves models: {ranking}"),
         },
     }
 
 
 def certificates(f: Findings) -> dict[str, Any]:
-    """Bounds per target, those to worry about first."""
+    """Return the section of bounds per target, those to worry about first."""
     bad = np.array([is_bad(s) for s in f.model_status], dtype=bool)
     order = np.lexsort((-np.nan_to_num(f.distance, nan=np.inf), ~bad))
     rows = [
@@ -174,22 +167,22 @@ def certificates(f: Findings) -> dict[str, Any]:
     ]
     note = f"The {PROVEN} loosest of {len(f.targets):,}." if len(f.targets) > PROVEN else ""
     if np.isfinite(f.distance).any():
-        said = (
+        text = (
             "w* is the best model of its kind for the target's mixture, and w the one delivered: "
             "both bounds hold "
             f"whatever made w, and rest on {f.rests_on.rstrip('.')}."
         )
     else:
-        said = f"{f.rests_on[:1].upper()}{f.rests_on[1:].rstrip('.')}."
+        text = f"{f.rests_on[:1].upper()}{f.rests_on[1:].rstrip('.')}."
     head = ("target", "status", "‖w − w*‖ ≤", "excess risk ≤", "‖∇‖∞")
     return {
-        "text": said,
+        "text": text,
         "table": {"label": "Certificates", "head": head, "rows": rows, "note": note},
     }
 
 
 def convergence(f: Findings) -> dict[str, Any]:
-    """Objective and gap over steps."""
+    """Return the section on the objective and the gap over steps."""
     chosen = courses.slowest(f.convergence)
     names = [f.targets[i] for i in chosen]
     runs = [run for i in chosen if (run := f.convergence[i]) is not None]
@@ -208,20 +201,21 @@ def convergence(f: Findings) -> dict[str, Any]:
     cards = [{"name": n, "caption": c, "drawing": d} for n, c, d in pictures if d is not None]
     if not cards:
         return {
-            "text": "No course was recorded: "
-            "the weights follow directly, or one was not asked for.",
+            "text": "No course was recorded: the weights needed no search, or recording was off.",
             "cards": [],
         }
-    said = "Steps run along the path of C, one point after another, where a path was followed."
+    text = "Steps run along the path of C, one point after another, where a path was followed."
     total = sum(run is not None for run in f.convergence)
     if total > len(chosen):
-        said += f" {len(chosen)} of {total:,} targets are drawn."
-    many = count(len(chosen) - courses.NAMED, "other target") if len(chosen) > courses.NAMED else ""
+        text += f" {len(chosen)} of {total:,} targets are drawn."
+    others = (
+        count(len(chosen) - courses.NAMED, "other target") if len(chosen) > courses.NAMED else ""
+    )
     return {
-        "text": said,
+        "text": text,
         "cards": cards,
         "named": [named([n]) for n in names[: courses.NAMED]],
-        "many": many,
+        "many": others,
     }
 
 
@@ -234,8 +228,9 @@ def _name(f: Findings, j: int, drawn: Layout) -> str:
 
 
 def _cells(values: Floats, f: Findings, drawn: Layout) -> tuple[Floats, list[str]]:
-    """The cells that are drawn: own, columns, the sum of the others; a narrow screen shows the
-    first few.
+    """Return the cells that are drawn: own, columns, the sum of the others; and their names.
+
+    The own rows come first, because a narrow screen shows only the first few columns.
     """
     columns = [_name(f, j, drawn) for j in _columns(drawn)]
     blocks = [values[np.ix_(drawn.rows, np.array(_columns(drawn), dtype=np.intp))]]
@@ -246,7 +241,7 @@ def _cells(values: Floats, f: Findings, drawn: Layout) -> tuple[Floats, list[str
 
 
 def _mean(values: Floats) -> Floats:
-    """(1, columns) over what is known."""
-    known = np.isfinite(values)
-    total = np.where(known, values, 0.0).sum(0, keepdims=True)
-    return np.where(known.any(0), total / np.maximum(known.sum(0, keepdims=True), 1), np.nan)
+    """Return the mean of finite values over rows, (1, columns)."""
+    finite = np.isfinite(values)
+    total = np.where(finite, values, 0.0).sum(0, keepdims=True)
+    return np.where(finite.any(0), total / np.maximum(finite.sum(0, keepdims=True), 1), np.nan)

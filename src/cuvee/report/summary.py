@@ -1,4 +1,4 @@
-"""What was asked and what was found, in three sentences."""
+"""Say what was asked and what was found, in three sentences."""
 
 from __future__ import annotations
 
@@ -13,51 +13,50 @@ from cuvee.results import Floats, Status
 
 
 def summary(findings: Findings) -> tuple[str, str, str]:
-    """The question, the comparison, and what is proven; each is one sentence."""
+    """Return the question, the comparison, and what is proven; each is one sentence."""
     return _asked(findings), _compared(findings), _proven(findings)
 
 
 def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None:
-    """The method with the best mean score that is not cuvee, of equals the simplest; None where
-    nothing is scored.
+    """Return the baseline with the best mean score, the simplest of equals, or None.
+
+    None means that nothing is scored.
     """
     if CUVEE not in findings.methods or not np.isfinite(
         findings.mean[findings.methods.index(CUVEE), 0]
     ):
         return None
     apart = (CUVEE, *without)
-    others = [
+    baselines = [
         k
         for k, m in enumerate(findings.methods)
         if m not in apart and np.isfinite(findings.mean[k, 0])
     ]
     sign = 1.0 if findings.higher_is_better else -1.0
-    key = {k: (sign * float(findings.mean[k, 0]), findings.methods[k] in CONSTANT) for k in others}
-    return max(others, key=lambda k: key[k], default=None)
+    key = {
+        k: (sign * float(findings.mean[k, 0]), findings.methods[k] in CONSTANT) for k in baselines
+    }
+    return max(baselines, key=lambda k: key[k], default=None)
 
 
 def constant(findings: Findings) -> int | None:
-    """Return the method that always gives the same answer; None where there is none, or no score of
-    it.
-    """
-    found = (
+    """Return the method that always gives the same answer, or None if it has no score."""
+    scored = (
         k
         for k, m in enumerate(findings.methods)
         if m in CONSTANT and np.isfinite(findings.mean[k, 0])
     )
-    return next(found, None)
+    return next(scored, None)
 
 
 def means_also(findings: Findings) -> dict[str, Floats]:
-    """Return the scores beside accuracy (methods,), each the mean over the targets that have it, if
-    there are any.
-    """
-    known = {name: values[np.isfinite(values).all(1)] for name, values in findings.also.items()}
-    return {name: values.mean(0) for name, values in known.items() if len(values)}
+    """Return the mean scores beside accuracy (methods,) over targets that have them."""
+    complete = {name: values[np.isfinite(values).all(1)] for name, values in findings.also.items()}
+    return {name: values.mean(0) for name, values in complete.items() if len(values)}
 
 
 def n_scored(findings: Findings) -> int:
-    """Targets that have scores."""
+    """Return the number of targets that have scores."""
     return int(np.isfinite(findings.scores[..., 0]).any(1).sum()) if findings.scores.size else 0
 
 
@@ -66,10 +65,10 @@ def n_sources(findings: Findings) -> int:
 
 
 def settled(findings: Findings) -> list[bool]:
-    """Return for each target whether its weights can be used without a second thought.
+    """Return for each target whether its weights can be used as they are.
 
-    Those of the path are an average by cross-validated loss of all that was tried: that one search
-    along it ran out of steps is no fault of theirs, and nothing to act on.
+    Those of the path are an average by cross-validated loss of all that was tried. It does not
+    matter that one search along the path ran out of steps.
     """
     averaged = [t is not None for t in (*findings.tried, *[None] * len(findings.targets))]
     status = zip(findings.alpha_status, averaged, strict=False)
@@ -77,7 +76,7 @@ def settled(findings: Findings) -> list[bool]:
 
 
 def is_bad(status: str) -> bool:
-    """Return whether a status, maybe of another version, is none to rely on."""
+    """Return whether a status, maybe of another version, is one not to rely on."""
     try:
         return not Status(status).ok
     except ValueError:
@@ -85,13 +84,13 @@ def is_bad(status: str) -> bool:
 
 
 def rows(findings: Findings) -> float | None:
-    """Rows of the table, where the run noted them."""
-    said = (findings.about.get("data") or {}).get("rows")
-    return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
+    """Return the number of rows of the table, or None where the run did not record it."""
+    n = (findings.about.get("data") or {}).get("rows")
+    return float(n) if isinstance(n, (int, float)) and not isinstance(n, bool) else None
 
 
 def _asked(findings: Findings) -> str:
-    known, total = n_sources(findings), rows(findings)
+    n, total = n_sources(findings), rows(findings)
     size = (
         f" ({count(total, 'row')}, {count(findings.n_features, 'feature')})"
         if total is not None
@@ -99,14 +98,14 @@ def _asked(findings: Findings) -> str:
     )
     own = ", its own labelled rows among them," if findings.columns[-1:] == (OWN,) else ""
     who = count(len(findings.targets), "target")
-    each = "it" if len(findings.targets) == 1 else "each"
-    names = f"“{findings.domain}” names {count(known, 'source')} and {who}"
+    whom = "it" if len(findings.targets) == 1 else "each"
+    names = f"“{findings.domain}” names {count(n, 'source')} and {who}"
     if len(findings.targets) > 1 and set(findings.targets) <= set(findings.columns):
-        some = f"{len(findings.targets):,} of them in turn targets"
-        turn = "each in turn a target" if len(findings.targets) == known else some
-        names = f"“{findings.domain}” names {count(known, 'domain')}, {turn} of the others"
+        part = f"{len(findings.targets):,} of them in turn targets"
+        turn = "each in turn a target" if len(findings.targets) == n else part
+        names = f"“{findings.domain}” names {count(n, 'domain')}, {turn} of the others"
     return (
-        f"In {findings.title}{size}, where {names}, cuvee was asked how much {each} should learn "
+        f"In {findings.title}{size}, where {names}, cuvee was asked how much {whom} should learn "
         f"from whom{own} "
         f"to predict “{findings.label}” ({findings.task}) with {findings.hypothesis}."
     )
@@ -124,17 +123,17 @@ def _compared(findings: Findings) -> str:
     value = score(float(findings.mean[us, 0]), metric)
     if scored == 1:
         i = int(np.argmax(np.isfinite(findings.scores[..., 0]).any(1)))
-        held = count(float(findings.test_rows[i]), "test row")
+        test_rows = count(float(findings.test_rows[i]), "test row")
         mean = (
-            f"On the {held} of “{findings.targets[i]}”, cuvee has {_article(metric)} {metric} of "
-            f"{value}"
+            f"On the {test_rows} of “{findings.targets[i]}”, cuvee has "
+            f"{_article(metric)} {metric} of {value}"
         )
     else:
         mean = f"Over {scored:,} targets with test rows, cuvee reaches a mean {metric} of {value}"
     if best is None:
         return f"{mean}, and there was no baseline to compare it with."
     gain, low, high = (float(v) for v in findings.gain[best])
-    name, theirs = findings.methods[best], score(float(findings.mean[best, 0]), metric)
+    name, other_score = findings.methods[best], score(float(findings.mean[best, 0]), metric)
     if score(abs(gain), metric) == score(0.0, metric):
         verdict = "which is the same"
     else:
@@ -145,9 +144,9 @@ def _compared(findings: Findings) -> str:
     else:
         span = "too few targets for an interval"
     if scored > 1:
-        mine, other = (number(float(findings.mean_rank[k])) for k in (us, best))
-        span += f"; mean rank {mine} against {other}"
-    return f"{mean} against {theirs} for the best baseline, {name}, {verdict} ({span})."
+        our_rank, other_rank = (number(float(findings.mean_rank[k])) for k in (us, best))
+        span += f"; mean rank {our_rank} against {other_rank}"
+    return f"{mean} against {other_score} for the best baseline, {name}, {verdict} ({span})."
 
 
 def _article(metric: str) -> str:
@@ -155,22 +154,22 @@ def _article(metric: str) -> str:
 
 
 def _proven(findings: Findings) -> str:
-    known = np.isfinite(findings.distance)
+    proven = np.isfinite(findings.distance)
     M = len(findings.targets)
-    if not known.any():
+    if not proven.any():
         who, kind = ("model", "its") if M == 1 else (f"{M:,} models", "their")
         return f"Nothing is proven about how close the {who} came to the best of {kind} kind."
-    risk = findings.excess_risk[known]
+    risk = findings.excess_risk[proven]
     bound = (
         f", at an excess risk of at most {number(float(risk.max()), 2)}"
         if np.isfinite(risk).all()
         else ""
     )
-    if known.all():
+    if proven.all():
         who = {1: "The model is", 2: "Both models are"}.get(M, f"All {M:,} models are")
     else:
-        who = f"{known.sum():,} of {M:,} models {'is' if known.sum() == 1 else 'are'}"
-    rest = "" if known.all() else "; nothing is proven about the others"
+        who = f"{proven.sum():,} of {M:,} models {'is' if proven.sum() == 1 else 'are'}"
+    unproven = "" if proven.all() else "; nothing is proven about the others"
     best = "its mixture" if M == 1 else "their mixtures"
-    within = f"‖w\u00a0−\u00a0w*‖\u00a0≤\u00a0{number(float(findings.distance[known].max()), 2)}"
-    return f"{who} proven to lie within {within} of the best for {best}{bound}{rest}."
+    within = f"‖w\u00a0−\u00a0w*‖\u00a0≤\u00a0{number(float(findings.distance[proven].max()), 2)}"
+    return f"{who} proven to lie within {within} of the best for {best}{bound}{unproven}."

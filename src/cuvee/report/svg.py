@@ -1,5 +1,6 @@
-"""SVG written by hand: a few marks, scales and ticks. Colours are classes, which the page's style
-gives two modes.
+"""Write SVG by hand: a few marks, scales and ticks.
+
+Colours are classes, for which the page's style has a light and a dark mode.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, isfinite, log10
 
-WIDTH = 344  # of a card's drawing: three of them beside each other on a desk, one on a phone
+WIDTH = 344  # of a card's drawing: three side by side on a desktop, one on a phone
 
 
 class Drawing(str):
-    """Markup that is safe as it stands: a template takes it over unescaped."""
+    """Hold markup that is safe as it stands: a template inserts it unescaped."""
 
     def __html__(self) -> str:
         return self
@@ -21,7 +22,7 @@ class Drawing(str):
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to pixels; a range of nothing is drawn in its middle."""
+    """Map values to pixels; an empty range is drawn in its middle."""
 
     low: float
     high: float
@@ -34,7 +35,7 @@ class Scale:
 
 
 def ticks(low: float, high: float, about: float = 4) -> list[float]:
-    """Round numbers between two ends."""
+    """Return round numbers between two ends."""
     if not (isfinite(low) and isfinite(high)) or high <= low:
         return [low] if isfinite(low) else []
     step = rounded((high - low) / about)
@@ -45,19 +46,20 @@ def ticks(low: float, high: float, about: float = 4) -> list[float]:
 
 
 def rounded(x: float) -> float:
-    """The nearest of 1, 2, 5, 10, 20, …, as ratios go."""
+    """Return the nearest of 1, 2, 5, 10, 20, …, by ratio."""
     power = 10.0 ** floor(log10(x))
     return min((power * m for m in (1, 2, 5, 10)), key=lambda step: abs(log10(step / x)))
 
 
 def tag(name: str, content: str = "", /, **attributes: str | float) -> str:
-    """An element; `class_` and `stroke_width` are written with a hyphen, values are escaped, the
-    content is not.
+    """Return an element; attribute values are escaped, the content is not.
+
+    `class_` and `stroke_width` are written as in SVG, with a hyphen.
     """
-    said = "".join(
+    written = "".join(
         f' {k.rstrip("_").replace("_", "-")}="{_value(v)}"' for k, v in attributes.items()
     )
-    return f"<{name}{said}>{content}</{name}>" if content else f"<{name}{said}/>"
+    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
 
 
 def text(
@@ -100,13 +102,13 @@ def dot(x: float, y: float, r: float, class_: str, hint: str = "") -> str:
 
 
 def polyline(points: Iterable[tuple[float, float]], class_: str, hint: str = "") -> str:
-    said = " ".join(f"{_value(x)},{_value(y)}" for x, y in points)
-    return tag("polyline", title(hint) if hint else "", points=said, class_=class_)
+    joined = " ".join(f"{_value(x)},{_value(y)}" for x, y in points)
+    return tag("polyline", title(hint) if hint else "", points=joined, class_=class_)
 
 
 def polygon(points: Iterable[tuple[float, float]], class_: str, hint: str = "") -> str:
-    said = " ".join(f"{_value(x)},{_value(y)}" for x, y in points)
-    return tag("polygon", title(hint) if hint else "", points=said, class_=class_)
+    joined = " ".join(f"{_value(x)},{_value(y)}" for x, y in points)
+    return tag("polygon", title(hint) if hint else "", points=joined, class_=class_)
 
 
 def title(words: str) -> str:
@@ -116,7 +118,7 @@ def title(words: str) -> str:
 def drawing(
     width: float, height: float, label: str, parts: Sequence[str], class_: str = ""
 ) -> Drawing:
-    """A whole figure; `label` is what it is to those who do not see it."""
+    """Return a whole figure; `label` describes it to those who do not see it."""
     attributes: dict[str, str | float] = {"viewBox": f"0 0 {_value(width)} {_value(height)}"}
     if class_:
         attributes["class_"] = class_

@@ -1,4 +1,4 @@
-"""What Theorem 1 says of each target, and how loose it is."""
+"""Say what Theorem 1 says of each target, and how loose it is."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ HEAD = (
 
 
 def theorem(f: Findings) -> dict[str, Any] | None:
-    """Return a line per target, with what its columns mean; None where nothing was worked out."""
+    """Return a line per target, with what its columns mean; None if nothing was computed."""
     terms = f.theorem
     if terms is None:
         return None
-    known = np.flatnonzero(~np.isnan(terms.together))
-    if not len(known):
+    computed = np.flatnonzero(~np.isnan(terms.together))
+    if not len(computed):
         return None
     times = looseness(terms)
     added = (terms.discrepancy, terms.complexity, terms.sampling, terms.together)
     columns = (*added, terms.held_out, times, terms.mended)
-    rows = [(f.targets[i], *(number(float(c[i])) for c in columns)) for i in known[:SHOWN]]
+    rows = [(f.targets[i], *(number(float(c[i])) for c in columns)) for i in computed[:SHOWN]]
     all_shown = len(rows) == len(f.targets)
     note = "" if all_shown else f"The first {len(rows)} of {count(len(f.targets), 'target')}."
     return {
@@ -50,19 +50,19 @@ def looseness(terms: LearningTerms) -> Any:
 
 
 def _meaning(terms: LearningTerms) -> str:
-    """Say what the terms are."""
+    """Return in words what the terms are."""
     return (
         "Theorem 1 of the paper bounds how much more a target's model loses than the best model "
-        "for that target would, which nobody knows. "
+        "for that target would, which is not known. "
         f"What is lost is {terms.loss}. "
         "Three terms are added up: the discrepancy (how well any model can tell the mixture from "
-        "the target's own rows), the complexity (how well models of this kind can follow mere "
-        "chance) and sampling (how few rows the weights rest on)."
+        "the target's own rows), the complexity (how well models of this kind can fit random "
+        "labels) and sampling (how few rows the weights rest on)."
     )
 
 
 def _looseness(f: Findings, terms: LearningTerms, times: Any) -> Iterator[str]:
-    """Yield how far the bound is above what was found, and for whom it says nothing."""
+    """Yield how far the bound is above the held-out loss, and for whom it says nothing."""
     ratios = times[np.isfinite(times)]
     if len(ratios):
         low, high = number(float(ratios.min())), number(float(ratios.max()))
@@ -79,11 +79,11 @@ def _looseness(f: Findings, terms: LearningTerms, times: Any) -> Iterator[str]:
 
 
 def _reserve(terms: LearningTerms) -> str:
-    """Say what the numbers do not promise."""
+    """Return in words what the numbers do not promise."""
     climbed = ", and the discrepancy was found by climbing, so that the true one may be larger"
     return (
-        "As printed, the theorem leaves out that the target's own rows may be unlucky: “mended” "
-        "is the bound that allows for it. Both are meant to hold for each target with a "
+        "As printed, the theorem ignores that the target's own rows may be unusual by chance: "
+        "“mended” is the bound that allows for it. Both are meant to hold for each target with a "
         "probability of 95 %, for models that minimise this very loss without a penalty, and for "
         f"rows no larger than those seen{'' if terms.exact else climbed}. "
         "Read them as sizes, not as guarantees."

@@ -1,4 +1,4 @@
-"""The theorems' numbers, from measured constants: what the paper promises for the data in hand.
+"""Compute the theorems' numbers from measured constants, for the data in hand.
 
 One file per theorem. Every function says which theorem it is, takes plain numbers and returns a
 small result whose fields are the terms of the formula, so that they can be printed. The constants
@@ -6,7 +6,7 @@ that the formulas need (G_f, L_f, μ_f, κ*, Rademacher complexities) are measur
 hypothesis. docs/theory.md shows them at work.
 
 O(·), Ω(·) and Θ(·) are read with the constant 1 where neither the paper nor its proof has another
-one: such numbers say how something grows, and are no guarantee.
+one: such numbers say how something grows; they do not guarantee anything.
 """
 
 from cuvee.components import RowConstants

@@ -1,22 +1,22 @@
-"""Theorem 1: a bound on the loss of a target's model, from discrepancy, complexity and rows.
+"""Compute Theorem 1: a bound on a target's loss from discrepancy, complexity and rows.
 
     L_T(ĥ_α) ≤ L_T(h*_T) + Σ_j α_j R_j(H)
                + sup_h Σ_j α_j |L_T̂(h) − L_D̂j(h)| + C √(ν/2 · Σ_j α_j²/m_j)
 
 with probability 1 − 4e^(−ν). `multi_source_bound` has its terms as printed, with C the largest
 loss: McDiarmid's inequality gives that constant for losses in [0, C]. L_T(h*_T), the loss of the
-best model for the target, is known to nobody, and so all terms are about the excess over it.
+best model for the target, is not known, so all terms are about the excess over it.
 
 As printed it cannot be true. The discrepancy is that of samples, and nothing in it falls with the
-rows m_T of the target's own: with one row of T, luck alone may make a wrong source look perfect.
-`sample_bound` is what holds between samples. For all h at once L_T ≤ L_T̂ + 2R_T(H) + b√(ν/(2m_T)),
-and L_T̂(h*_T) ≤ L_T(h*_T) + b√(ν/(2m_T)), so that
+rows m_T of the target's own: with one row of T, a wrong source may look perfect by chance.
+`sample_bound` is the bound that does hold between samples. For all h at once L_T ≤ L_T̂ + 2R_T(H) +
+b√(ν/(2m_T)), and L_T̂(h*_T) ≤ L_T(h*_T) + b√(ν/(2m_T)), so that
 
     L_T(ĥ_α) ≤ L_T(h*_T) + 2 sup_h |L_T̂(h) − Σ_j α_j L_D̂j(h)| + 2R_T(H) + 2b√(ν/(2m_T))
 
 with probability 1 − 2e^(−ν), for every α at once and so for one that was found on the same rows.
-The rows of the sources do not show: how they were drawn is in the discrepancy already. Both need no
-more than the "mixture" form of the discrepancy, which is never above the sum.
+The rows of the sources do not appear: how they were drawn is in the discrepancy already. Both need
+no more than the "mixture" form of the discrepancy, which is never above the sum.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class LearningBound:
     """
 
     discrepancy: Floats  # (M,) how well any model tells the mixture from the target's rows
-    complexity: Floats  # (M,) how well the hypothesis can follow chance
-    sampling: Floats  # (M,) how few rows it rests on
-    largest_loss: float  # nothing is lost by more, so that a larger bound says nothing
+    complexity: Floats  # (M,) how well the hypothesis can fit random labels
+    sampling: Floats  # (M,) falls with the number of rows
+    largest_loss: float  # no loss is larger, so a larger bound says nothing
     probability: float  # with which it is meant to hold, for each target by itself
 
     @property
@@ -85,7 +85,7 @@ def multi_source_bound(
     rows = _by_column("counts", counts, mixtures)
     R = _by_column("complexities", complexities, mixtures)
     if not (rows > 0).all():
-        raise InputError("counts must be positive: a column without rows has no loss")
+        raise InputError("counts must be positive: every column of alpha needs at least one row")
     return LearningBound(
         discrepancy=_by_target("discrepancy", discrepancy, len(mixtures)),
         complexity=np.where(mixtures > 0, mixtures * R, 0.0).sum(1),  # R of unused columns may be ∞
@@ -119,7 +119,9 @@ def sample_bound(
     M = len(discrepancy) if np.ndim(discrepancy) else 0
     rows = _by_target("own_counts", own_counts, M)
     if not (rows > 0).all():
-        raise InputError("own_counts must be positive: a target without labelled rows has no loss")
+        raise InputError(
+            "own_counts must be positive: every target needs at least one labelled row"
+        )
     return LearningBound(
         discrepancy=2.0 * _by_target("discrepancy", discrepancy, M),
         complexity=2.0 * _by_target("own_complexity", own_complexity, M),
@@ -133,8 +135,8 @@ def _by_target(name: str, values: Any, M: int) -> Floats:
     """Return (M,) numbers, or raise `InputError` with their name."""
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (M,) or not (array >= 0).all():
-        got = f"{values!r:.60}"
-        raise InputError(f"{name} must be {M} numbers of at least 0, one per target; got {got}")
+        shown = f"{values!r:.60}"
+        raise InputError(f"{name} must be {M} numbers of at least 0, one per target; got {shown}")
     return array
 
 

@@ -1,8 +1,8 @@
-"""Lemma 1 and Theorem 3: how fast w*(α) moves, and what it takes to learn it from n labels.
+"""Compute Lemma 1 and Theorem 3: how fast w*(α) changes, and what n labels teach.
 
 Theorem 3 is stated with O(·) and Ω(·) alone. Its numbers here have the constant 1: they say how the
-needs grow with ε, and how far they are from anything that can be paid for. What is measured instead
-is `cuvee.plan`.
+needs grow with ε, and how far they are from what is affordable. `cuvee.plan` measures the costs
+instead.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def offline_risk(n: float, *, kappa_star: float, n_params: int, n_sources: int) 
 
 @dataclass(frozen=True)
 class OfflineNeeds:
-    """Say what Theorem 3 asks for, as orders of magnitude; infinite where no float holds it."""
+    """Hold what Theorem 3 asks for, as orders of magnitude; infinite where no float holds it."""
 
     n: float
     """Labels: (κ*²P/ε)^(1+N/2)."""
@@ -127,7 +127,7 @@ def offline_needs(
     else:
         check_number("lambda_0", lambda_0, above=0.0, most=0.5)
         log_lambda = log(lambda_0)
-    # Logarithms hold what floats do not.
+    # Logarithms, because the numbers may be too large for floats.
     log_T = log_n + log(log_n) - log(n_sources) - 2.0 * log_lambda - log(eta)
     return OfflineNeeds(
         n=power(base, -labels_exponent(n_sources)),

@@ -1,6 +1,6 @@
-"""Theorem 4 and its corollary: the regret of Algorithm 4, and the labels that a regret of ε costs.
+"""Compute Theorem 4 and its corollary: Algorithm 4's regret, and the labels that ε costs.
 
-The bound is that of the proof, in which three constants stand that the theorem has lost
+The bound is that of the proof, with three constants that are missing in the theorem
 (docs/paper.md#misprints).
 """
 
@@ -43,9 +43,9 @@ class RegretBound:
     """Bound the average loss (1/T) Σ_t E‖ŵ_t − w*(α_t)‖² by the four terms of Theorem 4."""
 
     estimation: float
-    """4D² p C_N ln(eT) T^(−1/(1+N)): what is learnt anew in every ball."""
+    """4D² p C_N ln(eT) T^(−1/(1+N)): every ball has to learn its own prediction."""
     approximation: float
-    """8Dκ* T^(−1/(1+N)): a ball has one prediction, and w* moves inside."""
+    """8Dκ* T^(−1/(1+N)): a ball has one prediction, and w* varies inside it."""
     missed: float
     """4(1−p)D²: rounds without a label count as zeros. It does not vanish with T."""
     inexact: float
@@ -103,7 +103,7 @@ def regret_bound(
 
 @dataclass(frozen=True)
 class LabelNeeds:
-    """Say what the corollary of Theorem 4 asks for; infinite where no float holds it."""
+    """Hold what the corollary of Theorem 4 asks for; infinite where no float holds it."""
 
     p: float
     """The chance that a round's label is paid for: 1 − ε/(16D²), at least 0."""

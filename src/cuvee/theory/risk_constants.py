@@ -1,4 +1,4 @@
-"""Constants of mean losses, for data in hand: μ_f, L_f, G_f and κ* of Lemma 1 and Theorems 3 and 4.
+"""Measure constants of mean losses: μ_f, L_f, G_f and κ* of Lemma 1 and Theorems 3 and 4.
 
 The risk of a source is the mean loss that models are trained on plus λ/2‖w‖². All numbers are
 proven for the rows that are there, from eigenvalues and from the lengths of rows, for `Ridge` and
@@ -35,8 +35,7 @@ class RiskConstants:
     """A bound on ‖∇f_j(w)‖ over the ball ‖w‖ ≤ D, as Assumption 1 asks for."""
     D: float
     G_f_met: float | None = None
-    """The largest ‖∇f_j(w)‖ at the minimisers that were given: the proof of Lemma 1 needs no more.
-    """
+    """The largest ‖∇f_j(w)‖ at the minimisers given, which is enough for the proof of Lemma 1."""
 
     @property
     def kappa(self) -> float:
@@ -50,9 +49,9 @@ class RiskConstants:
 
     @property
     def kappa_star_met(self) -> float:
-        """Return κ* with the gradients that were met, the least that the Lemma's proof allows."""
+        """Return κ* with the gradients at the minimisers, the least that the proof allows."""
         if self.G_f_met is None:
-            raise OptionError("no gradients were met: pass minimisers as w= to risk_constants")
+            raise OptionError("no minimisers were given: pass them as w= to risk_constants")
         return lipschitz_constant(self.n_sources, self.G_f_met, self.mu_f)
 
 
@@ -101,7 +100,7 @@ def risk_constants(
     by_output = torch.diag(penalty[: bounds.least.shape[-1]])
     least = torch.linalg.eigvalsh(bounds.least + by_output)[:, 0]  # (N,)
     most = torch.linalg.eigvalsh(bounds.most + by_output)[:, -1]
-    if space.quadratic:  # from 0 outwards by the curvature, else row by row
+    if space.quadratic:  # the gradient at 0 plus curvature times distance, else row by row
         longest = _gradients(components, penalty.new_zeros(1, space.n_params))[:, 0] + most * D
     else:
         longest = bounds.gradient + space.l2 * D
@@ -135,7 +134,7 @@ def _minimisers(w: Any, space: Space) -> Tensor:
 
 
 def _reach(components: LocalComponents, w: Tensor | None, radius: float | None) -> float:
-    """Return D by the first that is known: radius, minimisers, W, where all w* must lie."""
+    """Return D from the first that is given: radius, minimisers, W, else a bound on all w*."""
     space = components.space
     if radius is not None:
         check_number("radius", radius, above=0.0)
@@ -145,6 +144,8 @@ def _reach(components: LocalComponents, w: Tensor | None, radius: float | None) 
     if space.radius is not None:
         return space.radius
     if space.l2 == 0 or not bool((space.penalised > 0).all()):
-        raise OptionError("w* may lie anywhere, as not all of w is penalised: give radius= or w=")
+        raise OptionError(
+            "w* has no known bound, because not all of w is penalised: give radius= or w="
+        )
     at_zero = components.values(torch.zeros(1, 1, space.n_params, dtype=space.dtype), ALL)
     return sqrt(2.0 * float(at_zero.max()) / space.l2)

@@ -1,4 +1,4 @@
-"""Constants of single rows: G_f and L_f of Assumption 1, and Theorem 1's complexities.
+"""Measure constants of single rows: G_f, L_f of Assumption 1, and Theorem 1's complexities.
 
 They are those of the losses that the discrepancy compares, on W. All are proven for the rows that
 are there, from the lengths of rows, for `Ridge` and `Logistic` (also softmax); a longer row that
@@ -99,10 +99,12 @@ def rademacher(
 
 
 def rademacher_of(components: LocalComponents) -> tuple[Floats, Floats]:
-    """Return `rademacher` for data that are bound already."""
+    """Return `rademacher` for components, whose data are bound already."""
     space: Any = components.space
     if space.radius is None:
-        raise OptionError("without a radius W is infinitely complex: give the hypothesis a radius")
+        raise OptionError(
+            "without a radius the complexity of W is infinite: give the hypothesis a radius"
+        )
     factor = space.radius * (1.0 if space.n_outputs == 1 else sqrt(2.0 * space.n_outputs))
     sources, own = (x.sqrt().cpu().numpy() for x in components.squared_lengths())
     return factor * sources, factor * own
@@ -126,5 +128,7 @@ def _components(
 def known_space(space: Space) -> Any:
     """Return the space, or raise `OptionError` where its constants are not known."""
     if not space.bounds_known:
-        raise OptionError("the theorems' constants are known for Ridge and Logistic alone")
+        raise OptionError(
+            "the theorems' constants are known only for Ridge and Logistic: use one of them"
+        )
     return space

@@ -1,7 +1,7 @@
-"""Proposition 1 and Theorem 2: how smooth F is, and what Algorithm 1 needs for a gap of ε.
+"""Compute Proposition 1 and Theorem 2: how smooth F is, and what a gap of ε needs.
 
-The steps guarantee convergence and are far too small to wait for; so are the numbers of steps and
-of rows.
+The step sizes guarantee that Algorithm 1 converges, but they are far too small in practice, and the
+numbers of steps and rows are far too large.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Constants:
 
     @property
     def L_w(self) -> float:
-        """Return how far ∇_w F moves with w: 4G_f²L_g + 2G_gL_f (Proposition 1)."""
+        """Return the Lipschitz constant of ∇_w F in w: 4G_f²L_g + 2G_gL_f (Proposition 1)."""
         return 4 * self.G_f**2 * self.L_g + 2 * self.G_g * self.L_f
 
     @property
     def L_alpha(self) -> float:
-        """Return how far ∇_α F moves with α: 2C/m_min (Proposition 1)."""
+        """Return the Lipschitz constant of ∇_α F in α: 2C/m_min (Proposition 1)."""
         return 2 * self.C / self.m_min
 
     @property
     def L_across(self) -> float:
-        """Return how far ∇_w F moves with α, and ∇_α F with w: 2√N G_g G_f.
+        """Return the Lipschitz constant of ∇_w F in α, and of ∇_α F in w: 2√N G_g G_f.
 
         Proposition 1 leaves it out, and the descent lemmas use L for it. Column j of the mixed
         derivative is g'(f_T − f_j)(∇f_T − ∇f_j), of length 2G_gG_f at most, and there are N of
@@ -82,7 +82,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class TheorySteps:
-    """Hold what `cuvee.estimate(..., method="scgda")` takes to run the theorem as it is stated."""
+    """Hold the settings with which `cuvee.estimate(..., method="scgda")` follows the theorem."""
 
     eta: float
     gamma: float
@@ -123,13 +123,13 @@ class StationarityBound:
     """Bound the mean of ‖∇G(α^t, w^t)‖² over T steps by the two terms of Theorem 2."""
 
     start: float
-    """From where the run began: falls as 1/T."""
+    """The part that depends on the start: falls as 1/T."""
     noise: float
-    """From minibatches: falls as 1/B, and T does nothing to it."""
+    """The part from minibatches: falls as 1/B, and does not depend on T."""
 
     @property
     def total(self) -> float:
-        """Return what the mean of the squared gaps is at most."""
+        """Return the bound on the mean of the squared gaps."""
         return self.start + self.noise
 
 
@@ -178,7 +178,7 @@ def stationarity_bound(
 
 @dataclass(frozen=True)
 class StationarityNeeds:
-    """Say what Theorem 2 asks for, so that the mean of ‖∇G‖² over T steps is at most ε²."""
+    """Hold what Theorem 2 asks for, so that the mean of ‖∇G‖² over T steps is at most ε²."""
 
     T: float
     B: float
@@ -221,7 +221,7 @@ def _start(k: Constants, s: TheorySteps, B_g: float, F_max: float, noise: float)
 
 
 def _noise(k: Constants, s: TheorySteps) -> float:
-    """Return ½γL_g²Nβ² + 4ηG_g²N²β² + 4γG_g² + 2β²L_g²G_f²γ + 2β²: what stands before σ²/B."""
+    """Return ½γL_g²Nβ² + 4ηG_g²N²β² + 4γG_g² + 2β²L_g²G_f²γ + 2β², the factor of σ²/B."""
     N, g2, L2, beta2 = k.n_sources, k.G_g**2, k.L_g**2, s.beta**2
     by_gamma = 0.5 * L2 * N * beta2 + 4 * g2 + 2 * beta2 * L2 * k.G_f**2
     return s.gamma * by_gamma + 4 * s.eta * g2 * N**2 * beta2 + 2 * beta2
