@@ -235,7 +235,7 @@ def check_predictions(s: Subject) -> None:
     """Check that predictions come in the user's labels and agree with the probabilities."""
     X, w, space = s.problem.sources[0].X, s.models(2, 3).numpy(), s.space
     predictions = space.predict(w, X)
-    shapes = [(2, 3, len(X))]
+    shapes: list[tuple[int, ...]] = [(2, 3, len(X))]
     if space.classes is None and space.n_outputs > 1:  # a loss of one's own may have several
         shapes.append((2, 3, space.n_outputs, len(X)))
     s.require(
