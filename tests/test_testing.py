@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.learn import registry
 from cuvee.learn.choose import Chosen, untried
 from cuvee.learn.method import Map
+from cuvee.mixture import registry as alpha_registry
 from cuvee.testing import check_hypothesis, check_map, hypotheses, maps, structure
 from cuvee.testing.subject import problem_of, subjects
 from erm.test_convex import PseudoHuber, PseudoHuberSpace
@@ -337,3 +341,29 @@ def test_a_map_that_takes_any_weights_is_told():
 
     with pytest.raises(AssertionError, match="a negative weight is answered"):
         check_map(careless)
+
+
+# ---- what CONTRIBUTING.md shows ------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def forgotten():
+    """Forget afterwards what a page registers."""
+    kept = [(each, each.names()) for each in (registry, alpha_registry)]
+    yield
+    for each, names in kept:
+        for new in set(each.names()) - set(names):
+            each.unregister(new)
+
+
+@pytest.mark.usefixtures("forgotten")
+@pytest.mark.parametrize("block", BLOCKS, ids=["hypothesis", "method", "map"])
+def test_what_a_newcomer_copies_runs(block, tmp_path, monkeypatch):
+    script = tmp_path / "mine.py"
+    script.write_text(block, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("mine")
+    del sys.modules["mine"]
