@@ -119,6 +119,11 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "Checks: for a hypothesis or a map of your own",
+        "See [CONTRIBUTING](../CONTRIBUTING.md).",
+        ("cuvee.testing.check_hypothesis", "cuvee.testing.check_map"),
+    ),
+    (
         "Results: what comes back",
         "",
         ("cuvee.Solution", "cuvee.Model", "cuvee.Certificate", "cuvee.Status"),

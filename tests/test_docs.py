@@ -42,6 +42,13 @@ def test_readme_holds_the_quickstart_and_what_it_prints(capsys):
     assert capsys.readouterr().out.strip() in readme
 
 
+def test_readme_stays_short():
+    """Depth and figures belong on the pages under docs/."""
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.split()) <= 700
+    assert len(re.findall(r"\d[\d.,]*", readme)) <= 30
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_some_page_holds_the_example(path):
     code = path.read_text().split("\n\n", 1)[1].strip()

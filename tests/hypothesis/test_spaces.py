@@ -17,6 +17,7 @@ from cuvee.errors import DomainError, OptionError
 from cuvee.hypothesis import Logistic, Network, Ridge
 from cuvee.hypothesis.stacked import ELEMENTWISE
 from cuvee.problem import Domain, Problem
+from cuvee.testing import check_hypothesis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounding import assert_rounded
@@ -131,16 +132,9 @@ def test_losses_are_their_formulas(case, spread, rows, seed):
 
 
 @every_case
-@every_loss
-def test_losses_take_own_labels(case, kind):
-    """y (M, 1, k) against scores (M, Q, outputs, k): each target is scored on its own labels."""
-    space = case.hypothesis.bind(case.problem().facts)
-    y = torch.as_tensor(np.stack([labels_for(case, 4, seed) for seed in range(3)]))
-    scores = torch.as_tensor(np.random.default_rng(0).normal(size=(3, 2, space.n_outputs, 4)))
-    together = space.loss(kind, scores, y[:, None])
-    assert together.shape == (3, 2, 4)
-    for i in range(3):
-        torch.testing.assert_close(together[i], space.loss(kind, scores[i], y[i]))
+def test_what_every_hypothesis_must_keep(case):
+    """Own labels, gradients, the projection, fast sums over rows, certificates: all by name."""
+    check_hypothesis(case.hypothesis, case.problem((20, 26, 23), (6, 5), weighted=True))
 
 
 @pytest.mark.parametrize("score", [-20.5, 20.5])
@@ -203,14 +197,6 @@ def test_project_is_the_nearest_point_of_the_ball(case, radius, scale, seed):
     assert (worst <= 1e-9 * (1 + scale) * radius).all()
     inside = torch.linalg.vector_norm(w, dim=-1) < radius * (1 - 1e-12)
     assert torch.equal(p[inside], w[inside])
-
-
-@every_case
-def test_without_a_radius_nothing_is_projected(case):
-    space = case.hypothesis.bind(case.problem().facts)
-    assert space.radius is None
-    w = models(space, 2, 2, scale=1e6)
-    assert torch.equal(space.project(w), w)
 
 
 @every_case

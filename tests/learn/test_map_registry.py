@@ -20,6 +20,7 @@ from cuvee.learn.choose import Chosen, untried
 from cuvee.learn.method import Map
 from cuvee.learn.options import Options
 from cuvee.learn.settings import Settings
+from cuvee.testing.maps import check_record
 from learn_builders import HYPOTHESES, KINDS, make_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,7 +140,7 @@ def test_a_name_and_a_kind_of_predictor_are_given_once(middle):
 
 def test_every_option_of_every_map_is_one_that_learn_takes():
     for each in registry.maps():
-        assert set(each.options) <= set(vars(Options(1e-3))) and each.summary.endswith(".")
+        check_record(each)
         assert {options.get("method", "auto") for options in KINDS.values()} == set(
             registry.names()
         )
