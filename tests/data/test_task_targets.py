@@ -89,7 +89,9 @@ def test_a_choice_must_be_possible():
         check([1, 1.5], Task.classification, "y")
     with pytest.raises(DomainError, match="'y' has 2000 different values; more than 1000"):
         check(range(2000), "classification", "y")
-    with pytest.raises(DomainError, match="one of 'regression', 'classification', 'counts'; got 'ranking'"):
+    with pytest.raises(
+        DomainError, match="one of 'regression', 'classification', 'counts'; got 'ranking'"
+    ):
         check([0, 1], "ranking")
 
 
