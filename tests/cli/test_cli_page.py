@@ -26,8 +26,8 @@ def test_tables_of_options_are_those_of_the_program():
 
 @pytest.mark.parametrize("command", [name for name in commands() if name not in APART])
 def test_the_page_shows_the_example_of_help(command):
-    example = re.search(r"Example: (.*)", commands()[command].help)[1]
-    assert example in LINES
+    example = re.search(r"Example: (.*)", commands()[command].help, re.DOTALL)[1]
+    assert " ".join(example.split()) in LINES  # a long one is broken in the docstring
 
 
 def test_all_lines_of_the_page_run(cli, folder):
