@@ -289,7 +289,7 @@ class Infinite(Line):
 def line(kind: type = Line, named: type | None = None, noise: bool = False, **changes) -> Map:
     def fit(material, options):
         labels = material.inside
-        slopes = torch.linalg.lstsq(labels.alpha, labels.w).solution
+        slopes = torch.linalg.pinv(labels.alpha) @ labels.w
         if noise:
             slopes = slopes + 0.01 * torch.rand_like(slopes)
         return Chosen(kind(slopes), material.subspace, "a line", (untried("a line", 0.0),))

@@ -48,9 +48,8 @@ def solve(
         linear = cast(LinearSums, components)
         rough = components.n_rows * linear.space.width >= ROUGH_PAYS
         tol = ROUGH if rough else tol
-        return generalised.solve(
-            linear, batch, alpha, tol=tol, memory=MEMORY, certified=not rough
-        ).w
+        wanted = generalised.Wanted(tol, MEMORY, certified=not rough)
+        return generalised.solve(linear, batch, alpha, wanted).w
     if space.convex:
         return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY).w
     return network.train_briefly(components, batch, alpha, seed=seed)

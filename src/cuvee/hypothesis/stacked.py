@@ -27,19 +27,9 @@ class StackedLayers:
     def of(cls, module: nn.Module) -> StackedLayers | None:
         """The stack behind a module, or None if it is anything more than that."""
         layers = list(module) if type(module) is nn.Sequential else [module]
-        plain = all(type(layer) is nn.Linear or type(layer) in ELEMENTWISE for layer in layers)
-        if (
-            not plain
-            or type(layers[0]) is not nn.Linear
-            or len({id(layer) for layer in layers}) < len(layers)
-        ):
+        if not _plain(layers) or _shares_or_hooks(module, layers):
             return None
-        linear = [layer for layer in layers if type(layer) is nn.Linear]
-        weights = [id(p) for layer in layers for p in layer.parameters()]
-        hooked = len(set(weights)) < len(weights) or any(
-            part._forward_hooks or part._forward_pre_hooks for part in module.modules()
-        )
-        return None if hooked or len({layer.weight.dtype for layer in linear}) > 1 else cls(layers)
+        return cls(layers)
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
         """Shared rows: w (..., P), X (rows, inputs) -> (..., outputs, rows)."""
@@ -70,3 +60,18 @@ class StackedLayers:
             if layer.bias is not None:
                 h = h + next(parts).unsqueeze(-1)
         return h
+
+
+def _plain(layers: list[nn.Module]) -> bool:
+    """Return whether layers are linear (in one precision) or elementwise, a linear one first."""
+    linear = [layer for layer in layers if type(layer) is nn.Linear]
+    known = all(type(layer) is nn.Linear or type(layer) in ELEMENTWISE for layer in layers)
+    one_precision = len({layer.weight.dtype for layer in linear}) == 1
+    return known and type(layers[0]) is nn.Linear and one_precision
+
+
+def _shares_or_hooks(module: nn.Module, layers: list[nn.Module]) -> bool:
+    """Return whether a layer or a weight stands twice, or something is hooked to the forward."""
+    weights = [id(p) for layer in layers for p in layer.parameters()]
+    twice = len(set(weights)) < len(weights) or len({id(layer) for layer in layers}) < len(layers)
+    return twice or any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())

@@ -85,9 +85,8 @@ class GeneralisedFamily(ConvexFamily):
         self, components: LinearSums, alpha: Tensor, tol: float, **options: Any
     ) -> Solved:
         second = self.space.intercept or self.space.sharpness is None
-        return generalised.solve(
-            components, ALL, alpha, tol=tol, memory=self._memory, second=second, **options
-        )
+        wanted = generalised.Wanted(tol, self._memory, second, **options)
+        return generalised.solve(components, ALL, alpha, wanted)
 
     def _solve_without(
         self, absent: Tensor, alpha: Tensor, components: LinearSums, tol: float
@@ -105,15 +104,8 @@ class GeneralisedFamily(ConvexFamily):
         else:
             start[..., -1] = torch.where(absent, -NEVER, 0.0)
         free = (~fixed).to(start)[..., None].expand(M, K, width).reshape(M, 1, -1)
-        solved = generalised.solve(
-            components,
-            ALL,
-            alpha[:, None],
-            tol=tol,
-            memory=self._memory,
-            start=start.view(M, 1, -1),
-            free=free,
-        )
+        wanted = generalised.Wanted(tol, self._memory, start=start.view(M, 1, -1), free=free)
+        solved = generalised.solve(components, ALL, alpha[:, None], wanted)
         w, g = solved.w[:, 0], solved.gradient[:, 0].abs().amax(-1)
         status = statuses(
             M,

@@ -9,6 +9,7 @@ are still not done take Newton steps of their own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -30,38 +31,67 @@ CREDIT = 0.06
 ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
 
 
-def solve(
-    components: LinearSums,
-    batch: Batch,
-    alpha: Tensor,
-    *,
-    tol: float,
-    memory: int,
-    second: bool = False,
-    extra: Tensor | None = None,
-    start: Tensor | None = None,
-    free: Tensor | None = None,
-    certified: bool = True,
-    progress: Callable[[int, int], None] | None = None,
-) -> Solved:
-    """Minimise Σ_j α_j f_j(w) + λ/2‖w‖² for α (M, Q, N or N+1) until ‖∇‖∞ ≤ tol.
+@dataclass(frozen=True)
+class Wanted:
+    """Hold what is asked of a solution.
 
     `extra` (M,) is added to every λ, `start` (M, Q, P) replaces the anchor's, `free` (M, Q, P)
     holds parameters fixed. Without `certified`, models solved in float32 are left as they are: the
     gradient is where the last step began.
     """
-    space, (M, Q, _), N = components.space, alpha.shape, len(components.counts)
-    P, n = space.n_params, components.n_rows
-    penalty = (space.l2 * space.penalised).to(alpha).view(1, 1, P)
-    if extra is not None:
-        penalty = penalty + extra.view(M, 1, 1)
-    # A Hessian per mixture saves about half of the passes, 4nP each; factorising and applying it
-    # has to cost less.
-    dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
-    pays = M * Q * n * P > FLOAT32_PAYS and components.largest < FLOAT32_HOLDS
-    first_dtype = torch.float32 if pays else space.dtype  # of the first passes
-    # (P,) root mean square of each column
-    rms = components.mean_squares.sqrt().repeat(space.n_outputs)
+
+    tol: float  # on ‖∇‖∞
+    memory: int
+    second: bool = False  # whether the Hessian in the intercepts is wanted too
+    extra: Tensor | None = None
+    start: Tensor | None = None
+    free: Tensor | None = None
+    certified: bool = True
+    progress: Callable[[int, int], None] | None = None
+
+    def of(self, targets: slice) -> Wanted:
+        """Return the same for some of the targets; `extra` has been added to λ already."""
+        start, free = (None if x is None else x[targets] for x in (self.start, self.free))
+        return replace(self, start=start, free=free)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Say how the work is cut up."""
+
+    dense: bool  # whether every mixture has a Hessian of its own
+    dtype: torch.dtype  # of the first passes
+    targets: int  # at a time
+    newton: int  # targets that may take Newton steps together
+    rms: Tensor  # (P,) root mean square of each column, times a typical residual
+
+    @classmethod
+    def of(cls, components: LinearSums, alpha: Tensor, memory: int) -> _Plan:
+        space, (M, Q, _), N = components.space, alpha.shape, len(components.counts)
+        P, n = space.n_params, components.n_rows
+        # A Hessian per mixture saves about half of the passes, 4nP each; factorising and applying
+        # it has to cost less.
+        dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
+        pays = M * Q * n * P > FLOAT32_PAYS and components.largest < FLOAT32_HOLDS
+        dtype = torch.float32 if pays else space.dtype
+        own_rows = components.own_rows if alpha.shape[-1] > N else 0
+        # Pairs, iterates and copies of both when some leave; a Hessian, its factor and what LAPACK
+        # copies of them.
+        factors = 7 * dtype.itemsize * Q * P * P if dense else 0
+        per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + factors
+        newton = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
+        rms = components.mean_squares.sqrt().repeat(space.n_outputs)
+        rms = rms * max(1.0, space.typical_curvature)
+        return cls(dense, dtype, max(1, memory // per_target), newton, rms)
+
+
+def solve(components: LinearSums, batch: Batch, alpha: Tensor, wanted: Wanted) -> Solved:
+    """Minimise Σ_j α_j f_j(w) + λ/2‖w‖² for α (M, Q, N or N+1) until ‖∇‖∞ ≤ tol."""
+    space, (M, _, _), N = components.space, alpha.shape, len(components.counts)
+    penalty = (space.l2 * space.penalised).to(alpha).view(1, 1, -1)
+    if wanted.extra is not None:
+        penalty = penalty + wanted.extra.view(M, 1, 1)
+    plan = _Plan.of(components, alpha, wanted.memory)
     centre = alpha[..., :N].mean((0, 1))
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
@@ -69,48 +99,32 @@ def solve(
         components,
         centre,
         penalty.mean(0, keepdim=True),
-        dense=dense,
-        tol=max(tol, 1e-5),
-        memory=memory,
-        dtype=first_dtype,
+        dense=plan.dense,
+        tol=max(wanted.tol, 1e-5),
+        memory=wanted.memory,
+        dtype=plan.dtype,
     )
-    own_rows = components.own_rows if alpha.shape[-1] > N else 0
-    # Pairs, iterates and copies of both when some leave; a Hessian, its factor and what LAPACK
-    # copies of them.
-    per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + (
-        7 * first_dtype.itemsize * Q * P * P if dense else 0
-    )
-    size = max(1, memory // per_target)
-    at_a_time = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
-    found = _room(components, alpha, second)
-    targets = torch.arange(M, device=alpha.device)
-    for first in range(0, M, size):
-        some = slice(first, first + size)
-        chunk_penalty = penalty if len(penalty) == 1 else penalty[some]
-        part = components if size >= M or not own_rows else components.narrow(targets[some])
-        w, gradient, preconditioner = anchor.start(part, batch, alpha[some], chunk_penalty)
-        held = None if free is None else free[some]
-        task = Task(part, batch, alpha[some], chunk_penalty, preconditioner, held)
+    own, result = alpha.shape[-1] > N, _room(components, alpha, wanted.second)
+    for chunk in torch.arange(M, device=alpha.device).split(plan.targets):
+        place = slice(int(chunk[0]), int(chunk[-1]) + 1)
+        chunk_penalty = penalty if len(penalty) == 1 else penalty[place]
+        part = components.narrow(chunk) if own and len(chunk) < M else components
+        gradient: Tensor | None
+        w, gradient, preconditioner = anchor.start(part, batch, alpha[place], chunk_penalty)
+        some = wanted.of(place)
+        task = Task(part, batch, alpha[place], chunk_penalty, preconditioner, some.free)
+        if some.start is not None:
+            w, gradient = some.start.to(w), None
 
-        def told(done: int, first: int = first) -> None:
-            if progress is not None:
-                progress(first + done, M)
+        def tell(done: int, before: int = place.start) -> None:
+            if wanted.progress is not None:
+                wanted.progress(before + done, M)
 
-        done = _solve(
-            task,
-            w if start is None else start[some].to(w),
-            gradient if start is None else None,
-            tol=tol,
-            rms=rms * max(1.0, space.typical_curvature),
-            at_a_time=at_a_time,
-            second=second,
-            certified=certified,
-            told=told,
-        )
-        for name, part in vars(done).items():
-            if part is not None:
-                getattr(found, name)[some] = part
-    return found
+        solved = _solve(task, w, gradient, some, plan, tell)
+        for name, values in vars(solved).items():
+            if values is not None:
+                getattr(result, name)[place] = values
+    return result
 
 
 def _room(components: LinearSums, alpha: Tensor, second: bool) -> Solved:
@@ -129,22 +143,18 @@ def _solve(
     task: Task,
     w: Tensor,
     gradient: Tensor | None,
-    *,
-    tol: float,
-    rms: Tensor,
-    at_a_time: int,
-    second: bool,
-    certified: bool,
-    told: Callable[[int], None],
+    wanted: Wanted,
+    plan: _Plan,
+    tell: Callable[[int], None],
 ) -> Solved:
-    """Solve one chunk of targets from w, where the gradient may be known, first in the precision of
-    w.
+    """Solve one chunk of targets from w, where the gradient may be known.
 
-    `at_a_time` targets may take Newton steps together, if any.
+    It is done in the precision of w first.
     """
+    tol, second = wanted.tol, wanted.second
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if w.dtype == torch.float32:
-        enough = (ROUNDING * rms).clamp(min=0.5 * tol).float()
+        enough = (ROUNDING * plan.rms).clamp(min=0.5 * tol).float()
         rough = lbfgs.minimise(
             task,
             w,
@@ -152,11 +162,11 @@ def _solve(
             tol=enough,
             max_passes=FLOAT32_PASSES,
             credit=CREDIT,
-            told=told,
+            told=tell,
         )
         w, passes = rough.w, passes + rough.passes
         if (
-            not certified
+            not wanted.certified
             and not bool(rough.stuck.any())
             and bool((rough.passes < FLOAT32_PASSES).all())
         ):
@@ -170,17 +180,17 @@ def _solve(
         w,
         gradient=g,
         tol=tol,
-        max_passes=MAX_PASSES if at_a_time else LARGE_P_PASSES,
+        max_passes=MAX_PASSES if plan.newton else LARGE_P_PASSES,
     )
     passes, stuck = passes + fine.passes + 1, fine.stuck
     w, g = fine.w, fine.gradient
     moved = ((fine.passes > 0) | ~(g.abs() <= tol).all(-1)).any(-1).nonzero()[:, 0]
     if len(moved):
         late = (~(g.abs() <= tol)).any(-1).any(-1).nonzero()[:, 0]
-        for some in late.split(at_a_time) if len(late) and at_a_time else ():
-            last = newton.minimise(task.narrow(some), w[some], tol=tol)
-            w[some], g[some], stuck[some] = last.w, last.gradient, last.stuck
-            passes[some] += last.passes
+        for few in late.split(plan.newton) if len(late) and plan.newton else ():
+            last = newton.minimise(task.narrow(few), w[few], tol=tol)
+            w[few], g[few], stuck[few] = last.w, last.gradient, last.stuck
+            passes[few] += last.passes
         if task.free is None:
             w[moved] = task.components.space.canonical(w[moved])
         if second:
