@@ -1,9 +1,9 @@
-"""Generalised linear models for many mixtures: an anchor, float32 on the way, float64 at the end.
+"""Solve generalised linear models for many mixtures, first in float32, then in float64.
 
-What costs is passes over the scores of all models on all rows. The anchor's quadratic model starts
-close, quasi-Newton steps preconditioned by it finish in a few passes, most of them in float32; the
-last one, in float64, is the one that certifies. Models that are done leave the batch; those that
-are still not done take Newton steps of their own.
+The cost is in passes over the scores of all models on all rows. An anchor's quadratic model gives a
+close start, quasi-Newton steps preconditioned by it finish in a few passes, most of them in
+float32; the last one, in float64, is the one that certifies. Models that are done leave the batch;
+those that are still not done take Newton steps of their own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
 MAX_PASSES = 60  # in float64, before Newton steps
 NEWTON_P = 1024  # with more parameters, no model has a Hessian of its own
 LARGE_P_PASSES = 600  # in float64, where no Newton step fits
-# of its gradient: a model that can expect so little after a step takes it unseen, to be certified
+# A model that expects its gradient to fall to this share takes the step without checking it; the
+# certifying pass does.
 CREDIT = 0.06
-ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
+ROUNDING = 4e-7  # of a column's root mean square: the accuracy of a float32 gradient
 
 
 def solve(
@@ -82,40 +83,41 @@ def solve(
     )
     size = max(1, memory // per_target)
     at_a_time = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
-    found = _room(components, alpha, second)
+    result = _room(components, alpha, second)
     targets = torch.arange(M, device=alpha.device)
     for first in range(0, M, size):
-        some = slice(first, first + size)
-        chunk_penalty = penalty if len(penalty) == 1 else penalty[some]
-        part = components if size >= M or not own_rows else components.narrow(targets[some])
-        w, gradient, preconditioner = anchor.start(part, batch, alpha[some], chunk_penalty)
-        held = None if free is None else free[some]
-        task = Task(part, batch, alpha[some], chunk_penalty, preconditioner, held)
+        chunk = slice(first, first + size)
+        chunk_penalty = penalty if len(penalty) == 1 else penalty[chunk]
+        part = components if size >= M or not own_rows else components.narrow(targets[chunk])
+        w, gradient, preconditioner = anchor.start(part, batch, alpha[chunk], chunk_penalty)
+        chunk_free = None if free is None else free[chunk]
+        task = Task(part, batch, alpha[chunk], chunk_penalty, preconditioner, chunk_free)
 
-        def told(done: int, first: int = first) -> None:
+        def report(done: int, first: int = first) -> None:
             if progress is not None:
                 progress(first + done, M)
 
-        done = _solve(
+        solved = _solve(
             task,
-            w if start is None else start[some].to(w),
+            w if start is None else start[chunk].to(w),
             gradient if start is None else None,
             tol=tol,
             rms=rms * max(1.0, space.typical_curvature),
             at_a_time=at_a_time,
             second=second,
             certified=certified,
-            told=told,
+            report=report,
         )
-        for name, part in vars(done).items():
+        for name, part in vars(solved).items():
             if part is not None:
-                getattr(found, name)[some] = part
-    return found
+                getattr(result, name)[chunk] = part
+    return result
 
 
 def _room(components: LinearSums, alpha: Tensor, second: bool) -> Solved:
-    """Room for all results at once: small pieces kept between large ones that come and go would
-    scatter the memory.
+    """Return empty tensors for all results, allocated at once.
+
+    Small pieces kept between large ones that come and go would fragment the memory.
     """
     (M, Q, _), K = alpha.shape, components.space.n_outputs
     w, gradient = (alpha.new_zeros(M, Q, components.space.n_params) for _ in range(2))
@@ -135,12 +137,11 @@ def _solve(
     at_a_time: int,
     second: bool,
     certified: bool,
-    told: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> Solved:
-    """Solve one chunk of targets from w, where the gradient may be known, first in the precision of
-    w.
+    """Solve one chunk of targets from w, first in the precision of w.
 
-    `at_a_time` targets may take Newton steps together, if any.
+    The gradient at w may be known. `at_a_time` targets may take Newton steps together, if any.
     """
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if w.dtype == torch.float32:
@@ -152,7 +153,7 @@ def _solve(
             tol=enough,
             max_passes=FLOAT32_PASSES,
             credit=CREDIT,
-            told=told,
+            report=report,
         )
         w, passes = rough.w, passes + rough.passes
         if (
@@ -177,10 +178,10 @@ def _solve(
     moved = ((fine.passes > 0) | ~(g.abs() <= tol).all(-1)).any(-1).nonzero()[:, 0]
     if len(moved):
         late = (~(g.abs() <= tol)).any(-1).any(-1).nonzero()[:, 0]
-        for some in late.split(at_a_time) if len(late) and at_a_time else ():
-            last = newton.minimise(task.narrow(some), w[some], tol=tol)
-            w[some], g[some], stuck[some] = last.w, last.gradient, last.stuck
-            passes[some] += last.passes
+        for chunk in late.split(at_a_time) if len(late) and at_a_time else ():
+            last = newton.minimise(task.narrow(chunk), w[chunk], tol=tol)
+            w[chunk], g[chunk], stuck[chunk] = last.w, last.gradient, last.stuck
+            passes[chunk] += last.passes
         if task.free is None:
             w[moved] = task.components.space.canonical(w[moved])
         if second:
@@ -189,7 +190,7 @@ def _solve(
 
 
 def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tensor]:
-    """The gradient in float64, and the intercepts' Hessian when asked for."""
+    """Return the gradient in float64, and the intercepts' Hessian if asked for."""
     if not second:
         return task.gradient(w), w[..., :0]
     g, bends = cast(LinearSums, task.components).pull_with_second(w, task.alpha, task.batch)
