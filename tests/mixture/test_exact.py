@@ -75,5 +75,5 @@ def test_minimum_is_below_every_sampled_mixture_and_above_its_bound(form, seed):
 
 
 def test_sign_patterns_stop_at_eight_sources():
-    with pytest.raises(OptionError, match="N must be ≤ 8"):
+    with pytest.raises(OptionError, match="takes at most 8 sources; this problem has 9"):
         Quadratics(np.zeros((9, 2, 2)), np.zeros((9, 2)), np.zeros(9), 1.0, 1.0, np.ones(9), "sum")

@@ -138,9 +138,9 @@ class WideFamily:
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
         solved = []
         for p in self._parts():
-            seen, unseen = p.rows.split(stack[p.models])
+            coordinates, unseen = p.rows.split(stack[p.models])
             u = p.rows.split(w[p.models])[0]
-            inside = p.rows.expand(p.family.hessian_solve(alpha[p.models], u, seen))
+            inside = p.rows.expand(p.family.hessian_solve(alpha[p.models], u, coordinates))
             solved.append(inside + self._space.canonical(unseen) / self._space.l2)
         return torch.cat(solved)
 

@@ -188,9 +188,9 @@ def _places(labels: Sequence[Any], wanted: Sequence[str], what: str, role: str) 
     """
     names = [str(label) for label in labels]
     _check_once(names, what, role)
-    place, known = {name: i for i, name in enumerate(names)}, set(wanted)
-    missing = [name for name in wanted if name not in place]
-    unknown = [name for name in names if name not in known]
+    position, names_wanted = {name: i for i, name in enumerate(names)}, set(wanted)
+    missing = [name for name in wanted if name not in position]
+    unknown = [name for name in names if name not in names_wanted]
     if missing or unknown:
         wrong = [f"no {what} for {role} {_first(missing)}"] if missing else []
         wrong += [f"a {what} {_first(unknown)} that is not a {role}"] if unknown else []
@@ -198,7 +198,7 @@ def _places(labels: Sequence[Any], wanted: Sequence[str], what: str, role: str) 
             f"alpha has {' and '.join(wrong)}: its {what}s are {_listed(names)}; the {role}s are "
             f"{_listed([name for name in wanted if name != OWN])}. {ADVICE[role]}"
         )
-    return [place[name] for name in wanted]
+    return [position[name] for name in wanted]
 
 
 def _check_once(names: Sequence[str], what: str, role: str) -> None:

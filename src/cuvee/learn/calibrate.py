@@ -191,8 +191,10 @@ def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Ca
 
 def uncalibrated(alpha: Tensor, level: float) -> Calibration:
     """Return the calibration that bounds nothing, for a map learnt from mixtures α (n, N)."""
-    none = alpha[:0, 0]
-    return calibrate(Shape.of(alpha, alpha[:0], none), alpha[:0], Errors(none, none, none), level)
+    empty = alpha[:0, 0]
+    return calibrate(
+        Shape.of(alpha, alpha[:0], empty), alpha[:0], Errors(empty, empty, empty), level
+    )
 
 
 def calibrated(learnt: Tensor, held_out: Tensor, errors: Errors, level: float) -> Calibration:

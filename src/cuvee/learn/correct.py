@@ -91,17 +91,17 @@ def predicted(
     A prediction with NaN or infinite entries is replaced by `instead` (P,).
     """
     finite = w.sum(1).isfinite()  # one NaN or infinite entry makes the sum so
-    nothing = hopeless | ~finite
+    unknown = hopeless | ~finite
     bounds: Errors = calibration.bounds(alpha)
     distance, excess, gradient = (
-        torch.where(nothing, torch.inf, bound) for bound in vars(bounds).values()
+        torch.where(unknown, torch.inf, bound) for bound in vars(bounds).values()
     )
     status = np.full(len(w), Status.OFF_TOLERANCE)
     status[calibration.within(alpha, gradient, tol).cpu().numpy()] = Status.PREDICTED
     counted = torch.full_like(gradient, passes, dtype=torch.int64)
     if not bool(finite.all()):
         w = torch.where(finite[:, None], w, instead)
-    return Answer(w, distance, excess, gradient, torch.ones_like(nothing), status, counted)
+    return Answer(w, distance, excess, gradient, torch.ones_like(unknown), status, counted)
 
 
 def nothing(w: Tensor) -> Answer:

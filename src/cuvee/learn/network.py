@@ -309,7 +309,7 @@ def check_layers(material: Material, options: Options) -> None:
     P = material.space.n_params
     if options.trunk == "own" and P > OWN_OUTPUTS:
         raise OptionError(
-            f"a hidden layer for each of {P} parameters is not practical: take trunk='shared'"
+            f"a hidden layer for each of {P} parameters is not practical: use trunk='shared'"
         )
 
 

@@ -49,8 +49,8 @@ class Settings:
     def restored(cls, noted: dict[str, Any], device: str, memory: int) -> Settings:
         """Return the settings that `noted` put into a file."""
         options = Options(**noted["options"], K=noted["K"])
-        others = {name: value for name, value in noted.items() if name not in ("K", "options")}
-        return cls(**others, options=options, device=device, memory=memory)
+        fields = {name: value for name, value in noted.items() if name not in ("K", "options")}
+        return cls(**fields, options=options, device=device, memory=memory)
 
     def noted(self) -> dict[str, Any]:
         """Return the settings for a file, without what belongs to a machine.

@@ -24,11 +24,11 @@ class Subspace:
             return cls.none(w)
         mean = w.mean(0)
         Q, R = torch.linalg.qr((w - mean).T)  # thin: P may be a million
-        left, size, _ = torch.linalg.svd(R)
+        vectors, size, _ = torch.linalg.svd(R)
         keep = size > max(w.shape) * torch.finfo(w.dtype).eps * size[0]
         if not bool(keep.any()):  # all models are equal
             return cls.none(w)
-        basis = (Q @ left[:, keep]).T.contiguous()
+        basis = (Q @ vectors[:, keep]).T.contiguous()
         largest = basis.gather(1, basis.abs().argmax(1, keepdim=True))
         return cls(mean, basis * largest.sign())  # the same signs on every device
 

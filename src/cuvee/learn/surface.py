@@ -107,7 +107,7 @@ def _has_bends(material: Material, options: Options) -> bool:
         and taylor.n_bends(*material.labels.alpha.shape) > 0
     )
     if options.order == 2 and not possible:
-        raise OptionError("order=2 needs fewer sources or parameters, and no radius: take order=1")
+        raise OptionError("order=2 needs fewer sources or parameters, and no radius: use order=1")
     return possible
 
 

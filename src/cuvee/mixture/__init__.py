@@ -1,1 +1,1 @@
-"""Mixture weights: how much each target should learn from each source."""
+"""Estimate mixture weights: how much each target should learn from each source."""

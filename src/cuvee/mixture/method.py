@@ -112,8 +112,8 @@ def closed_form(alpha: Floats) -> Estimate:
 
     There is no gap and no objective: both are NaN.
     """
-    nothing = np.full(len(alpha), np.nan)
-    return Estimate(alpha, nothing, nothing, (Status.CLOSED_FORM,) * len(alpha))
+    unknown = np.full(len(alpha), np.nan)
+    return Estimate(alpha, unknown, unknown, (Status.CLOSED_FORM,) * len(alpha))
 
 
 def with_own(alpha: Floats, weight: float) -> Floats:

@@ -192,4 +192,7 @@ def understood(path: Path, what: str) -> Iterator[None]:
     except InputError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path} cannot be read as {what}: {error!r}") from None
+        raise InputError(
+            f"{path} cannot be read as {what}: it is damaged, or its parts do not fit together "
+            f"({error!r}); restore it from a copy, or make it again"
+        ) from None

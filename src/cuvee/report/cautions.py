@@ -87,9 +87,9 @@ def unlearnt(findings: Findings) -> Iterator[str]:
             f"“{findings.label}”, so check them before using the models."
         )
         return
-    others = {name: float(v[us]) for name, v in means_also(findings).items() if name != LOG_LOSS}
+    beside = {name: float(v[us]) for name, v in means_also(findings).items() if name != LOG_LOSS}
     advice = (
-        " and ".join(f"{name} ({score(value, metric)})" for name, value in others.items())
+        " and ".join(f"{name} ({score(value, metric)})" for name, value in beside.items())
         or "the columns"
     )
     rare = (
@@ -196,8 +196,12 @@ def few_rows(findings: Findings) -> Iterator[str]:
 
 def unscored(findings: Findings) -> Iterator[str]:
     """Yield a sentence about targets that could not be scored."""
-    none = ~(findings.test_rows > 0)
-    bad = none | ~np.isfinite(findings.scores[..., 0]).any(1) if findings.scores.size else none
+    untested = ~(findings.test_rows > 0)
+    bad = (
+        untested | ~np.isfinite(findings.scores[..., 0]).any(1)
+        if findings.scores.size
+        else untested
+    )
     if bad.any():
         yield (
             f"{_who(findings, bad)} had no test rows, so nothing is known about how well the model "

@@ -26,11 +26,11 @@ COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them 
 
 def scores(f: Findings) -> dict[str, Any]:
     """Return everything about scores; cards are empty where there are none."""
-    known = np.flatnonzero(np.isfinite(f.scores[..., 0]).any(1)) if f.scores.size else np.arange(0)
-    if not len(known) or CUVEE not in f.methods:
+    scored = np.flatnonzero(np.isfinite(f.scores[..., 0]).any(1)) if f.scores.size else np.arange(0)
+    if not len(scored) or CUVEE not in f.methods:
         return {"text": "No target has test rows: there is nothing to compare.", "cards": []}
-    best, alone = best_baseline(f), len(known) == 1
-    ordered = _by_gain(f, known, best)
+    best, alone = best_baseline(f), len(scored) == 1
+    ordered = _by_gain(f, scored, best)
     drawn = _ends(ordered)
     pictures = (
         []
@@ -48,7 +48,7 @@ def scores(f: Findings) -> dict[str, Any]:
         else ""
     )
     return {
-        "text": _introduction(f, known),
+        "text": _introduction(f, scored),
         "cards": _cards(f, alone),
         "means": _means(f),
         "rival": rival,
@@ -60,11 +60,11 @@ def scores(f: Findings) -> dict[str, Any]:
     }
 
 
-def _introduction(f: Findings, known: Any) -> str:
+def _introduction(f: Findings, scored: Any) -> str:
     """Return what was measured on which rows, and what the scores beside the first mean."""
-    alone = len(known) == 1
-    tested = count(float(f.test_rows[known[0]]), "labelled row") if alone else "labelled rows"
-    who = f.targets[known[0]] if alone else count(len(known), "target")
+    alone = len(scored) == 1
+    tested = count(float(f.test_rows[scored[0]]), "labelled row") if alone else "labelled rows"
+    who = f.targets[scored[0]] if alone else count(len(scored), "target")
     better = "higher is better" if f.higher_is_better else "lower is better"
     text = (
         f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: "
@@ -78,7 +78,7 @@ def _introduction(f: Findings, known: Any) -> str:
         )
     if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
         text += f" {'; '.join(meanings)}."
-    if any(not np.isfinite(f.also[name][known]).all() for name in means_also(f)):
+    if any(not np.isfinite(f.also[name][scored]).all() for name in means_also(f)):
         text += " Where all test rows are of one class, these scores are not given."
     return text
 
@@ -108,14 +108,15 @@ def _pieces(drawn: list[int]) -> list[list[int]]:
     return [drawn[k : k + size] for k in range(0, len(drawn), size)]
 
 
-def _by_gain(f: Findings, known: Any, best: int | None) -> list[int]:
+def _by_gain(f: Findings, scored: Any, best: int | None) -> list[int]:
     """Return targets with scores, the largest gain of cuvee first, those without one last."""
     if best is None:
-        return [int(i) for i in known]
+        return [int(i) for i in scored]
     us, sign = f.methods.index(CUVEE), 1.0 if f.higher_is_better else -1.0
-    gain = sign * (f.scores[known, us, 0] - f.scores[known, best, 0])
+    gain = sign * (f.scores[scored, us, 0] - f.scores[scored, best, 0])
     return [
-        int(i) for i in known[np.argsort(np.where(np.isfinite(gain), -gain, np.inf), kind="stable")]
+        int(i)
+        for i in scored[np.argsort(np.where(np.isfinite(gain), -gain, np.inf), kind="stable")]
     ]
 
 

@@ -26,11 +26,11 @@ def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None
         findings.mean[findings.methods.index(CUVEE), 0]
     ):
         return None
-    apart = (CUVEE, *without)
+    excluded = (CUVEE, *without)
     baselines = [
         k
         for k, m in enumerate(findings.methods)
-        if m not in apart and np.isfinite(findings.mean[k, 0])
+        if m not in excluded and np.isfinite(findings.mean[k, 0])
     ]
     sign = 1.0 if findings.higher_is_better else -1.0
     key = {

@@ -54,7 +54,7 @@ def rounded(x: float) -> float:
 def tag(name: str, content: str = "", /, **attributes: str | float) -> str:
     """Return an element; attribute values are escaped, the content is not.
 
-    `class_` and `stroke_width` are written as in SVG, with a hyphen.
+    `class_` is written as class, and `stroke_width` as stroke-width.
     """
     written = "".join(
         f' {k.rstrip("_").replace("_", "-")}="{_value(v)}"' for k, v in attributes.items()

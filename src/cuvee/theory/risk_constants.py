@@ -93,8 +93,8 @@ def risk_constants(
     problem = as_problem(sources).without_targets()
     space = known_space(hypothesis.bind(problem.facts))
     components = bind(problem, space)
-    met = None if w is None else _minimisers(w, space)
-    D = _reach(components, met, radius)
+    minimisers = None if w is None else _minimisers(w, space)
+    D = _reach(components, minimisers, radius)
     bounds = components.risk_bounds(D)
     penalty = space.l2 * space.penalised
     by_output = torch.diag(penalty[: bounds.least.shape[-1]])
@@ -110,7 +110,7 @@ def risk_constants(
         L_f=float(most.max()),
         G_f=float(longest.max()),
         D=D,
-        G_f_met=None if met is None else float(_gradients(components, met).max()),
+        G_f_met=None if minimisers is None else float(_gradients(components, minimisers).max()),
     )
 
 

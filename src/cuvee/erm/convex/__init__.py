@@ -1,1 +1,1 @@
-"""Any smooth convex risk."""
+"""Solve any smooth convex risk."""

@@ -1,5 +1,6 @@
-"""Conjugate gradients for (H + ridge) x = b where no Hessian fits: many models, several right-hand
-sides each.
+"""Solve (H + ridge) x = b by conjugate gradients where no Hessian fits into memory.
+
+There are many models, with several right-hand sides each.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ def solve(
     b: Tensor,
     curvature: Tensor,
 ) -> Tensor:
-    """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P); w (M, P), ridge (M,
-    P).
+    """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P).
 
-    `curvature` (P,) is roughly the diagonal of ∇²f, to scale by.
+    w and ridge are (M, P); `curvature` (P,) is roughly the diagonal of ∇²f, to scale by.
     """
     M, R, P = b.shape
     at, shares = w[:, None].expand(M, R, P), alpha[:, None].expand(M, R, -1)
@@ -45,6 +45,6 @@ def solve(
         new = (r * z).sum(-1, keepdim=True)
         p = z + torch.where(running, new / rz.clamp(min=1e-300), 0.0) * p
         rz = new
-    # What has not come within 10⁻⁴ of a solution is none.
+    # A result that is not within 10⁻⁴ of a solution is returned as NaN.
     lost = torch.linalg.vector_norm(r, dim=-1, keepdim=True) > 1e5 * enough
     return torch.where(lost, torch.nan, x)

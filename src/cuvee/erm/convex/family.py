@@ -1,5 +1,6 @@
-"""`Oracle` of any smooth convex risk; faster solvers and tighter certificates for some of them
-build on it.
+"""Answer as the `Oracle` of any smooth convex risk.
+
+Faster solvers and tighter certificates for some of them build on it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from cuvee.problem import Problem
 from cuvee.results import Status
 
 ON_SPHERE = 1e-12
-MOST_DENSE = 2048  # parameters up to which a Hessian of a model is factorised in no time
+MOST_DENSE = 2048  # parameters up to which factorising a model's Hessian is fast
 
 
 class ConvexFamily:
-    """Solves by quasi-Newton steps and certifies by λ-strong convexity, where every parameter is
-    penalised.
+    """Solve by quasi-Newton steps and certify by λ-strong convexity.
+
+    A certificate needs every parameter to be penalised.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class ConvexFamily:
         return convex.solve(components, ALL, alpha, tol=tol, memory=self._memory, **options)
 
     def _of(self, models: Tensor) -> Any:
-        """Return the components with the own samples of some models, where those joined."""
+        """Return the components with the own samples of the given models, if they joined."""
         return self.components.narrow(models) if self._own else self.components
 
     def _into_ball(
@@ -125,8 +127,9 @@ class ConvexFamily:
         return replace(solved, w=w_all, gradient=g_all, second=second)
 
     def _look(self, w: Tensor, alpha: Tensor, components: Any) -> tuple[Tensor, Tensor | None]:
-        """Return ∇f_α (M, 1, P), penalty included, and the intercepts' Hessian where certificates
-        need it.
+        """Return ∇f_α (M, 1, P), penalty included, and the intercepts' Hessian or None.
+
+        The Hessian is there where certificates need it.
         """
         return convex.gradients(components, w, alpha, self._penalty, self._memory), None
 
@@ -155,18 +158,18 @@ class ConvexFamily:
         if space.radius is not None:
             bounds = bounds.least(certificate.on_ball(w, g, space.radius, slack))
         nu = sphere(w, g, space.radius)
-        rest = (g + nu[:, None] * w).abs().amax(-1)
-        late = ~(rest <= tol)
+        residual = (g + nu[:, None] * w).abs().amax(-1)
+        late = ~(residual <= tol)
         status = statuses(
             len(w),
             (late, Status.ITERATION_LIMIT),
             (late & solved.stuck[:, 0], Status.ILL_CONDITIONED),
-            (~(w.isfinite().all(-1) & rest.isfinite()), Status.DIVERGED),
+            (~(w.isfinite().all(-1) & residual.isfinite()), Status.DIVERGED),
         )
-        return Outcome(w, rest, g, bounds, status, solved.passes[:, 0])
+        return Outcome(w, residual, g, bounds, status, solved.passes[:, 0])
 
     def _bounds(self, solved: Solved, alpha: Tensor, components: Any) -> tuple[Bounds, Tensor]:
-        """Return what is proven of the models, and what the gradients may be off by, (M,)."""
+        """Return what is proven of the models, and how far gradients may be off, (M,)."""
         norm = torch.linalg.vector_norm(solved.gradient[:, 0], dim=-1)
         slack = torch.zeros_like(norm)
         if not self._strongly_convex:
@@ -198,18 +201,18 @@ class ConvexFamily:
         N, P = len(self.components.counts), self.space.n_params
         gradients = w.new_zeros(len(w), N, P)
         w = w.to(self._precision(rough))
-        each = torch.eye(N, dtype=w.dtype, device=w.device)
+        unit = torch.eye(N, dtype=w.dtype, device=w.device)
         size = max(1, self._memory // (32 * N * P + self._graph(N)))
         for low in range(0, len(w), size):
             models = w[low : low + size, None]
-            shares = each.expand(len(models), -1, -1)
+            shares = unit.expand(len(models), -1, -1)
             gradients[low : low + size] = self._sources.pull(models.expand(-1, N, -1), shares, ALL)
         return gradients
 
     def component_hessians(self, w: Tensor, *, rough: bool = False) -> Tensor:
         N, at = len(self.components.counts), w.to(self._precision(rough))
-        each = torch.eye(N, dtype=at.dtype, device=w.device)[:, None]
-        return self._sources.hessians(at.expand(N, 1, -1), each, ALL)[:, 0].to(w)
+        unit = torch.eye(N, dtype=at.dtype, device=w.device)[:, None]
+        return self._sources.hessians(at.expand(N, 1, -1), unit, ALL)[:, 0].to(w)
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
         P = self.space.n_params
@@ -225,8 +228,8 @@ class ConvexFamily:
     def _sensitivity(self, alpha: Tensor, w: Tensor, first: int) -> Tensor:
         M, N = alpha.shape
         components = self._of(torch.arange(first, first + M, device=w.device))
-        each = torch.eye(N, dtype=w.dtype, device=w.device).expand(M, N, N)
-        gradients = components.pull(w[:, None].expand(M, N, -1), each, ALL)
+        unit = torch.eye(N, dtype=w.dtype, device=w.device).expand(M, N, N)
+        gradients = components.pull(w[:, None].expand(M, N, -1), unit, ALL)
         nu = sphere(w, (gradients * alpha[..., None]).sum(1) + self._penalty * w, self.space.radius)
 
         def solve(stack: Tensor) -> Tensor:
@@ -252,15 +255,16 @@ class ConvexFamily:
 
     @property
     def _diagonal(self) -> Tensor:
-        """(P,) roughly the diagonal of the Hessian, to scale by."""
+        """Return roughly the diagonal of the Hessian (P,), to scale by."""
         return torch.ones_like(self._penalty)
 
     def _precision(self, rough: bool) -> torch.dtype:
         return self.space.dtype
 
     def _graph(self, models: int) -> int:
-        """Return the bytes that the graphs behind a pullback and a Hessian's product keep for some
-        models.
+        """Return the bytes that the graphs of a pullback and a Hessian product keep.
+
+        They are for the given number of models.
         """
         return (
             8
@@ -271,7 +275,7 @@ class ConvexFamily:
 
     @property
     def _dense(self) -> bool:
-        """Whether a Hessian of a model fits, a few times over, and is factorised in no time."""
+        """Return whether a model's Hessian fits a few times and is factorised fast."""
         return 40 * self.space.n_params**2 <= self._memory and self.space.n_params <= MOST_DENSE
 
     def _nothing(self: Self, alpha: Tensor) -> Outcome:

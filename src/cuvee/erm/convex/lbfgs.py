@@ -1,9 +1,8 @@
-"""L-BFGS on many convex problems at once, with gradients alone: every model has its own history,
-step and end.
+"""Run L-BFGS on many convex problems at once, with gradients alone.
 
-One pass over the data serves every model that still runs: one that has found its point takes a new
-direction, one that went too far tries a shorter step along the old one. Models that are done leave
-the batch.
+Every model has its own history, step and end. One pass over the data serves every model that still
+runs: one that accepted its step takes a new direction, one that went too far tries a shorter step
+along the old one. Models that are done leave the batch.
 """
 
 from __future__ import annotations
@@ -16,43 +15,45 @@ import torch
 from torch import Tensor
 
 MEMORY = 10
-# a step is too long when it ends on a slope upwards of more than this share of the slope at its
-# start
+# A step is too long when the slope at its end is upwards and more than this share of the slope at
+# its start.
 OVERSHOOT = 0.5
-# nor may the gradient grow by more than this: far out, where losses are flat, slopes say little
+# The gradient may not grow by more than this factor: far out, where losses are flat, slopes alone
+# are unreliable.
 WORSE = 4.0
 SHORTEST = 1e-9
-LEAVE = 0.75  # those who are done leave once no more than this share of the batch is running
+LEAVE = 0.75  # models that are done leave once no more than this share of the batch runs
 
 Pairs = list[tuple[Tensor, Tensor, Tensor]]  # (s, y, 1/sᵀy) with s, y (M, Q, P), latest last
 
 
 class Task(Protocol):
-    """M × Q minimisations."""
+    """Describe M × Q minimisations."""
 
     def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
-        """(M, Q, P) -> (M, Q, P): one pass over the data; anything may stand where a model is not
-        `running` (M, Q).
+        """Return the gradients (M, Q, P) at w (M, Q, P), by one pass over the data.
+
+        Where a model is not `running` (M, Q), its gradient may be anything.
         """
         ...
 
     def precondition(self, q: Tensor) -> Tensor:
-        """An inverse Hessian's work on q (M, Q, P), as good as is cheap."""
+        """Return an approximate inverse Hessian times q (M, Q, P)."""
         ...
 
     def narrow(self, targets: Tensor) -> Task:
-        """The task of these targets alone."""
+        """Return the task of these targets only."""
         ...
 
 
 @dataclass(frozen=True)
 class Minimised:
-    """Where M × Q minimisations ended."""
+    """Hold where M × Q minimisations ended."""
 
     w: Tensor  # (M, Q, P)
     gradient: Tensor  # (M, Q, P), at w
     passes: Tensor  # (M, Q) over the data
-    stuck: Tensor  # (M, Q) no shorter step helps: rounding has the last word
+    stuck: Tensor  # (M, Q) no shorter step helps, because of rounding
 
 
 def minimise(
@@ -63,14 +64,13 @@ def minimise(
     max_passes: int,
     gradient: Tensor | None = None,
     credit: float = 0.0,
-    told: Callable[[int], None] = lambda done: None,
+    report: Callable[[int], None] = lambda done: None,
 ) -> Minimised:
-    """From w (M, Q, P) until |∇| ≤ tol (a number, or (P,)) everywhere or `max_passes` gradients
-    were taken.
+    """Minimise from w (M, Q, P) until |∇| ≤ tol everywhere or `max_passes` are used up.
 
-    With `credit` c > 0, a model within tol/c whose last step cut its gradient to a share c takes
-    its last step without looking: for callers who look anyway. `told` hears after every pass how
-    many targets are done.
+    `tol` is a number, or (P,). With `credit` c > 0, a model within tol/c whose last step cut its
+    gradient to a share c takes its last step without computing the gradient there: for callers who
+    compute it anyway. `report` is called after every pass with the number of targets that are done.
     """
     g = task.gradient(w) if gradient is None else gradient
     excess = (g.abs() / tol).amax(-1, keepdim=True)  # (M, Q, 1), ≤ 1 when done
@@ -95,7 +95,7 @@ def minimise(
             w, running = torch.where(leap, w + direction, w), running & ~leap
             result.w[targets] = w
         keep = running[..., 0].any(-1).nonzero()[:, 0]
-        told(len(result.w) - len(keep))
+        report(len(result.w) - len(keep))
         if len(keep) <= LEAVE * len(w):
             task, targets = task.narrow(keep), targets[keep]
             state = (w, g, excess, before, running, arrived, length, direction, slope)
@@ -136,14 +136,14 @@ def _no(w: Tensor) -> Tensor:
 
 
 def _descend(task: Task, gradient: Tensor, pairs: Pairs) -> Tensor:
-    """−H∇ by the usual two loops around the preconditioner; a pair with 1/sᵀy = 0 says nothing."""
-    q, kept = gradient, []
+    """Return −H∇ by the usual two loops around the preconditioner; skips pairs with 1/sᵀy = 0."""
+    q, history = gradient, []
     for s, y, rho in reversed(pairs):
         a = rho * (s * q).sum(-1, keepdim=True)
         q = q - a * y
-        kept.append((s, y, rho, a))
+        history.append((s, y, rho, a))
     r = task.precondition(q)
-    for s, y, rho, a in reversed(kept):
+    for s, y, rho, a in reversed(history):
         b = rho * (y * r).sum(-1, keepdim=True)
         r = r + (a - b) * s
     return -r

@@ -1,6 +1,4 @@
-"""Damped Newton with values: slow and sure, for the few models that quasi-Newton steps did not
-bring home.
-"""
+"""Run damped Newton with values: slow and reliable, for models that L-BFGS did not solve."""
 
 from __future__ import annotations
 
@@ -15,13 +13,11 @@ from cuvee.erm.convex.precondition import Factors, Task, add_diagonal
 ARMIJO = 1e-4
 HALVINGS = 30
 ROUNDS = 100
-IDLE = 3  # rounds in a row that gain less than rounding end a model
+IDLE = 3  # a model ends after this many rounds in a row that gain less than rounding
 
 
 def minimise(task: Task, w: Tensor, *, tol: float) -> Minimised:
-    """From w (M, Q, P), or from 0 where that is better, until ‖∇‖∞ ≤ tol or no step
-    helps any more.
-    """
+    """Minimise from w (M, Q, P), or from 0 if better, until ‖∇‖∞ ≤ tol or no step helps."""
     if task.free is None:
         w = torch.where((value(task, w) <= value(task, torch.zeros_like(w)))[..., None], w, 0.0)
     f, g = value(task, w), task.gradient(w)
@@ -51,8 +47,9 @@ def minimise(task: Task, w: Tensor, *, tol: float) -> Minimised:
 def _line_search(
     task: Task, w: Tensor, f: Tensor, g: Tensor, d: Tensor, running: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Halve the step along d, model by model, until it gains enough: w, f, g where it ends, and the
-    passes taken.
+    """Halve the step along d, model by model, until it gains enough.
+
+    Returns w, f and g at the end of the step, and the passes taken.
     """
     slope = (d * g).sum(-1)
     length, moved, looks = running.to(w), ~running, torch.zeros_like(f, dtype=torch.int64)
@@ -61,7 +58,7 @@ def _line_search(
         trial = w + length[..., None] * d
         new_f, new_g = value(task, trial), task.gradient(trial)
         looks += 2 * ~moved
-        # At the end rounding hides what a step gains; then the gradient tells.
+        # Near the minimum rounding hides the gain of a step; then the gradient decides.
         less = new_f <= start + ARMIJO * length * slope
         calmer = (new_f <= start + 1e-13 * start.abs()) & (new_g.abs().amax(-1) <= 0.5 * size)
         better = ~moved & (less | calmer)
@@ -69,19 +66,19 @@ def _line_search(
         f, moved = torch.where(better, new_f, f), moved | better
         if bool(moved.all()):
             break
-        # Those that have moved stand still from here on.
+        # Models that have moved stay where they are.
         length = torch.where(moved, 0.0, 0.5 * length)
     return w, f, g, looks
 
 
 def value(task: Task, w: Tensor) -> Tensor:
-    """Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p², (M, Q)."""
+    """Return Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p², (M, Q)."""
     losses = task.components.values(w, task.batch)
     mixed = torch.where(task.alpha > 0, task.alpha * losses, 0.0).sum(-1)
     return mixed + 0.5 * (task.penalty.to(w) * w.square()).sum(-1)
 
 
 def _with_hessians(task: Task, w: Tensor) -> Task:
-    """The task preconditioned by each model's own Hessian at w."""
+    """Return the task preconditioned by each model's own Hessian at w."""
     H = task.components.hessians(w, task.alpha, task.batch)
     return replace(task, preconditioner=Factors.of(add_diagonal(H, task.penalty)))

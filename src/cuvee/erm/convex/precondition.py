@@ -1,11 +1,10 @@
-"""One solved mixture tells much about all others: its per-source Hessians precondition every
-mixture's solver.
+"""Precondition every mixture's solver by the Hessians of the sources at one solved mixture.
 
 Around the anchor w_c every f_j is nearly its quadratic model, so mixture α is nearly the quadratic
 Σ_j α_j (f_j + ∇f_j·(w − w_c) + ½‖w − w_c‖²_{∇²f_j}): its minimiser is where the solver starts (a
-rational surface in α), its Hessian is what the solver divides by. Where no Hessian per mixture
-fits, the anchor's own, without the blocks that couple two classes, serves all; where not even that
-fits, the scale of each column.
+rational surface in α), and its Hessian is the preconditioner. Where no Hessian per mixture fits,
+the anchor's own, without the blocks that couple two classes, serves all; where not even that fits,
+the scale of each column does.
 """
 
 from __future__ import annotations
@@ -31,15 +30,16 @@ class Preconditioner(Protocol):
 
 @dataclass(frozen=True)
 class Factors:
-    """A Cholesky factor per model, of its Hessian scaled to a unit diagonal."""
+    """Hold a Cholesky factor per model, of its Hessian scaled to a unit diagonal."""
 
     L: Tensor  # (M, Q, P, P)
     scale: Tensor  # (M, Q, P)
 
     @classmethod
     def of(cls, H: Tensor) -> Factors:
-        """H (M, Q, P, P) is used up. Scaling undoes the units of the columns, so that float32 is
-        enough.
+        """Return the factors of H (M, Q, P, P), which is overwritten.
+
+        Scaling undoes the units of the columns, so that float32 is enough.
         """
         scale = H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny ** 0.5).rsqrt()
         H.mul_(scale[..., None, :]).mul_(scale[..., None])
@@ -60,7 +60,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class Blocks:
-    """One inverse per class, shared by all models."""
+    """Hold one inverse per class, shared by all models."""
 
     inverse: Tensor  # (K, width, width)
 
@@ -76,9 +76,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Diagonal:
-    """One number per parameter, shared by all models: all that fits where there are
-    many columns.
-    """
+    """Hold one number per parameter, shared by all models, for tables with many columns."""
 
     inverse: Tensor  # (P,)
 
@@ -91,8 +89,9 @@ class Diagonal:
 
 @dataclass(frozen=True)
 class Task:
-    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that
-    are free.
+    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α.
+
+    Only the parameters that are `free` move.
     """
 
     components: Components
@@ -103,7 +102,7 @@ class Task:
     free: Tensor | None = None  # (M, Q, P) of 0 and 1
 
     def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
-        # Sources are skipped where they weigh nothing.
+        # Sources with weight 0 are skipped.
         alpha = self.alpha if running is None else self.alpha * running[..., None]
         return self.add_penalty(self.components.pull(w, alpha, self.batch), w)
 
@@ -112,7 +111,7 @@ class Task:
         return g if self.free is None else g * self.free
 
     def precondition(self, q: Tensor) -> Tensor:
-        # Where there is no curvature, rounding would drift.
+        # Without this, rounding errors would add up in directions without curvature.
         r = self.components.space.canonical(self.preconditioner.apply(q))
         return r if self.free is None else r * self.free
 
@@ -129,7 +128,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A solved mixture and every source's first and second derivatives there."""
+    """Hold a solved mixture and every source's first and second derivatives there."""
 
     w: Tensor  # (1, 1, P)
     gradients: Tensor  # (N, P)
@@ -148,9 +147,7 @@ class Anchor:
         memory: int,
         dtype: torch.dtype,
     ) -> Anchor:
-        """Solve the mixture α (N,) of the sources to a tolerance that is good enough
-        for an anchor.
-        """
+        """Solve the mixture α (N,) of the sources to a tolerance good enough for an anchor."""
         N, P = len(components.counts), components.space.n_params
         components = components.without_targets()
         w = (
@@ -178,11 +175,10 @@ class Anchor:
     def start(
         self, components: LinearSums, batch: Batch, alpha: Tensor, penalty: Tensor
     ) -> tuple[Tensor, Tensor, Preconditioner]:
-        """For every α (M, Q, N or N+1): the anchor's w, the gradient there, both (M, Q, P), and a
-        preconditioner.
+        """Return the anchor's w, the gradient there, and a preconditioner for every α.
 
-        The first step from there, if nothing stops it, goes to the minimiser of the quadratic
-        model.
+        α is (M, Q, N or N+1), w and the gradient are (M, Q, P). The first full step from there goes
+        to the minimiser of the quadratic model.
         """
         N, P = self.gradients.shape
         M, Q = alpha.shape[:2]
@@ -203,8 +199,9 @@ class Anchor:
 
 
 def _finite(H: Tensor) -> Tensor:
-    """A source whose squares overflow has no Hessian here; models that give it weight 0 must not
-    feel it.
+    """Return H with 0 for sources whose squares overflow.
+
+    Models that give such a source weight 0 are not affected by it.
     """
     H[~H.isfinite().flatten(1).all(1)] = 0.0
     return H
@@ -216,9 +213,7 @@ def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
 
 
 def rough_diagonal(components: LinearSums) -> Tensor:
-    """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the
-    columns.
-    """
+    """Return roughly the diagonal of the Hessian (P,), which undoes the columns' units."""
     space = components.space
     return space.typical_curvature * components.mean_squares.repeat(space.n_outputs)
 
@@ -230,9 +225,9 @@ def _shared(
     if width > MOST_COLUMNS or 48 * K * width**2 > memory:
         curvature = rough_diagonal(components) + penalty.view(-1, K * width)[0]
         return Diagonal(1.0 / curvature.clamp(min=torch.finfo(curvature.dtype).tiny ** 0.5))
-    own = [components.hessian_blocks(w, alpha, ALL, a, only=True)[0, 0, 0] for a in range(K)]
+    blocks = [components.hessian_blocks(w, alpha, ALL, a, only=True)[0, 0, 0] for a in range(K)]
     factors = Factors.of(
-        add_diagonal(torch.stack(own)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1))
+        add_diagonal(torch.stack(blocks)[:, None], penalty.view(-1, 1, K, width)[0].transpose(0, 1))
     )
     inverse = torch.cholesky_inverse(factors.L[:, 0])
     return Blocks(inverse * factors.scale * factors.scale.transpose(-1, -2))

@@ -1,7 +1,7 @@
-"""Any smooth convex risk for many mixtures: quasi-Newton steps to a tolerance, Newton steps for the
-few that are late.
+"""Solve any smooth convex risk for many mixtures by quasi-Newton steps.
 
-Nothing is asked of the hypothesis but its losses; derivatives come from the graph behind them.
+Newton steps follow for the few models that are not done. The hypothesis gives nothing but its
+losses; derivatives come from the graph behind them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cuvee.components import ALL, Batch, Components
 from cuvee.erm.convex import lbfgs, newton
 from cuvee.erm.convex.precondition import Diagonal, Factors, Preconditioner, Task, add_diagonal
 
-DENSE_P = 256  # parameters up to which every model has a Hessian of its own
+DENSE_P = 256  # parameters up to which every model gets its own Hessian
 MAX_PASSES = 500
 POWER_STEPS = 8
 
 
 @dataclass(frozen=True)
 class Solved:
-    """Every field has a row per model."""
+    """Hold solved models; every field has a row per model."""
 
     w: Tensor  # (M, Q, P) float64
     gradient: Tensor  # (M, Q, P) float64, penalty included
@@ -62,33 +62,38 @@ def solve(
     passes, stuck = (
         torch.zeros(M, Q, dtype=kind, device=w.device) for kind in (torch.int64, torch.bool)
     )
-    for some in chunks(components, M, Q, memory):
-        part = components if len(some) == M else components.narrow(some)
-        held = penalty if len(penalty) == 1 else penalty[some]
+    for chunk in chunks(components, M, Q, memory):
+        part = components if len(chunk) == M else components.narrow(chunk)
+        chunk_penalty = penalty if len(penalty) == 1 else penalty[chunk]
         task = Task(
-            part, batch, alpha[some], held, _preconditioner(part, batch, w[some], alpha[some], held)
+            part,
+            batch,
+            alpha[chunk],
+            chunk_penalty,
+            _preconditioner(part, batch, w[chunk], alpha[chunk], chunk_penalty),
         )
-        done = lbfgs.minimise(task, w[some], tol=tol, max_passes=MAX_PASSES)
-        w[some], gradient[some], passes[some], stuck[some] = (
-            done.w,
-            done.gradient,
-            done.passes,
-            done.stuck,
+        solved = lbfgs.minimise(task, w[chunk], tol=tol, max_passes=MAX_PASSES)
+        w[chunk], gradient[chunk], passes[chunk], stuck[chunk] = (
+            solved.w,
+            solved.gradient,
+            solved.passes,
+            solved.stuck,
         )
-        late = some[(~(done.gradient.abs() <= tol)).any(-1).any(-1)]
+        late = chunk[(~(solved.gradient.abs() <= tol)).any(-1).any(-1)]
         if len(late) and P <= DENSE_P:
-            place = torch.isin(some, late).nonzero()[:, 0]
+            place = torch.isin(chunk, late).nonzero()[:, 0]
             last = newton.minimise(task.narrow(place), w[late], tol=tol)
             w[late], gradient[late], stuck[late] = last.w, last.gradient, last.stuck
             passes[late] += last.passes
         if progress is not None:
-            progress(int(some[-1]) + 1, M)
+            progress(int(chunk[-1]) + 1, M)
     return Solved(w, gradient, None, passes, stuck)
 
 
 def chunks(components: Components, M: int, Q: int, memory: int) -> tuple[Tensor, ...]:
-    """Return the numbers of M targets in chunks whose graphs, for Q models each, fit into `memory`
-    bytes.
+    """Return the numbers of M targets in chunks whose graphs fit into `memory` bytes.
+
+    Each target has Q models.
     """
     P = components.space.n_params
     rows = components.n_rows + components.own_rows
@@ -101,7 +106,7 @@ def chunks(components: Components, M: int, Q: int, memory: int) -> tuple[Tensor,
 def _preconditioner(
     components: Components, batch: Batch, w: Tensor, alpha: Tensor, penalty: Tensor
 ) -> Preconditioner:
-    """Return every model's own Hessian where it starts, or one over the largest curvature there."""
+    """Return every model's Hessian at its start, or one over the largest curvature."""
     if components.space.n_params <= DENSE_P:
         return Factors.of(add_diagonal(components.hessians(w, alpha, batch), penalty))
     u = torch.ones_like(w)
@@ -117,7 +122,7 @@ def gradients(
 ) -> Tensor:
     """Return ∇f_α(w) (M, 1, P), penalty included, for w (M, 1, P) and α (M, 1, N or N+1)."""
     g = torch.zeros_like(w)
-    for some in chunks(components, len(w), 1, memory):
-        part = components if len(some) == len(w) else components.narrow(some)
-        g[some] = part.pull(w[some], alpha[some], ALL) + penalty * w[some]
+    for chunk in chunks(components, len(w), 1, memory):
+        part = components if len(chunk) == len(w) else components.narrow(chunk)
+        g[chunk] = part.pull(w[chunk], alpha[chunk], ALL) + penalty * w[chunk]
     return g

@@ -1,1 +1,1 @@
-"""Generalised linear models: logistic, softmax, Poisson."""
+"""Solve generalised linear models: logistic, softmax, Poisson."""

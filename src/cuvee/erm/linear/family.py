@@ -1,5 +1,6 @@
-"""`Oracle` of generalised linear models (logistic, softmax, Poisson): closed-form passes,
-self-concordant bounds.
+"""Answer as the `Oracle` of generalised linear models (logistic, softmax, Poisson).
+
+Passes have closed forms, and bounds rest on self-concordance.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from cuvee.oracle import Bounds, Outcome, Progress
 from cuvee.problem import Problem
 from cuvee.results import Status
 
-NEVER = 40.0  # e^−40 is lost beside 1: the intercept of a kind of label that no row has
+NEVER = 40.0  # intercept of a kind of label that no row has: e^−40 is lost beside 1
 
 
 class GeneralisedFamily(ConvexFamily):
-    """Answers from passes over tiles of rows; certificates count every rounding."""
+    """Answer from passes over tiles of rows; certificates count every rounding."""
 
     space: GeneralisedSpace
     components: LinearSums
@@ -67,18 +68,18 @@ class GeneralisedFamily(ConvexFamily):
         lacking = absent.any(1)
         if not bool(lacking.any()):
             return self._solve(alpha, self.components, tol, start, progress)
-        whole, part = (~lacking).nonzero()[:, 0], lacking.nonzero()[:, 0]
+        complete, incomplete = (~lacking).nonzero()[:, 0], lacking.nonzero()[:, 0]
         return _merged(
-            whole,
+            complete,
             self._solve(
-                alpha[whole],
-                self._of(whole),
+                alpha[complete],
+                self._of(complete),
                 tol,
-                None if start is None else start[whole],
+                None if start is None else start[complete],
                 progress,
             ),
-            part,
-            self._solve_without(absent[part], alpha[part], self._of(part), tol),
+            incomplete,
+            self._solve_without(absent[incomplete], alpha[incomplete], self._of(incomplete), tol),
         )
 
     def _minimise(
@@ -91,8 +92,9 @@ class GeneralisedFamily(ConvexFamily):
     def _solve_without(
         self, absent: Tensor, alpha: Tensor, components: LinearSums, tol: float
     ) -> Outcome:
-        """Solve mixtures that lack a kind of label: its intercept stands where it is never
-        predicted.
+        """Solve mixtures that lack a kind of label.
+
+        The intercept of that kind is fixed where it is never predicted.
         """
         space = self.space
         M, K, width = len(alpha), space.n_outputs, space.width
@@ -118,19 +120,20 @@ class GeneralisedFamily(ConvexFamily):
         )
 
     def _absent(self, alpha: Tensor) -> Tensor:
-        """Return which kinds of labels (M, kinds) no row of a mixture has, where that leaves no
-        minimiser.
+        """Return which kinds of labels (M, kinds) no row of a mixture has.
+
+        Only kinds whose absence leaves no minimiser count.
         """
         N = len(self.components.counts)
-        # penalised, or bounded: there is one
+        # a penalised or bounded intercept always has a minimiser
         if not self.space.intercept or self.space.radius is not None:
             return torch.zeros(
                 len(alpha), self.space.n_kinds, dtype=torch.bool, device=alpha.device
             )
-        seen = (alpha[:, :N] > 0).to(alpha) @ self.components.rows_of_kind.to(alpha)
+        n_rows = (alpha[:, :N] > 0).to(alpha) @ self.components.rows_of_kind.to(alpha)
         if alpha.shape[1] > N:
-            seen = seen + self.components.own_rows_of_kind * (alpha[:, N:] > 0)
-        return self.space.absent(seen)
+            n_rows = n_rows + self.components.own_rows_of_kind * (alpha[:, N:] > 0)
+        return self.space.absent(n_rows)
 
     def without_minimiser(self, alpha: Tensor) -> Tensor:
         return self._absent(alpha).any(1)
@@ -172,8 +175,9 @@ class GeneralisedFamily(ConvexFamily):
         return bounds, slack
 
     def _residuals(self, alpha: Tensor, second: Tensor | None, components: LinearSums) -> Tensor:
-        """Return how large a row's mean and statistic are together, (M,) on average over each
-        mixture, at most.
+        """Return a bound on a row's mean plus statistic, (M,).
+
+        It is an average over each mixture's rows.
         """
         if second is None:
             return alpha.new_ones(len(alpha))
@@ -197,7 +201,10 @@ class GeneralisedFamily(ConvexFamily):
 
     @property
     def flat(self) -> Tensor:
-        """Softmax ignores what unpenalised parameters of all classes have in common."""
+        """Return curvature 1 where softmax has none, in what all classes share.
+
+        Softmax ignores what unpenalised parameters of all classes have in common.
+        """
         K, width, penalty = self.space.n_outputs, self.space.width, self._penalty
         if K == 1 or not (self.space.intercept or self.space.l2 == 0):
             return penalty.new_zeros(())
@@ -206,7 +213,7 @@ class GeneralisedFamily(ConvexFamily):
 
 
 def _merged(first: Tensor, a: Outcome, others: Tensor, b: Outcome) -> Outcome:
-    """Return two outcomes as one, put back where their models stood."""
+    """Return two outcomes as one, each model at its original place."""
     order = torch.cat([first, others]).argsort()
 
     def joined(x: Tensor, y: Tensor) -> Tensor:

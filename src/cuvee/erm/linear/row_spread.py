@@ -1,6 +1,4 @@
-"""How far rows lie around a reference row, per source and mixed: what the logistic certificates
-know of the data.
-"""
+"""Measure how far rows lie from a reference row, per source and mixed, for certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from cuvee.erm.certificate import Spread
 
 @dataclass(frozen=True)
 class Spreads:
-    """Of every source; the own samples' are asked for when they are needed."""
+    """Hold the spread of every source; the own samples' are computed when needed."""
 
     reference: Tensor  # (features,) near the sources' means
     reach: Tensor  # (N,)
@@ -28,13 +26,14 @@ class Spreads:
         return cls(reference, *components.spread(reference))
 
     def of_mixtures(self, alpha: Tensor, components: LinearSums) -> Spread:
-        """Return those of α (M, N or N+1): reach is a maximum over what is mixed, second moments
-        add up.
+        """Return the spreads of α (M, N or N+1).
+
+        The reach is a maximum over what is mixed, second moments add up.
         """
         N = len(self.reach)
         shares = alpha[:, :N]
         reach = torch.where(shares > 0, self.reach, 0.0).amax(-1)
-        # some may have overflowed
+        # second moments of unused sources may have overflowed
         second_moment = torch.where(shares > 0, shares * self.second_moment, 0.0).sum(-1)
         if alpha.shape[1] > N:
             own_reach, own_moment = components.own_spread(self.reference)

@@ -1,9 +1,9 @@
-"""Generalised linear models for many mixtures: an anchor, float32 on the way, float64 at the end.
+"""Solve generalised linear models for many mixtures, first in float32, then in float64.
 
-What costs is passes over the scores of all models on all rows. The anchor's quadratic model starts
-close, quasi-Newton steps preconditioned by it finish in a few passes, most of them in float32; the
-last one, in float64, is the one that certifies. Models that are done leave the batch; those that
-are still not done take Newton steps of their own.
+The cost is in passes over the scores of all models on all rows. An anchor's quadratic model gives a
+close start, quasi-Newton steps preconditioned by it finish in a few passes, most of them in
+float32; the last one, in float64, is the one that certifies. Models that are done leave the batch;
+those that are still not done take Newton steps of their own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
 MAX_PASSES = 60  # in float64, before Newton steps
 NEWTON_P = 1024  # with more parameters, no model has a Hessian of its own
 LARGE_P_PASSES = 600  # in float64, where no Newton step fits
-# of its gradient: a model that can expect so little after a step takes it unseen, to be certified
+# A model that expects its gradient to fall to this share takes the step without checking it; the
+# certifying pass does.
 CREDIT = 0.06
-ROUNDING = 4e-7  # of a column's root mean square: no float32 gradient is known better
+ROUNDING = 4e-7  # of a column's root mean square: the accuracy of a float32 gradient
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,9 @@ def solve(components: LinearSums, batch: Batch, alpha: Tensor, wanted: Wanted) -
 
 
 def _room(components: LinearSums, alpha: Tensor, second: bool) -> Solved:
-    """Room for all results at once: small pieces kept between large ones that come and go would
-    scatter the memory.
+    """Return empty tensors for all results, allocated at once.
+
+    Small pieces kept between large ones that come and go would fragment the memory.
     """
     (M, Q, _), K = alpha.shape, components.space.n_outputs
     w, gradient = (alpha.new_zeros(M, Q, components.space.n_params) for _ in range(2))
@@ -162,7 +164,7 @@ def _solve(
             tol=enough,
             max_passes=FLOAT32_PASSES,
             credit=CREDIT,
-            told=tell,
+            report=tell,
         )
         w, passes = rough.w, passes + rough.passes
         if (
@@ -199,7 +201,7 @@ def _solve(
 
 
 def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tensor]:
-    """The gradient in float64, and the intercepts' Hessian when asked for."""
+    """Return the gradient in float64, and the intercepts' Hessian if asked for."""
     if not second:
         return task.gradient(w), w[..., :0]
     g, bends = cast(LinearSums, task.components).pull_with_second(w, task.alpha, task.batch)

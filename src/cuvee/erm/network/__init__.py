@@ -1,1 +1,1 @@
-"""Networks, trained together."""
+"""Train networks together."""

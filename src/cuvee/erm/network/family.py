@@ -1,4 +1,4 @@
-"""The oracle of networks: trained together, certified by nothing."""
+"""Answer as the oracle of networks: they are trained together, and nothing is certified."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from cuvee.oracle import Outcome, Progress
 from cuvee.problem import Problem
 from cuvee.results import Status
 
-_ALONE = "a network's map is learnt from its trained models alone: derivatives need a convex risk"
+_ALONE = (
+    "this map needs derivatives of w*, which a network does not have: choose another map, or use a "
+    "convex hypothesis such as Ridge or Logistic"
+)
 
 
 class NetworkFamily:
@@ -47,7 +50,7 @@ class NetworkFamily:
         start: Tensor | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
-        found = network.train(
+        trained = network.train(
             self._components,
             alpha,
             seed=self._seed,
@@ -56,19 +59,23 @@ class NetworkFamily:
             progress=progress,
         )
         status = statuses(
-            len(found.w),
-            (found.stopped, Status.TRAINED),
-            (~found.stopped, Status.STEP_LIMIT),
-            (found.diverged, Status.DIVERGED),
+            len(trained.w),
+            (trained.stopped, Status.TRAINED),
+            (~trained.stopped, Status.STEP_LIMIT),
+            (trained.diverged, Status.DIVERGED),
         )
-        g = found.gradient
-        return Outcome(found.w, g, found.w[:, :0], certificate.unknown(g), status, found.steps)
+        g = trained.gradient
+        return Outcome(
+            trained.w, g, trained.w[:, :0], certificate.unknown(g), status, trained.steps
+        )
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
-        """Nothing is proven; the gradient on all rows says how stationary w is."""
+        """Return the gradient on all rows, which says how stationary w is; no bounds."""
         w = w.to(self.space.dtype)
         gradient = torch.cat([g.abs().amax(-1) for g in self._gradients(alpha, w)])
-        limit = torch.ones_like(gradient, dtype=torch.bool)  # nothing is ever proven solved here
+        limit = torch.ones_like(
+            gradient, dtype=torch.bool
+        )  # no network is ever proven to be solved
         status = statuses(
             len(w), (limit, Status.STEP_LIMIT), (~gradient.isfinite(), Status.DIVERGED)
         )
@@ -85,15 +92,15 @@ class NetworkFamily:
         if len(w) == 0:
             yield w
         for low in range(0, len(w), size):
-            some = slice(low, low + size)
-            part = components.narrow(torch.arange(len(w), device=w.device)[some])
-            _, pullback = part.losses(w[some, None], ALL)
-            yield pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
+            chunk = slice(low, low + size)
+            part = components.narrow(torch.arange(len(w), device=w.device)[chunk])
+            _, pullback = part.losses(w[chunk, None], ALL)
+            yield pullback(alpha[chunk, None].to(w))[:, 0] + penalty * w[chunk]
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         raise OptionError(
-            "sensitivities need a convex risk: use Ridge or Logistic, or re-train on a shifted "
-            "alpha"
+            "sensitivities need a convex risk: use Ridge or Logistic, or train again with "
+            "a shifted alpha"
         )
 
     @property

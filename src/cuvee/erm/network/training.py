@@ -1,11 +1,9 @@
-"""M copies of a network trained together on their mixtures by Adam, on shared minibatches of the
-sources.
+"""Train M copies of a network together on their mixtures, by Adam on shared minibatches.
 
-`train` takes each as far as its held-out rows improve: the models that are handed out.
-`train_briefly` takes a fixed number of steps on all rows: the models that candidates are compared
-by, whose held-out rows are folds of their own. Nothing here is certified, as a network's risk is
-not convex: what is known of an answer is its held-out loss and the gradient norm of its mixture's
-risk.
+`train` trains each copy as long as its held-out loss improves: these models are delivered.
+`train_briefly` takes a fixed number of steps on all rows: these models only compare candidates, on
+folds that are held out. Nothing here is certified, because a network's risk is not convex: what is
+known of an answer is its held-out loss and the gradient norm of its mixture's risk.
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ BATCH, LEAST = 60, 4
 """Rows of a minibatch over all sources together, and the fewest that a source gives."""
 RATE = 2e-2
 FORGET = 0.03
-"""Iterates are averaged with weights falling by this much per step: it allows large steps on small
-minibatches.
+"""Iterates are averaged with weights that fall by this share per step, which allows large steps on
+small minibatches.
 """
 EVERY = 5
 """Steps between two iterates that are averaged: neighbours differ little."""
 CHECK = 20
-"""Steps between two looks at the held-out rows; a multiple of EVERY."""
+"""Steps between two checks of the held-out loss; a multiple of EVERY."""
 PATIENCE = 5
-"""Looks in a row without IMPROVEMENT, a relative fall of the held-out loss, that end a copy."""
+"""A copy ends after so many checks in a row without IMPROVEMENT, a relative fall of the loss."""
 IMPROVEMENT = 1e-3
 CROWD = 0.9
 """Copies that have ended leave the batch once no more than this share of it is still moving."""
@@ -43,12 +41,12 @@ BRIEF_STEPS = 300
 BRIEF_BATCH = 16
 """Rows of a minibatch per source."""
 BRIEF_RATE = 3e-3
-"""It falls to 0 along a cosine; the last quarter of the iterates is averaged."""
+"""The rate falls to 0 along a cosine; the last quarter of the iterates is averaged."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """M trained copies."""
+    """Hold M trained copies."""
 
     w: Tensor  # (M, P) the best on held-out rows; the start where there is none
     gradient: Tensor  # (M,) ‖∇‖∞ of the mixture's risk, penalty included, on all rows at w
@@ -67,12 +65,11 @@ def train(
     memory: int = MEMORY,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trained:
-    """α (M, N) with any number of rows, or (M, N+1) with the last column weighing target i's own
-    sample.
+    """Return trained copies for α (M, N), or for (M, N+1) with own samples last.
 
-    Every copy starts from the same initialisation and sees the same minibatches, so that copies
-    differ by their mixtures alone. `progress(ended, M)` is called at every look at the held-out
-    rows.
+    With N columns α may have any number of rows; the column N+1 weighs target i's own sample. Every
+    copy starts from the same initialisation and sees the same minibatches, so that copies differ
+    only by their mixtures. `progress(ended, M)` is called at every check of the held-out rows.
     """
     space, M, N = components.space, len(alpha), len(components.counts)
     n_targets = len(components.own_counts)
@@ -93,11 +90,11 @@ def train(
     # backward.
     per_copy = 7 * space.n_params * alpha.element_size() + 2 * per_row * batch * alpha.shape[1]
     parts = []
-    for some in _blocks(M, per_copy, memory):
-        part = components.narrow(torch.arange(M, device=alpha.device)[some])
-        told = _offset(progress, some.start, M)
+    for chunk in _blocks(M, per_copy, memory):
+        part = components.narrow(torch.arange(M, device=alpha.device)[chunk])
+        report = _offset(progress, chunk.start, M)
         parts.append(
-            _Training(part, alpha[some], seed, batch, per_row, memory).run(max_steps, told)
+            _Training(part, alpha[chunk], seed, batch, per_row, memory).run(max_steps, report)
         )
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
@@ -105,10 +102,10 @@ def train(
 def train_briefly(
     components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = BRIEF_STEPS
 ) -> Tensor:
-    """Return w (M, Q, P) for α (M, Q, N+1) after `steps` minibatches of every source and all own
-    rows.
+    """Return w (M, Q, P) for α (M, Q, N+1) after `steps` minibatches.
 
-    As in `train`, copies differ by their mixtures alone.
+    A minibatch has rows of every source and all own rows. As in `train`, copies differ only by
+    their mixtures.
     """
     space = components.space
     moving = _Moving(
@@ -127,7 +124,7 @@ def train_briefly(
 
 
 class _Training:
-    """One block of copies."""
+    """Train one block of copies."""
 
     def __init__(
         self,
@@ -143,26 +140,26 @@ class _Training:
         self.penalty = (self.space.l2 * self.space.penalised).to(alpha)
         self.start = self.space.start(1, seed).to(alpha)
 
-    def run(self, max_steps: int, told: Callable[[int], None]) -> Trained:
+    def run(self, max_steps: int, report: Callable[[int], None]) -> Trained:
         M = len(self.alpha)
         best = self.start.repeat(M, 1)[:, None]  # (M, 1, P), as components take it
         lowest = self.alpha.new_full((M,), torch.inf)
-        goal = lowest.clone()  # what the next look has to fall below
+        goal = lowest.clone()  # the next check has to be below it
         waited, steps = torch.zeros(2, M, dtype=torch.int64, device=lowest.device)
         stopped = torch.zeros_like(waited, dtype=torch.bool)
         copies = torch.arange(M, device=lowest.device)  # those in the batch
-        here = self.components  # as the copies in the batch see them
+        components = self.components  # narrowed to the copies in the batch
         moving = _Moving(best, self.space)
         for t in range(1, max_steps + 1):
             if len(copies) == 0:
                 break
-            moving.step(here, Batch(t, self.batch, part="training"), self.alpha[copies], RATE)
+            moving.step(components, Batch(t, self.batch, part="training"), self.alpha[copies], RATE)
             moving.stay_inside()
             if t % CHECK and t < max_steps:
                 continue
             at = ~stopped[copies]
             live = copies[at]
-            loss = self._held_out_loss(here, moving.average, self.alpha[copies])[at]
+            loss = self._held_out_loss(components, moving.average, self.alpha[copies])[at]
             better = loss < lowest[live]  # false for a loss that is not finite
             lowest[live] = torch.where(better, loss, lowest[live])
             best[live[better]] = moving.average[at][better]
@@ -171,52 +168,50 @@ class _Training:
             waited[live] = torch.where(progress, 0, waited[live] + 1)
             steps[live] = t
             stopped[live] = waited[live] >= PATIENCE
-            told(int(stopped.sum()))
+            report(int(stopped.sum()))
             still = ~stopped[copies]
             if int(still.sum()) <= CROWD * len(copies):
-                copies, here = copies[still], here.narrow(still.nonzero()[:, 0])
+                copies, components = copies[still], components.narrow(still.nonzero()[:, 0])
                 moving.keep(still)
-        told(M)
+        report(M)
         return Trained(best[:, 0], self._gradient(best), lowest, stopped, steps, ~lowest.isfinite())
 
     def _held_out_loss(self, components: Components, w: Tensor, alpha: Tensor) -> Tensor:
         """Return the α-weighted loss on held-out rows, (copies,)."""
         by_block = []
-        for some, part in self._row_blocks(components, len(w)):
-            losses = part.values(w[some], Batch(part="held out"))
-            # A source that a mixture leaves out cannot spoil it, be its loss infinite.
-            by_block.append(torch.where(alpha[some] > 0, alpha[some] * losses, 0.0).sum(-1)[:, 0])
+        for chunk, part in self._row_blocks(components, len(w)):
+            losses = part.values(w[chunk], Batch(part="held out"))
+            # A source with weight 0 must not matter, even if its loss is infinite.
+            by_block.append(torch.where(alpha[chunk] > 0, alpha[chunk] * losses, 0.0).sum(-1)[:, 0])
         return torch.cat(by_block)
 
     def _gradient(self, w: Tensor) -> Tensor:
         """Return ‖∇‖∞ of the mixtures' risks on all rows, (M,)."""
         by_block = []
-        for some, part in self._row_blocks(self.components, len(w)):
-            _, pullback = part.losses(w[some], ALL)
+        for chunk, part in self._row_blocks(self.components, len(w)):
+            _, pullback = part.losses(w[chunk], ALL)
             by_block.append(
-                (pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0]
+                (pullback(self.alpha[chunk]) + self.penalty * w[chunk]).abs().amax(-1)[:, 0]
             )
         return torch.cat(by_block)
 
     def _row_blocks(
         self, components: Components, copies: int
     ) -> Iterator[tuple[slice, Components]]:
-        """Yield copies whose rows fit into memory, with the components as they see them."""
+        """Yield chunks of copies whose rows fit into memory, and their components."""
         rows = components.n_rows + components.own_rows
-        for some in _blocks(copies, 2 * self.per_row * rows, self.memory):
-            whole = some.stop - some.start == copies
+        for chunk in _blocks(copies, 2 * self.per_row * rows, self.memory):
+            all_copies = chunk.stop - chunk.start == copies
             yield (
-                some,
+                chunk,
                 components
-                if whole
-                else components.narrow(torch.arange(copies)[some].to(components.counts)),
+                if all_copies
+                else components.narrow(torch.arange(copies)[chunk].to(components.counts)),
             )
 
 
 class _Moving:
-    """Hold parameters (m, Q, P) of the copies in the batch, Adam's state, and the average of late
-    iterates.
-    """
+    """Hold parameters (m, Q, P) of the copies in the batch, Adam's state, and the average."""
 
     def __init__(self, start: Tensor, space: Space) -> None:
         self.w = start.clone()
@@ -249,7 +244,7 @@ class _Moving:
 
 
 def _blocks(M: int, each: int, memory: int) -> Iterator[slice]:
-    """Slices of 0…M that take no more than `memory` bytes."""
+    """Return slices of 0…M that take no more than `memory` bytes, `each` per copy."""
     size = max(1, memory // max(1, each))
     return (slice(i, min(i + size, M)) for i in range(0, M, size))
 

@@ -1,1 +1,1 @@
-"""Squared loss, from Gram matrices."""
+"""Solve squared loss from Gram matrices."""

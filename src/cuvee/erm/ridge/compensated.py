@@ -1,5 +1,4 @@
-"""Sums of products with twice the digits of float64, for the few numbers in which large terms
-cancel.
+"""Sum products with twice the digits of float64, for sums in which large terms cancel.
 
 Every rounding error of a float64 sum or product is itself a float64 number, found by Knuth's and
 Dekker's error-free transformations (Ogita, Rump and Oishi 2005, "Accurate sum and dot product").

@@ -1,9 +1,8 @@
-"""The oracle of ridge regression: Gram matrices once, streamed; rows are never seen again.
+"""Answer as the oracle of ridge regression, from Gram matrices that are computed once.
 
-With an unpenalised intercept, and no ball that would notice, everything happens around a reference
-row x0 and label y0: w stays what it is, b' = b + x0·w − y0. Columns with large means then cost no
-digits. What comes back is b again, rounded: gradient, status and certificate are those of the
-rounded one.
+With an unpenalised intercept, and no ball W, everything is computed around a reference row x0 and
+label y0: w stays the same, b' = b + x0·w − y0. Columns with large means then cost no digits. The
+result is b again, rounded: gradient, status and certificate are those of the rounded one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
 from cuvee.results import Status
 
-RELATIVE_TOL = 1e-9  # of what cancels in the gradient: closer than this no tolerance can ask
+RELATIVE_TOL = 1e-9  # of the terms that cancel in the gradient: no smaller tolerance is possible
 
 
 class RidgeFamily:
@@ -48,8 +47,7 @@ class RidgeFamily:
             self._components.roundings + problem.n_sources + space.n_params + roundings + 16
         )
         grams = self._components.source_grams(self._around)
-        # A source that overflows is no source: mixtures that weigh it diverge, others must not feel
-        # it.
+        # Mixtures that use a source whose sums overflow diverge; others must not be affected.
         finite = (
             grams.A.isfinite().flatten(1).all(1) & grams.b.isfinite().all(1) & grams.r.isfinite()
         )
@@ -76,7 +74,7 @@ class RidgeFamily:
         start: Tensor | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
-        found = ridge.solve(
+        solved = ridge.solve(
             self._sources,
             self._own_grams,
             alpha[:, None],
@@ -84,32 +82,31 @@ class RidgeFamily:
             intercept=self.space.intercept,
             radius=self.space.radius,
             memory=self._memory,
-            told=lambda done: progress(done, len(alpha)) if progress is not None else None,
+            report=lambda done: progress(done, len(alpha)) if progress is not None else None,
         )
-        w, left_out = self._shift(found.w[:, 0], -1.0)
-        return self._outcome(found, w, -left_out, alpha, tol)
+        w, left_out = self._shift(solved.w[:, 0], -1.0)
+        return self._outcome(solved, w, -left_out, alpha, tol)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         inside = self.space.project(w)
         u, left_out = self._shift(inside, 1.0)
-        found = ridge.evaluate(
+        evaluated = ridge.evaluate(
             self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
         )
-        return self._outcome(found, inside, left_out, alpha, tol).moved_from(w)
+        return self._outcome(evaluated, inside, left_out, alpha, tol).moved_from(w)
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
         u, left_out = self._shift(w, 1.0)
-        found = ridge.evaluate(
+        evaluated = ridge.evaluate(
             self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
         )
-        return self._unshift((found.gradient + found.last * left_out[:, None, None])[:, 0])
+        return self._unshift((evaluated.gradient + evaluated.last * left_out[:, None, None])[:, 0])
 
     def _own_grams(self, targets: slice, models: slice) -> Grams:
         return self._components.own_grams(self._around, targets=targets)
 
     def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-        """Return w in the coordinates around the reference (sign 1), or back (−1), and what
-        rounding left out.
+        """Return w around the reference (sign 1), or back (−1), and what rounding left out.
 
         Where means are large, b' is a small difference of large numbers: plain float64 would lose
         most of it.
@@ -120,26 +117,29 @@ class RidgeFamily:
         w = w.clone()
         row = self._around.row[:-1]
         coefficients = torch.cat([sign * row, row.new_tensor([1.0, -sign])])
-        # some thirty numbers are held for every one of w
+        # about thirty numbers are held for every one of w
         size = max(1, self._memory // (256 * len(row)))
         for low in range(0, len(w), size):
-            some = slice(low, low + size)
-            label = self._around.label.expand(len(w[some]), 1)
-            w[some, -1], left_out[some] = compensated.dot(
-                coefficients, torch.cat([w[some], label], -1)
+            chunk = slice(low, low + size)
+            label = self._around.label.expand(len(w[chunk]), 1)
+            w[chunk, -1], left_out[chunk] = compensated.dot(
+                coefficients, torch.cat([w[chunk], label], -1)
             )
         return w, left_out
 
     def _outcome(
-        self, found: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
+        self, solved: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
     ) -> Outcome:
-        """Return what is known of w (M, P), whose b' are by `moved` (M,) larger than those of
-        `found`.
+        """Return what is known of w (M, P), from the solved models around the reference.
+
+        The intercepts b' of w are larger than those of `solved` by `moved` (M,).
         """
-        u, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
+        u, g, last, scale = (
+            t[:, 0] for t in (solved.w, solved.gradient, solved.last, solved.scale)
+        )
         g = g + last * moved[:, None]
         slack, floor = self._summed * EPS * scale, RELATIVE_TOL * scale
-        if self._around is not None:  # an intercept is rounded once, and every column feels it
+        if self._around is not None:  # an intercept is rounded once, which affects every column
             floor = floor + EPS * w[:, -1].abs() * (1.0 + self._around.row.abs().amax())
         if self.space.intercept:
             bounds = self._bounds(g, last, slack)
@@ -151,17 +151,17 @@ class RidgeFamily:
             bounds = bounds.least(certificate.on_ball(u, g, self.space.radius, slack))
         g = self._unshift(g)
         nu = sphere(w, g, self.space.radius)
-        rest = (g + nu[:, None] * w).abs().amax(-1)
+        residual = (g + nu[:, None] * w).abs().amax(-1)
         broken = self.without_minimiser(alpha)
         w = torch.where(broken[:, None], torch.nan, w)
         status = statuses(
             len(w),
-            (~(rest <= torch.clamp(floor, min=tol)), Status.ITERATION_LIMIT),
-            (found.singular[:, 0], Status.ILL_CONDITIONED),
+            (~(residual <= torch.clamp(floor, min=tol)), Status.ITERATION_LIMIT),
+            (solved.singular[:, 0], Status.ILL_CONDITIONED),
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
         bounds = bounds.unless(broken)
-        return Outcome(w, rest, g, bounds, status, torch.ones_like(rest, dtype=torch.int64))
+        return Outcome(w, residual, g, bounds, status, torch.ones_like(residual, dtype=torch.int64))
 
     def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> Bounds:
         mass = last[:, -1]
@@ -198,15 +198,15 @@ class RidgeFamily:
         H = self._sources.A
         if self._around is None:
             return H
-        # d/dw of b' = b + x0·w − y0, from both sides
+        # the derivative of b' = b + x0·w − y0 is applied from both sides
         return self._unshift(self._unshift(H).transpose(-1, -2))
 
     def _gradients(self, w: Tensor) -> Tensor:
-        """∇f_j (M, N, P) around the reference."""
+        """Return ∇f_j (M, N, P) around the reference."""
         return torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
 
     def _unshift(self, g: Tensor) -> Tensor:
-        """Derivatives (..., P) by the coordinates around the reference -> by w itself."""
+        """Return derivatives (..., P) by w itself, from those around the reference."""
         return g if self._around is None else g + self._around.row * g[..., -1:]
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
