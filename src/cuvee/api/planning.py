@@ -153,7 +153,7 @@ def _shallow(
     began = time.perf_counter()
     held_out, _ = solved(bound, mixes.calibration, settings)
     calibrating = time.perf_counter() - began
-    found: list[_Option] = []
+    choices: list[_Option] = []
     for n in [n for n in PILOTS if n <= len(pool)] or [len(pool)]:
         spent = time.perf_counter() - began
         if n > PILOT[-1] and solve(n) + spent > SHARE * solve(n_targets):
@@ -170,11 +170,11 @@ def _shallow(
         # Rows of a network cannot be corrected: a map that misses some is no way to its tolerance.
         useless = missed >= FEW and not bound.space.convex
         line = Line(inf if useless else learning, asking + CORRECTING * missed * solve.each)
-        found.append(_Option(line, n, chosen.name, curve, atlas))
+        choices.append(_Option(line, n, chosen.name, curve, atlas))
         if missed < FEW:
             break
-    curves = tuple(point for option in found for point in option.curve)
-    best = min(found, key=lambda option: option.line(n_targets))
+    curves = tuple(point for option in choices for point in option.curve)
+    best = min(choices, key=lambda option: option.line(n_targets))
     return replace(best, curve=curves)
 
 
