@@ -87,9 +87,9 @@ def main() -> None:
             reason = f"stdout cannot be written ({error.strerror}); make room, or send it elsewhere"
             show(f"cuvee: {reason}", sys.stderr)
             sys.exit(NOT_WRITTEN)
-        sentence = one_line(error)
+        detail = one_line(error)
         show(
-            f"cuvee: unexpected {type(error).__name__}{sentence and f': {sentence}'}; run again with "
+            f"cuvee: unexpected {type(error).__name__}{detail and f': {detail}'}; run again with "
             "--debug",
             sys.stderr,
         )

@@ -102,7 +102,7 @@ class Weights:
 
 
 def read_alpha(path: str) -> Weights:
-    """Read α from a file, or from stdin for "-"; what is no α is an error that names the row."""
+    """Read α from a file, or from stdin for "-"; errors name the row that is wrong."""
     where = "stdin" if path == "-" else path
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_bytes().decode("utf-8-sig")

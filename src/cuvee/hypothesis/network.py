@@ -102,8 +102,6 @@ class NetworkSpace(Space):
         """Raise `OptionError` for what `vmap` or the loss cannot do, before any work starts.
 
         Two models are run on two rows.
-
-
         """
         rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
         labels = torch.zeros(2, dtype=self.dtype if self.classes is None else torch.int64)

@@ -22,8 +22,9 @@ def solve(
     b: Tensor,
     curvature: Tensor,
 ) -> Tensor:
-    """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P); w (M, P), ridge (M,
-    P).
+    """Return x (M, R, P) with (Σ_j α_j ∇²f_j(w) + diag(ridge)) x = b (M, R, P).
+
+    w and ridge are (M, P).
 
     `curvature` (P,) is roughly the diagonal of ∇²f, to scale by.
     """

@@ -29,8 +29,9 @@ MOST_DENSE = 2048  # parameters up to which a Hessian of a model is factorised i
 
 
 class ConvexFamily:
-    """Solves by quasi-Newton steps and certifies by λ-strong convexity, where every parameter is
-    penalised.
+    """Oracle that solves by quasi-Newton steps and certifies by λ-strong convexity.
+
+    A certificate needs a penalty on every parameter.
     """
 
     def __init__(
@@ -125,8 +126,9 @@ class ConvexFamily:
         return replace(solved, w=w_all, gradient=g_all, second=second)
 
     def _look(self, w: Tensor, alpha: Tensor, components: Any) -> tuple[Tensor, Tensor | None]:
-        """Return ∇f_α (M, 1, P), penalty included, and the intercepts' Hessian where certificates
-        need it.
+        """Return ∇f_α (M, 1, P), penalty included, and the intercepts' Hessian or None.
+
+        The Hessian is there where certificates need it.
         """
         return convex.gradients(components, w, alpha, self._penalty, self._memory), None
 
@@ -252,15 +254,16 @@ class ConvexFamily:
 
     @property
     def _diagonal(self) -> Tensor:
-        """(P,) roughly the diagonal of the Hessian, to scale by."""
+        """Return roughly the diagonal of the Hessian (P,), to scale by."""
         return torch.ones_like(self._penalty)
 
     def _precision(self, rough: bool) -> torch.dtype:
         return self.space.dtype
 
     def _graph(self, models: int) -> int:
-        """Return the bytes that the graphs behind a pullback and a Hessian's product keep for some
-        models.
+        """Return the bytes that graphs of so many models keep.
+
+        They are the graphs behind a pullback and a Hessian's product.
         """
         return (
             8
@@ -271,7 +274,7 @@ class ConvexFamily:
 
     @property
     def _dense(self) -> bool:
-        """Whether a Hessian of a model fits, a few times over, and is factorised in no time."""
+        """Return whether a model's Hessian fits, a few times over, and is factorised in no time."""
         return 40 * self.space.n_params**2 <= self._memory and self.space.n_params <= MOST_DENSE
 
     def _nothing(self: Self, alpha: Tensor) -> Outcome:

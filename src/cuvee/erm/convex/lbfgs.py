@@ -31,17 +31,18 @@ class Task(Protocol):
     """M × Q minimisations."""
 
     def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
-        """(M, Q, P) -> (M, Q, P): one pass over the data; anything may stand where a model is not
-        `running` (M, Q).
+        """Return the gradients (M, Q, P) at w (M, Q, P): one pass over the data.
+
+        Anything may stand where a model is not `running` (M, Q).
         """
         ...
 
     def precondition(self, q: Tensor) -> Tensor:
-        """An inverse Hessian's work on q (M, Q, P), as good as is cheap."""
+        """Return roughly an inverse Hessian times q (M, Q, P), as good as is cheap."""
         ...
 
     def narrow(self, targets: Tensor) -> Task:
-        """The task of these targets alone."""
+        """Return the task of these targets alone."""
         ...
 
 
@@ -65,8 +66,9 @@ def minimise(
     credit: float = 0.0,
     told: Callable[[int], None] = lambda done: None,
 ) -> Minimised:
-    """From w (M, Q, P) until |∇| ≤ tol (a number, or (P,)) everywhere or `max_passes` gradients
-    were taken.
+    """Minimise from w (M, Q, P) until |∇| ≤ tol everywhere, or `max_passes` gradients were taken.
+
+    `tol` is a number, or (P,).
 
     With `credit` c > 0, a model within tol/c whose last step cut its gradient to a share c takes
     its last step without looking: for callers who look anyway. `told` hears after every pass how
@@ -136,7 +138,10 @@ def _no(w: Tensor) -> Tensor:
 
 
 def _descend(task: Task, gradient: Tensor, pairs: Pairs) -> Tensor:
-    """−H∇ by the usual two loops around the preconditioner; a pair with 1/sᵀy = 0 says nothing."""
+    """Return −H∇ by the usual two loops around the preconditioner.
+
+    A pair with 1/sᵀy = 0 says nothing.
+    """
     q, kept = gradient, []
     for s, y, rho in reversed(pairs):
         a = rho * (s * q).sum(-1, keepdim=True)

@@ -19,8 +19,9 @@ IDLE = 3  # rounds in a row that gain less than rounding end a model
 
 
 def minimise(task: Task, w: Tensor, *, tol: float) -> Minimised:
-    """From w (M, Q, P), or from 0 where that is better, until ‖∇‖∞ ≤ tol or no step
-    helps any more.
+    """Minimise from w (M, Q, P), or from 0 where that is better.
+
+    It ends when ‖∇‖∞ ≤ tol or no step helps any more.
     """
     if task.free is None:
         w = torch.where((value(task, w) <= value(task, torch.zeros_like(w)))[..., None], w, 0.0)
@@ -51,8 +52,9 @@ def minimise(task: Task, w: Tensor, *, tol: float) -> Minimised:
 def _line_search(
     task: Task, w: Tensor, f: Tensor, g: Tensor, d: Tensor, running: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Halve the step along d, model by model, until it gains enough: w, f, g where it ends, and the
-    passes taken.
+    """Halve the step along d, model by model, until it gains enough.
+
+    Return w, f and g where it ends, and the passes taken.
     """
     slope = (d * g).sum(-1)
     length, moved, looks = running.to(w), ~running, torch.zeros_like(f, dtype=torch.int64)
@@ -75,13 +77,13 @@ def _line_search(
 
 
 def value(task: Task, w: Tensor) -> Tensor:
-    """Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p², (M, Q)."""
+    """Return Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p², (M, Q)."""
     losses = task.components.values(w, task.batch)
     mixed = torch.where(task.alpha > 0, task.alpha * losses, 0.0).sum(-1)
     return mixed + 0.5 * (task.penalty.to(w) * w.square()).sum(-1)
 
 
 def _with_hessians(task: Task, w: Tensor) -> Task:
-    """The task preconditioned by each model's own Hessian at w."""
+    """Return the task preconditioned by each model's own Hessian at w."""
     H = task.components.hessians(w, task.alpha, task.batch)
     return replace(task, preconditioner=Factors.of(add_diagonal(H, task.penalty)))

@@ -38,8 +38,9 @@ class Factors:
 
     @classmethod
     def of(cls, H: Tensor) -> Factors:
-        """H (M, Q, P, P) is used up. Scaling undoes the units of the columns, so that float32 is
-        enough.
+        """Return the Cholesky factors of H (M, Q, P, P), which is used up.
+
+        Scaling undoes the units of the columns, so that float32 is enough.
         """
         scale = H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny ** 0.5).rsqrt()
         H.mul_(scale[..., None, :]).mul_(scale[..., None])
@@ -76,8 +77,9 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Diagonal:
-    """One number per parameter, shared by all models: all that fits where there are
-    many columns.
+    """One number per parameter, shared by all models.
+
+    It is all that fits where there are many columns.
     """
 
     inverse: Tensor  # (P,)
@@ -91,8 +93,9 @@ class Diagonal:
 
 @dataclass(frozen=True)
 class Task:
-    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α, over the parameters that
-    are free.
+    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α.
+
+    The minimum is over the parameters that are free.
     """
 
     components: Components
@@ -148,9 +151,7 @@ class Anchor:
         memory: int,
         dtype: torch.dtype,
     ) -> Anchor:
-        """Solve the mixture α (N,) of the sources to a tolerance that is good enough
-        for an anchor.
-        """
+        """Solve the mixture α (N,) of the sources, to a tolerance good enough for an anchor."""
         N, P = len(components.counts), components.space.n_params
         components = components.without_targets()
         w = (
@@ -178,8 +179,9 @@ class Anchor:
     def start(
         self, components: LinearSums, batch: Batch, alpha: Tensor, penalty: Tensor
     ) -> tuple[Tensor, Tensor, Preconditioner]:
-        """For every α (M, Q, N or N+1): the anchor's w, the gradient there, both (M, Q, P), and a
-        preconditioner.
+        """Return a start for every α (M, Q, N or N+1).
+
+        It is the anchor's w, the gradient there, both (M, Q, P), and a preconditioner.
 
         The first step from there, if nothing stops it, goes to the minimiser of the quadratic
         model.
@@ -203,8 +205,10 @@ class Anchor:
 
 
 def _finite(H: Tensor) -> Tensor:
-    """A source whose squares overflow has no Hessian here; models that give it weight 0 must not
-    feel it.
+    """Return H with 0 in place of Hessians that are not finite.
+
+    A source whose squares overflow has no Hessian here; models that give it weight 0 must not feel
+    it.
     """
     H[~H.isfinite().flatten(1).all(1)] = 0.0
     return H
@@ -216,8 +220,9 @@ def add_diagonal(H: Tensor, penalty: Tensor) -> Tensor:
 
 
 def rough_diagonal(components: LinearSums) -> Tensor:
-    """Return roughly the diagonal of the Hessian (P,): as a scaling it undoes the units of the
-    columns.
+    """Return roughly the diagonal of the Hessian (P,).
+
+    As a scaling it undoes the units of the columns.
     """
     space = components.space
     return space.typical_curvature * components.mean_squares.repeat(space.n_outputs)

@@ -62,33 +62,38 @@ def solve(
     passes, stuck = (
         torch.zeros(M, Q, dtype=kind, device=w.device) for kind in (torch.int64, torch.bool)
     )
-    for some in chunks(components, M, Q, memory):
-        part = components if len(some) == M else components.narrow(some)
-        held = penalty if len(penalty) == 1 else penalty[some]
+    for chunk in chunks(components, M, Q, memory):
+        part = components if len(chunk) == M else components.narrow(chunk)
+        held = penalty if len(penalty) == 1 else penalty[chunk]
         task = Task(
-            part, batch, alpha[some], held, _preconditioner(part, batch, w[some], alpha[some], held)
+            part,
+            batch,
+            alpha[chunk],
+            held,
+            _preconditioner(part, batch, w[chunk], alpha[chunk], held),
         )
-        done = lbfgs.minimise(task, w[some], tol=tol, max_passes=MAX_PASSES)
-        w[some], gradient[some], passes[some], stuck[some] = (
+        done = lbfgs.minimise(task, w[chunk], tol=tol, max_passes=MAX_PASSES)
+        w[chunk], gradient[chunk], passes[chunk], stuck[chunk] = (
             done.w,
             done.gradient,
             done.passes,
             done.stuck,
         )
-        late = some[(~(done.gradient.abs() <= tol)).any(-1).any(-1)]
+        late = chunk[(~(done.gradient.abs() <= tol)).any(-1).any(-1)]
         if len(late) and P <= DENSE_P:
-            place = torch.isin(some, late).nonzero()[:, 0]
+            place = torch.isin(chunk, late).nonzero()[:, 0]
             last = newton.minimise(task.narrow(place), w[late], tol=tol)
             w[late], gradient[late], stuck[late] = last.w, last.gradient, last.stuck
             passes[late] += last.passes
         if progress is not None:
-            progress(int(some[-1]) + 1, M)
+            progress(int(chunk[-1]) + 1, M)
     return Solved(w, gradient, None, passes, stuck)
 
 
 def chunks(components: Components, M: int, Q: int, memory: int) -> tuple[Tensor, ...]:
-    """Return the numbers of M targets in chunks whose graphs, for Q models each, fit into `memory`
-    bytes.
+    """Return the numbers of M targets in chunks that fit into `memory` bytes.
+
+    Each target has the graphs of Q models.
     """
     P = components.space.n_params
     rows = components.n_rows + components.own_rows
@@ -117,7 +122,7 @@ def gradients(
 ) -> Tensor:
     """Return ∇f_α(w) (M, 1, P), penalty included, for w (M, 1, P) and α (M, 1, N or N+1)."""
     g = torch.zeros_like(w)
-    for some in chunks(components, len(w), 1, memory):
-        part = components if len(some) == len(w) else components.narrow(some)
-        g[some] = part.pull(w[some], alpha[some], ALL) + penalty * w[some]
+    for chunk in chunks(components, len(w), 1, memory):
+        part = components if len(chunk) == len(w) else components.narrow(chunk)
+        g[chunk] = part.pull(w[chunk], alpha[chunk], ALL) + penalty * w[chunk]
     return g

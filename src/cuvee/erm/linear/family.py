@@ -92,8 +92,9 @@ class GeneralisedFamily(ConvexFamily):
     def _solve_without(
         self, absent: Tensor, alpha: Tensor, components: LinearSums, tol: float
     ) -> Outcome:
-        """Solve mixtures that lack a kind of label: its intercept stands where it is never
-        predicted.
+        """Solve mixtures that lack a kind of label.
+
+        The intercept of that kind stands where it is never predicted.
         """
         space = self.space
         M, K, width = len(alpha), space.n_outputs, space.width
@@ -126,8 +127,9 @@ class GeneralisedFamily(ConvexFamily):
         )
 
     def _absent(self, alpha: Tensor) -> Tensor:
-        """Return which kinds of labels (M, kinds) no row of a mixture has, where that leaves no
-        minimiser.
+        """Return which kinds of labels (M, kinds) are absent from a mixture.
+
+        A kind counts only where its absence leaves no minimiser.
         """
         N = len(self.components.counts)
         # penalised, or bounded: there is one
@@ -180,8 +182,9 @@ class GeneralisedFamily(ConvexFamily):
         return bounds, slack
 
     def _residuals(self, alpha: Tensor, second: Tensor | None, components: LinearSums) -> Tensor:
-        """Return how large a row's mean and statistic are together, (M,) on average over each
-        mixture, at most.
+        """Return bounds (M,) on how large a row's mean and statistic are together.
+
+        They hold on average over each mixture.
         """
         if second is None:
             return alpha.new_ones(len(alpha))
@@ -205,7 +208,10 @@ class GeneralisedFamily(ConvexFamily):
 
     @property
     def flat(self) -> Tensor:
-        """Softmax ignores what unpenalised parameters of all classes have in common."""
+        """Return (P, P): curvature 1 in the directions that softmax ignores, 0 elsewhere.
+
+        Softmax ignores what unpenalised parameters of all classes have in common.
+        """
         K, width, penalty = self.space.n_outputs, self.space.width, self._penalty
         if K == 1 or not (self.space.intercept or self.space.l2 == 0):
             return penalty.new_zeros(())

@@ -28,8 +28,9 @@ class Spreads:
         return cls(reference, *components.spread(reference))
 
     def of_mixtures(self, alpha: Tensor, components: LinearSums) -> Spread:
-        """Return those of α (M, N or N+1): reach is a maximum over what is mixed, second moments
-        add up.
+        """Return the spread of the rows in mixtures α (M, N or N+1).
+
+        Reach is a maximum over what is mixed; second moments add up.
         """
         N = len(self.reach)
         shares = alpha[:, :N]

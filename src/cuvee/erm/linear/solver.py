@@ -82,15 +82,15 @@ def solve(
     )
     size = max(1, memory // per_target)
     at_a_time = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
-    found = _room(components, alpha, second)
+    result = _room(components, alpha, second)
     targets = torch.arange(M, device=alpha.device)
     for first in range(0, M, size):
-        some = slice(first, first + size)
-        chunk_penalty = penalty if len(penalty) == 1 else penalty[some]
-        part = components if size >= M or not own_rows else components.narrow(targets[some])
-        w, gradient, preconditioner = anchor.start(part, batch, alpha[some], chunk_penalty)
-        held = None if free is None else free[some]
-        task = Task(part, batch, alpha[some], chunk_penalty, preconditioner, held)
+        chunk = slice(first, first + size)
+        chunk_penalty = penalty if len(penalty) == 1 else penalty[chunk]
+        part = components if size >= M or not own_rows else components.narrow(targets[chunk])
+        w, gradient, preconditioner = anchor.start(part, batch, alpha[chunk], chunk_penalty)
+        held = None if free is None else free[chunk]
+        task = Task(part, batch, alpha[chunk], chunk_penalty, preconditioner, held)
 
         def told(done: int, first: int = first) -> None:
             if progress is not None:
@@ -98,7 +98,7 @@ def solve(
 
         done = _solve(
             task,
-            w if start is None else start[some].to(w),
+            w if start is None else start[chunk].to(w),
             gradient if start is None else None,
             tol=tol,
             rms=rms * max(1.0, space.typical_curvature),
@@ -109,13 +109,14 @@ def solve(
         )
         for name, part in vars(done).items():
             if part is not None:
-                getattr(found, name)[some] = part
-    return found
+                getattr(result, name)[chunk] = part
+    return result
 
 
 def _room(components: LinearSums, alpha: Tensor, second: bool) -> Solved:
-    """Room for all results at once: small pieces kept between large ones that come and go would
-    scatter the memory.
+    """Return room for all results at once.
+
+    Small pieces kept between large ones that come and go would scatter the memory.
     """
     (M, Q, _), K = alpha.shape, components.space.n_outputs
     w, gradient = (alpha.new_zeros(M, Q, components.space.n_params) for _ in range(2))
@@ -137,8 +138,9 @@ def _solve(
     certified: bool,
     told: Callable[[int], None],
 ) -> Solved:
-    """Solve one chunk of targets from w, where the gradient may be known, first in the precision of
-    w.
+    """Solve one chunk of targets from w, first in the precision of w.
+
+    The gradient at w may be known.
 
     `at_a_time` targets may take Newton steps together, if any.
     """
@@ -177,10 +179,10 @@ def _solve(
     moved = ((fine.passes > 0) | ~(g.abs() <= tol).all(-1)).any(-1).nonzero()[:, 0]
     if len(moved):
         late = (~(g.abs() <= tol)).any(-1).any(-1).nonzero()[:, 0]
-        for some in late.split(at_a_time) if len(late) and at_a_time else ():
-            last = newton.minimise(task.narrow(some), w[some], tol=tol)
-            w[some], g[some], stuck[some] = last.w, last.gradient, last.stuck
-            passes[some] += last.passes
+        for chunk in late.split(at_a_time) if len(late) and at_a_time else ():
+            last = newton.minimise(task.narrow(chunk), w[chunk], tol=tol)
+            w[chunk], g[chunk], stuck[chunk] = last.w, last.gradient, last.stuck
+            passes[chunk] += last.passes
         if task.free is None:
             w[moved] = task.components.space.canonical(w[moved])
         if second:
@@ -189,7 +191,7 @@ def _solve(
 
 
 def _certifying_pass(task: Task, w: Tensor, second: bool) -> tuple[Tensor, Tensor]:
-    """The gradient in float64, and the intercepts' Hessian when asked for."""
+    """Return the gradient in float64, and the intercepts' Hessian when asked for."""
     if not second:
         return task.gradient(w), w[..., :0]
     g, bends = cast(LinearSums, task.components).pull_with_second(w, task.alpha, task.batch)

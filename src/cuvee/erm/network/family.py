@@ -47,7 +47,7 @@ class NetworkFamily:
         start: Tensor | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
-        found = network.train(
+        trained = network.train(
             self._components,
             alpha,
             seed=self._seed,
@@ -56,16 +56,18 @@ class NetworkFamily:
             progress=progress,
         )
         status = statuses(
-            len(found.w),
-            (found.stopped, Status.TRAINED),
-            (~found.stopped, Status.STEP_LIMIT),
-            (found.diverged, Status.DIVERGED),
+            len(trained.w),
+            (trained.stopped, Status.TRAINED),
+            (~trained.stopped, Status.STEP_LIMIT),
+            (trained.diverged, Status.DIVERGED),
         )
-        g = found.gradient
-        return Outcome(found.w, g, found.w[:, :0], certificate.unknown(g), status, found.steps)
+        g = trained.gradient
+        return Outcome(
+            trained.w, g, trained.w[:, :0], certificate.unknown(g), status, trained.steps
+        )
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
-        """Nothing is proven; the gradient on all rows says how stationary w is."""
+        """Return how stationary w is by the gradient on all rows; nothing is proven."""
         w = w.to(self.space.dtype)
         gradient = torch.cat([g.abs().amax(-1) for g in self._gradients(alpha, w)])
         limit = torch.ones_like(gradient, dtype=torch.bool)  # nothing is ever proven solved here
@@ -85,10 +87,10 @@ class NetworkFamily:
         if len(w) == 0:
             yield w
         for low in range(0, len(w), size):
-            some = slice(low, low + size)
-            part = components.narrow(torch.arange(len(w), device=w.device)[some])
-            _, pullback = part.losses(w[some, None], ALL)
-            yield pullback(alpha[some, None].to(w))[:, 0] + penalty * w[some]
+            chunk = slice(low, low + size)
+            part = components.narrow(torch.arange(len(w), device=w.device)[chunk])
+            _, pullback = part.losses(w[chunk, None], ALL)
+            yield pullback(alpha[chunk, None].to(w))[:, 0] + penalty * w[chunk]
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         raise OptionError(

@@ -67,8 +67,9 @@ def train(
     memory: int = MEMORY,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trained:
-    """α (M, N) with any number of rows, or (M, N+1) with the last column weighing target i's own
-    sample.
+    """Train a network for every row of α (M, N).
+
+    With α (M, N+1), the last column weighs target i's own sample.
 
     Every copy starts from the same initialisation and sees the same minibatches, so that copies
     differ by their mixtures alone. `progress(ended, M)` is called at every look at the held-out
@@ -93,11 +94,11 @@ def train(
     # backward.
     per_copy = 7 * space.n_params * alpha.element_size() + 2 * per_row * batch * alpha.shape[1]
     parts = []
-    for some in _blocks(M, per_copy, memory):
-        part = components.narrow(torch.arange(M, device=alpha.device)[some])
-        told = _offset(progress, some.start, M)
+    for block in _blocks(M, per_copy, memory):
+        part = components.narrow(torch.arange(M, device=alpha.device)[block])
+        report = _offset(progress, block.start, M)
         parts.append(
-            _Training(part, alpha[some], seed, batch, per_row, memory).run(max_steps, told)
+            _Training(part, alpha[block], seed, batch, per_row, memory).run(max_steps, report)
         )
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
@@ -105,8 +106,9 @@ def train(
 def train_briefly(
     components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = BRIEF_STEPS
 ) -> Tensor:
-    """Return w (M, Q, P) for α (M, Q, N+1) after `steps` minibatches of every source and all own
-    rows.
+    """Return w (M, Q, P) for α (M, Q, N+1) after `steps` minibatches.
+
+    A minibatch has rows of every source, and all own rows.
 
     As in `train`, copies differ by their mixtures alone.
     """
@@ -143,7 +145,7 @@ class _Training:
         self.penalty = (self.space.l2 * self.space.penalised).to(alpha)
         self.start = self.space.start(1, seed).to(alpha)
 
-    def run(self, max_steps: int, told: Callable[[int], None]) -> Trained:
+    def run(self, max_steps: int, report: Callable[[int], None]) -> Trained:
         M = len(self.alpha)
         best = self.start.repeat(M, 1)[:, None]  # (M, 1, P), as components take it
         lowest = self.alpha.new_full((M,), torch.inf)
@@ -171,30 +173,30 @@ class _Training:
             waited[live] = torch.where(progress, 0, waited[live] + 1)
             steps[live] = t
             stopped[live] = waited[live] >= PATIENCE
-            told(int(stopped.sum()))
+            report(int(stopped.sum()))
             still = ~stopped[copies]
             if int(still.sum()) <= CROWD * len(copies):
                 copies, here = copies[still], here.narrow(still.nonzero()[:, 0])
                 moving.keep(still)
-        told(M)
+        report(M)
         return Trained(best[:, 0], self._gradient(best), lowest, stopped, steps, ~lowest.isfinite())
 
     def _held_out_loss(self, components: Components, w: Tensor, alpha: Tensor) -> Tensor:
         """Return the α-weighted loss on held-out rows, (copies,)."""
         by_block = []
-        for some, part in self._row_blocks(components, len(w)):
-            losses = part.values(w[some], Batch(part="held out"))
+        for block, part in self._row_blocks(components, len(w)):
+            losses = part.values(w[block], Batch(part="held out"))
             # A source that a mixture leaves out cannot spoil it, be its loss infinite.
-            by_block.append(torch.where(alpha[some] > 0, alpha[some] * losses, 0.0).sum(-1)[:, 0])
+            by_block.append(torch.where(alpha[block] > 0, alpha[block] * losses, 0.0).sum(-1)[:, 0])
         return torch.cat(by_block)
 
     def _gradient(self, w: Tensor) -> Tensor:
         """Return ‖∇‖∞ of the mixtures' risks on all rows, (M,)."""
         by_block = []
-        for some, part in self._row_blocks(self.components, len(w)):
-            _, pullback = part.losses(w[some], ALL)
+        for block, part in self._row_blocks(self.components, len(w)):
+            _, pullback = part.losses(w[block], ALL)
             by_block.append(
-                (pullback(self.alpha[some]) + self.penalty * w[some]).abs().amax(-1)[:, 0]
+                (pullback(self.alpha[block]) + self.penalty * w[block]).abs().amax(-1)[:, 0]
             )
         return torch.cat(by_block)
 
@@ -203,19 +205,20 @@ class _Training:
     ) -> Iterator[tuple[slice, Components]]:
         """Yield copies whose rows fit into memory, with the components as they see them."""
         rows = components.n_rows + components.own_rows
-        for some in _blocks(copies, 2 * self.per_row * rows, self.memory):
-            whole = some.stop - some.start == copies
+        for block in _blocks(copies, 2 * self.per_row * rows, self.memory):
+            whole = block.stop - block.start == copies
             yield (
-                some,
+                block,
                 components
                 if whole
-                else components.narrow(torch.arange(copies)[some].to(components.counts)),
+                else components.narrow(torch.arange(copies)[block].to(components.counts)),
             )
 
 
 class _Moving:
-    """Hold parameters (m, Q, P) of the copies in the batch, Adam's state, and the average of late
-    iterates.
+    """Parameters (m, Q, P) of the copies in the batch, Adam's state, and the late average.
+
+    The average is that of late iterates.
     """
 
     def __init__(self, start: Tensor, space: Space) -> None:
@@ -249,7 +252,7 @@ class _Moving:
 
 
 def _blocks(M: int, each: int, memory: int) -> Iterator[slice]:
-    """Slices of 0…M that take no more than `memory` bytes."""
+    """Return slices of 0…M that take no more than `memory` bytes."""
     size = max(1, memory // max(1, each))
     return (slice(i, min(i + size, M)) for i in range(0, M, size))
 

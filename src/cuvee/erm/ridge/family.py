@@ -76,7 +76,7 @@ class RidgeFamily:
         start: Tensor | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
-        found = ridge.solve(
+        solved = ridge.solve(
             self._sources,
             self._own_grams,
             alpha[:, None],
@@ -86,30 +86,31 @@ class RidgeFamily:
             memory=self._memory,
             told=lambda done: progress(done, len(alpha)) if progress is not None else None,
         )
-        w, left_out = self._shift(found.w[:, 0], -1.0)
-        return self._outcome(found, w, -left_out, alpha, tol)
+        w, left_out = self._shift(solved.w[:, 0], -1.0)
+        return self._outcome(solved, w, -left_out, alpha, tol)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         inside = self.space.project(w)
         u, left_out = self._shift(inside, 1.0)
-        found = ridge.evaluate(
+        solved = ridge.evaluate(
             self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
         )
-        return self._outcome(found, inside, left_out, alpha, tol).moved_from(w)
+        return self._outcome(solved, inside, left_out, alpha, tol).moved_from(w)
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
         u, left_out = self._shift(w, 1.0)
-        found = ridge.evaluate(
+        solved = ridge.evaluate(
             self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
         )
-        return self._unshift((found.gradient + found.last * left_out[:, None, None])[:, 0])
+        return self._unshift((solved.gradient + solved.last * left_out[:, None, None])[:, 0])
 
     def _own_grams(self, targets: slice, models: slice) -> Grams:
         return self._components.own_grams(self._around, targets=targets)
 
     def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-        """Return w in the coordinates around the reference (sign 1), or back (−1), and what
-        rounding left out.
+        """Return w in coordinates around the reference (sign 1), or back (−1), and the rounding.
+
+        The rounding is what was left out of w.
 
         Where means are large, b' is a small difference of large numbers: plain float64 would lose
         most of it.
@@ -123,20 +124,23 @@ class RidgeFamily:
         # some thirty numbers are held for every one of w
         size = max(1, self._memory // (256 * len(row)))
         for low in range(0, len(w), size):
-            some = slice(low, low + size)
-            label = self._around.label.expand(len(w[some]), 1)
-            w[some, -1], left_out[some] = compensated.dot(
-                coefficients, torch.cat([w[some], label], -1)
+            chunk = slice(low, low + size)
+            label = self._around.label.expand(len(w[chunk]), 1)
+            w[chunk, -1], left_out[chunk] = compensated.dot(
+                coefficients, torch.cat([w[chunk], label], -1)
             )
         return w, left_out
 
     def _outcome(
-        self, found: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
+        self, solved: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
     ) -> Outcome:
-        """Return what is known of w (M, P), whose b' are by `moved` (M,) larger than those of
-        `found`.
+        """Return what is known of w (M, P).
+
+        Its b' are by `moved` (M,) larger than those of `solved`.
         """
-        u, g, last, scale = (t[:, 0] for t in (found.w, found.gradient, found.last, found.scale))
+        u, g, last, scale = (
+            t[:, 0] for t in (solved.w, solved.gradient, solved.last, solved.scale)
+        )
         g = g + last * moved[:, None]
         slack, floor = self._summed * EPS * scale, RELATIVE_TOL * scale
         if self._around is not None:  # an intercept is rounded once, and every column feels it
@@ -157,7 +161,7 @@ class RidgeFamily:
         status = statuses(
             len(w),
             (~(rest <= torch.clamp(floor, min=tol)), Status.ITERATION_LIMIT),
-            (found.singular[:, 0], Status.ILL_CONDITIONED),
+            (solved.singular[:, 0], Status.ILL_CONDITIONED),
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
         bounds = bounds.unless(broken)
@@ -202,11 +206,11 @@ class RidgeFamily:
         return self._unshift(self._unshift(H).transpose(-1, -2))
 
     def _gradients(self, w: Tensor) -> Tensor:
-        """∇f_j (M, N, P) around the reference."""
+        """Return ∇f_j (M, N, P) around the reference."""
         return torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
 
     def _unshift(self, g: Tensor) -> Tensor:
-        """Derivatives (..., P) by the coordinates around the reference -> by w itself."""
+        """Return derivatives (..., P) by w, from those by the coordinates around the reference."""
         return g if self._around is None else g + self._around.row * g[..., -1:]
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:

@@ -44,45 +44,46 @@ def solve(
     memory: int = CACHE,
     told: Callable[[int], None] = lambda done: None,
 ) -> Solved:
-    """α (M, Q, N or N+1) -> the minimiser over ‖w‖ ≤ radius, exactly.
+    """Return the minimiser over ‖w‖ ≤ radius for every α (M, Q, N or N+1), exactly.
 
     Of many minimisers the one of least norm, an intercept not counted.
     """
-    found = _room(alpha, sources)
+    result = _room(alpha, sources)
 
-    def work(some: Chunk) -> Chunk:
-        H, b, r = _system(sources, own, alpha, penalty, some)
-        x, found.singular[some] = linear_system.solve(H, b[..., None], free_last=intercept)
-        found.w[some] = x[..., 0]
+    def work(chunk: Chunk) -> Chunk:
+        H, b, r = _system(sources, own, alpha, penalty, chunk)
+        x, result.singular[chunk] = linear_system.solve(H, b[..., None], free_last=intercept)
+        result.w[chunk] = x[..., 0]
         if radius is not None:
-            _into_ball(H, b, found.w[some], found.singular[some], radius)
-        _evaluate(found, some, H, b, r)
-        return some
+            _into_ball(H, b, result.w[chunk], result.singular[chunk], radius)
+        _evaluate(result, chunk, H, b, r)
+        return chunk
 
-    for some in each(work, _chunks(alpha, sources, memory), alpha.device):
-        told(min(some[0].stop, len(alpha)))
-    return found
+    for chunk in each(work, _chunks(alpha, sources, memory), alpha.device):
+        told(min(chunk[0].stop, len(alpha)))
+    return result
 
 
 def evaluate(
     sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor, w: Tensor, memory: int = CACHE
 ) -> Solved:
-    """The same for a w (M, Q, P) from anywhere."""
-    found = _room(alpha, sources)
-    found.w.copy_(w)
-    for some in _chunks(alpha, sources, memory):
-        _evaluate(found, some, *_system(sources, own, alpha, penalty, some))
-    return found
+    """Return what `solve` returns, for a w (M, Q, P) from anywhere."""
+    result = _room(alpha, sources)
+    result.w.copy_(w)
+    for chunk in _chunks(alpha, sources, memory):
+        _evaluate(result, chunk, *_system(sources, own, alpha, penalty, chunk))
+    return result
 
 
 def hessians(sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor) -> Tensor:
-    """Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
+    """Return Σ_j α_j A_j + λ for every mixture, (M, Q, P, P)."""
     return _system(sources, own, alpha, penalty, (slice(len(alpha)), slice(alpha.shape[1])))[0]
 
 
 def _room(alpha: Tensor, sources: Grams) -> Solved:
-    """Room for all results at once: small pieces kept between large ones that come and go would
-    scatter the memory.
+    """Return room for all results at once.
+
+    Small pieces kept between large ones that come and go would scatter the memory.
     """
     shape, P = alpha.shape[:2], sources.b.shape[-1]
     w, gradient, last = (alpha.new_zeros(*shape, P) for _ in range(3))
@@ -96,8 +97,9 @@ def _room(alpha: Tensor, sources: Grams) -> Solved:
 
 
 def _chunks(alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
-    """Mixtures whose systems fit the cache, and the budget: several targets, or some of one
-    target's mixtures.
+    """Return chunks of mixtures whose systems fit the cache and the budget.
+
+    A chunk is several targets, or some of one target's mixtures.
     """
     (M, Q), (N, P) = alpha.shape[:2], sources.b.shape
     matrices = 2 if alpha.shape[-1] == N else 3  # with an own sample's beside the mixture's
@@ -111,16 +113,16 @@ def _chunks(alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
 
 
 def _system(
-    sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor, some: Chunk
+    sources: Grams, own: OwnGrams, alpha: Tensor, penalty: Tensor, chunk: Chunk
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """H = A + λ (m, q, P, P), b (m, q, P) and r (m, q) of some mixtures."""
+    """Return H = A + λ (m, q, P, P), b (m, q, P) and r (m, q) of a chunk of mixtures."""
     N, P = sources.b.shape
-    shares = alpha[some]
+    shares = alpha[chunk]
     a = shares[..., :N]
     H = (a.reshape(-1, N) @ sources.A.view(N, -1)).view(*a.shape[:2], P, P)
     b, r = a @ sources.b, a @ sources.r
     if alpha.shape[-1] > N:
-        share, grams = shares[..., N:], own(*some)
+        share, grams = shares[..., N:], own(*chunk)
         H += share[..., None] * grams.A
         b += share * grams.b
         r += share[..., 0] * grams.r
@@ -128,19 +130,20 @@ def _system(
     return H, b, r
 
 
-def _evaluate(found: Solved, some: Chunk, H: Tensor, b: Tensor, r: Tensor) -> None:
+def _evaluate(result: Solved, chunk: Chunk, H: Tensor, b: Tensor, r: Tensor) -> None:
     """Fill in gradient, last row and the size of what cancels."""
-    w, norm = found.w[some], torch.linalg.vector_norm
-    found.gradient[some] = (H @ w[..., None])[..., 0] - b
-    found.last[some] = H[..., -1, :]
+    w, norm = result.w[chunk], torch.linalg.vector_norm
+    result.gradient[chunk] = (H @ w[..., None])[..., 0] - b
+    result.last[chunk] = H[..., -1, :]
     # |Σ p x xᵀw| ≤ trace ‖w‖, and |Σ p y x| ≤ √trace √(Σ p y²), r being half of the latter.
     trace = H.diagonal(dim1=-2, dim2=-1).sum(-1)
-    found.scale[some] = trace * norm(w, dim=-1) + (2 * trace * r).sqrt()
+    result.scale[chunk] = trace * norm(w, dim=-1) + (2 * trace * r).sqrt()
 
 
 def _into_ball(H: Tensor, b: Tensor, w: Tensor, singular: Tensor, radius: float) -> None:
-    """Replace every w (m, Q, P) outside the ball by the minimiser inside it, which is unique even
-    if H is singular.
+    """Replace every w (m, Q, P) outside the ball by the minimiser inside it.
+
+    That one is unique even if H is singular.
     """
     finite = H.isfinite().flatten(-2).all(-1) & b.isfinite().all(-1)
     outside = (torch.linalg.vector_norm(w, dim=-1) > radius) & finite
