@@ -46,8 +46,6 @@ def check_alpha(
     """Return α (M, n_columns) as float64; raise `MixtureError` naming a row not on the simplex.
 
     Nothing is renormalised silently.
-
-    Nothing is renormalised silently.
     """
     try:
         given = alpha.detach().cpu() if isinstance(alpha, Tensor) else alpha

@@ -77,8 +77,6 @@ def mixes_of(problem: Problem, mixtures: Any, settings: Settings, least: int) ->
     """Return the mixtures to learn from: from the sample given, or else drawn from the law.
 
     A sample keeps at least `least` mixtures for labels.
-
-    A sample has to give at least `least` labels.
     """
     n, k, seed = settings.n_labels, settings.n_calibration, settings.options.seed
     if mixtures is None:

@@ -137,8 +137,6 @@ def certify(
 
     They hold wherever w came from, and take one pass over the data.
 
-    That takes one pass over the data.
-
     α is given as to `cuvee.solve`, and w as it returns it: a row per row of α, or, where these name
     targets, per target of the problem. Intercepts of softmax are compared after taking out the
     constant that all classes may share. Of a w outside W nothing is said about its risk.

@@ -75,7 +75,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class _Round:
-    """The round that runs."""
+    """The round that is under way."""
 
     key: str  # of the target's content
     statistics: Statistics

@@ -51,8 +51,6 @@ def run_online(
 
     For every item it predicts, asks and learns; the ledger says what that cost, and what it lost.
 
-    The ledger says what the stream cost, and what it lost.
-
     Args:
         stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will
             do. `Mixtures`, data frames and rows of one are matched by the names of their columns.
@@ -257,7 +255,7 @@ def _shown(
 
 
 class _Bar(AbstractContextManager[Callable[[str, int, int], None]]):
-    """rich's, on stderr."""
+    """A progress bar of rich's on stderr."""
 
     def __init__(self, total: int) -> None:
         from rich.console import Console

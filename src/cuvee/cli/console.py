@@ -19,7 +19,7 @@ STOPPED, PIPE_CLOSED = 130, 141  # as shells count signals
 
 
 class Voice:
-    """Speaks on stderr, unless it is to be quiet."""
+    """The notes of a command, printed on stderr unless it is to be quiet."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
@@ -54,7 +54,7 @@ class Voice:
 
 
 class _Bar(Bar):
-    """Progress, before which comes what was noted."""
+    """A progress bar that first prints the notes held back."""
 
     def __init__(self, voice: Voice) -> None:
         super().__init__(voice.quiet)

@@ -124,7 +124,8 @@ def decodable() -> Iterator[None]:
         yield
     except UnicodeEncodeError as error:
         raise DomainError(
-            f"the table holds text that is none, {error.object!r:.60}: mend its encoding"
+            f"the table holds text with characters that cannot be stored, {error.object!r:.60}: "
+            "correct them, or read the table again with the right encoding"
         ) from None
 
 

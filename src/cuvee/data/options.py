@@ -25,7 +25,7 @@ KINDS = ("auto", *MODELS, "mlp")
 
 @dataclass(frozen=True)
 class Options:
-    """Plain values only, so that JSON holds them.
+    """The options of a run; they are plain values only, so that JSON holds them.
 
     >>> Options(label="readmitted", domain="hospital", targets="north,south").hypothesis
     'auto'

@@ -66,7 +66,7 @@ class Members:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Everything validated, nothing learnt yet.
+    """A problem that is validated, with nothing learnt yet.
 
     The rows of a group are made when it is asked for.
     """

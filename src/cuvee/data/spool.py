@@ -163,7 +163,7 @@ class _Scan:
 
 @dataclass
 class _Labels:
-    """Which type holds all labels."""
+    """The type that holds all labels."""
 
     kinds: set[str] = field(default_factory=set)
     longest: int = 1

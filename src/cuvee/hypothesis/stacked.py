@@ -55,8 +55,6 @@ class StackedLayers:
         """Return scores of w (..., P) on h (inputs, rows), in which features stand before rows.
 
         h may also broadcast, like (M, 1, inputs, rows).
-
-        Features stand before rows.
         """
         parts = iter(w.split(self._sizes, -1))
         for layer in self._layers:

@@ -154,7 +154,7 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
             if prepared.fingerprint != fingerprint:
                 raise InputError(
                     f"the table is not the one that {path} was begun with: bring that back, or "
-                    "begin anew"
+                    "start a new run"
                 )
             tables.check_same(prepared, folder)
             return _finish(folder, prepared, options, progress or _silent)

@@ -46,7 +46,7 @@ FILES = (MANIFEST, *BEGUN, ALPHA, WEIGHTS, CANDIDATES, TRACE, MODELS, METRICS, S
 
 
 class RunFolder:
-    """A folder with a manifest. Reading checks sums; whoever writes holds the lock."""
+    """A folder with a manifest; reading checks sums, and whoever writes holds the lock."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path, self._manifest = path, manifest
@@ -267,8 +267,6 @@ def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a folder against a second process.
 
     The system releases it when this process ends, however it ends.
-
-    The system releases the lock when this process ends, however it ends.
     """
     with ExitStack() as stack:
         with _said(path):
@@ -328,5 +326,5 @@ def _said(folder: Path) -> Iterator[None]:
                 f"{folder} cannot be written to ({error.strerror}): give --out another place"
             ) from None
         raise InputError(
-            f"{folder} cannot be used ({error.strerror or error}): mend that, {again}"
+            f"{folder} cannot be used ({error.strerror or error}): correct that, {again}"
         ) from None

@@ -123,9 +123,6 @@ def _mean_interval(values: Floats, errors: Floats) -> Floats:
 
     `values` and their standard errors are (M, methods). The interval is that of Student's t over
     the targets, or that of their own errors, whichever is wider.
-
-    `values` and their standard errors are (M, methods). The interval is that of Student's t over
-    the targets, or that of their own errors.
     """
     from scipy.stats import t
 

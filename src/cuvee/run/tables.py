@@ -83,8 +83,8 @@ def check_same(of: Prepared, folder: RunFolder) -> None:
         begun = [[one["name"] for one in begun_with[part]] for part in ("sources", "targets")]
     if "pooled" not in begun_with or begun != [list(of.sources), list(of.targets)]:
         raise InputError(
-            f"{folder.path} was begun by another version of cuvee, which goes another way: begin "
-            "anew"
+            f"{folder.path} was begun by another version of cuvee, which prepares tables "
+            "differently: start a new run"
         )
 
 

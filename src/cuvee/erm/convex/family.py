@@ -29,7 +29,7 @@ MOST_DENSE = 2048  # parameters up to which a Hessian of a model is factorised i
 
 
 class ConvexFamily:
-    """Oracle that solves by quasi-Newton steps and certifies by λ-strong convexity.
+    """An oracle that solves by quasi-Newton steps and certifies by λ-strong convexity.
 
     A certificate needs a penalty on every parameter.
     """

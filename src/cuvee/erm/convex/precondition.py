@@ -93,7 +93,7 @@ class Diagonal:
 
 @dataclass(frozen=True)
 class Task:
-    """Minimise Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α.
+    """The minimisation of Σ_j α_j f_j(w) + ½ Σ_p penalty_p w_p² for every row of α.
 
     The minimum is over the parameters that are free.
     """

@@ -23,7 +23,7 @@ POWER_STEPS = 8
 
 @dataclass(frozen=True)
 class Solved:
-    """Every field has a row per model."""
+    """Solved models; every field has a row per model."""
 
     w: Tensor  # (M, Q, P) float64
     gradient: Tensor  # (M, Q, P) float64, penalty included

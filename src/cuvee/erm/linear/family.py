@@ -27,7 +27,7 @@ NEVER = 40.0  # e^−40 is lost beside 1: the intercept of a kind of label that 
 
 
 class GeneralisedFamily(ConvexFamily):
-    """Answers from passes over tiles of rows; certificates count every rounding."""
+    """An oracle that passes over tiles of rows, and whose certificates count every rounding."""
 
     space: GeneralisedSpace
     components: LinearSums

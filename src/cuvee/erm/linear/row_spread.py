@@ -16,7 +16,7 @@ from cuvee.erm.certificate import Spread
 
 @dataclass(frozen=True)
 class Spreads:
-    """Of every source; the own samples' are asked for when they are needed."""
+    """The spread of every source's rows; own samples' are asked for when they are needed."""
 
     reference: Tensor  # (features,) near the sources' means
     reach: Tensor  # (N,)

@@ -129,7 +129,7 @@ def train_briefly(
 
 
 class _Training:
-    """One block of copies."""
+    """The training of one block of copies."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ OwnGrams = Callable[[slice, slice], Grams]
 
 @dataclass(frozen=True)
 class Solved:
-    """Every field has a row per model."""
+    """Solved models; every field has a row per model."""
 
     w: Tensor  # (M, Q, P)
     gradient: Tensor  # (M, Q, P), penalty included
