@@ -48,7 +48,10 @@ _LATER |= {"SavedModels": "run", "load_models": "run"}
 
 
 def __getattr__(name: str) -> Any:
-    """scikit-learn, pandas and the like are loaded by those who ask for what needs them."""
+    """Return a public name whose module is imported only when it is asked for.
+
+    scikit-learn, pandas and the like are loaded by those who ask for what needs them.
+    """
     if name in _LATER:
         return getattr(import_module(f"cuvee.{_LATER[name]}"), name)
     raise AttributeError(f"module 'cuvee' has no attribute {name!r}")

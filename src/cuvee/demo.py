@@ -58,7 +58,7 @@ class DemoResult:
 
 
 def run(out: Path, seed: int = 0, quiet: bool = False) -> DemoResult:
-    """The images as one table, and all that `cuvee adapt` does with a table."""
+    """Run `cuvee adapt` on the images as one table, and return what came out."""
     began = time.perf_counter()
     data = mnist.groups(seed, target_rows=LABELLED, test_rows=TEST)
     table = {d.name: (d.X, d.y) for d in data.problem.sources}
@@ -75,39 +75,39 @@ def run(out: Path, seed: int = 0, quiet: bool = False) -> DemoResult:
     )
     with Bar(quiet) as bar:
         made = adapt(table, out, options=options, progress=bar)
-    found, names = made.findings, tuple(mnist.GROUPS)
-    summed = [found.alpha[:, :-1][:, np.array(data.groups) == g].sum(1) for g in names]
+    findings, names = made.findings, tuple(mnist.GROUPS)
+    summed = [findings.alpha[:, :-1][:, np.array(data.groups) == g].sum(1) for g in names]
     return DemoResult(
         run=made,
         groups=(*names, "own rows"),
-        by_group=np.column_stack([*summed, found.alpha[:, -1]]),
-        accuracy=found.scores[:, [found.methods.index(m) for m in METHODS.values()], 0],
+        by_group=np.column_stack([*summed, findings.alpha[:, -1]]),
+        accuracy=findings.scores[:, [findings.methods.index(m) for m in METHODS.values()], 0],
         seconds=time.perf_counter() - began,
     )
 
 
 def two_layers(n_inputs: int, n_outputs: int) -> torch.nn.Module:
-    """The paper's two-layer MLP."""
+    """Return the paper's two-layer MLP."""
     return torch.nn.Sequential(
         torch.nn.Linear(n_inputs, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, n_outputs)
     )
 
 
 def show(result: DemoResult) -> None:
-    """Two tables for a terminal, and where the report lies."""
+    """Print two tables for a terminal, and where the report lies."""
     from rich.console import Console
     from rich.table import Table
 
-    console, found = Console(), result.found
+    console, findings = Console(), result.found
     alpha = Table(title="How much each target learns from whom (α by group)")
     for column in ("target", *result.groups):
         alpha.add_column(column, justify="left" if column == "target" else "right", no_wrap=True)
-    for i, target in enumerate(found.targets):
+    for i, target in enumerate(findings.targets):
         alpha.add_row(target, *(f"{a:.2f}" for a in result.by_group[i]))
     scores = Table(title=f"Accuracy on {TEST} unseen images per target")
     for column in ("target", *METHODS):
         scores.add_column(column, justify="left" if column == "target" else "right")
-    for target, row in zip(found.targets, result.accuracy, strict=True):
+    for target, row in zip(findings.targets, result.accuracy, strict=True):
         best = row.max()
         scores.add_row(target, *(f"[bold]{a:.1%}[/bold]" if a == best else f"{a:.1%}" for a in row))
     console.print(alpha)
@@ -120,29 +120,29 @@ def show(result: DemoResult) -> None:
 
 
 def _in_words(result: DemoResult) -> str:
-    """What the table of weights says, and what the weights are."""
-    found = result.found
+    """Return in words what the table of weights says, and what the weights are."""
+    findings = result.found
     # (M, groups)
     own_group = np.array(
-        [[group in mnist.TARGETS[t] for group in mnist.GROUPS] for t in found.targets]
+        [[group in mnist.TARGETS[t] for group in mnist.GROUPS] for t in findings.targets]
     )
     given = result.by_group[:, : len(mnist.GROUPS)]
     right = (given * own_group).sum(1) / np.maximum(given.sum(1), 1e-12)
-    tried = max((len(t.names) for t in found.tried if t is not None), default=0)
-    said = (
+    tried = max((len(t.names) for t in findings.tried if t is not None), default=0)
+    sentences = (
         f"Of the weight that a target gives to sources, {right.min():.0%} or more goes to those "
         "that show its own "
         f"digits. Its weights are the average of the {tried} mixtures tried for it, each counting "
         "by how well it "
         f"predicts the target's {LABELLED} labelled images."
     )
-    ended = zip(found.targets, found.alpha_status, settled(found), strict=True)
+    ended = zip(findings.targets, findings.alpha_status, settled(findings), strict=True)
     failed = [f"{target}: {status}" for target, status, good in ended if not good]
-    return f"{said} Look again at {'; '.join(failed)}." if failed else said
+    return f"{sentences} Look again at {'; '.join(failed)}." if failed else sentences
 
 
 def _compared(result: DemoResult) -> str:
-    """By how much the learnt mixture is ahead, or not."""
+    """Return a sentence on how far the learnt mixture is ahead, or not."""
     ahead = 100.0 * (result.accuracy[:, 2] - result.accuracy[:, :2].max(1))
     won = ahead[ahead > 0]
     by = f", by {won.min():.1f} to {won.max():.1f} points" if len(won) else ""
@@ -150,7 +150,7 @@ def _compared(result: DemoResult) -> str:
 
 
 def draw(result: DemoResult, path: Path) -> None:
-    """α by group as a heat map beside the accuracies as bars, one PNG."""
+    """Draw α by group as a heat map beside the accuracies as bars, in one PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3.6), layout="constrained")

@@ -63,8 +63,9 @@ def check_number(
     least: float | None = None,
     most: float | None = None,
 ) -> None:
-    """Raise `OptionError` unless `value` is finite and `above` < value, `least` ≤ value
-    ≤ `most`.
+    """Raise `OptionError` unless `value` is finite and within its limits.
+
+    The limits are `above` < value and `least` ≤ value ≤ `most`.
     """
     good = isinstance(value, Real) and not isinstance(value, bool) and _finite(value)
     good = good and (above is None or value > above) and (least is None or value >= least)
@@ -90,9 +91,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise `OptionError` unless `value` is a whole number of at least `least` that 64
-    bits hold.
-    """
+    """Raise `OptionError` unless `value` is a whole number ≥ `least` that 64 bits hold."""
     if (
         not isinstance(value, Integral)
         or isinstance(value, bool)

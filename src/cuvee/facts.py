@@ -35,8 +35,9 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The distinct labels of a domain, sorted, and the first row of each; None where they cannot be
-    sorted.
+    """The distinct labels of a domain, sorted, and the first row of each.
+
+    They are None where labels cannot be sorted.
     """
 
     values: Array | None
@@ -53,8 +54,9 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Second moments of a domain's rows around their own means: of X (d, d), of X and y
-    (d,), of y.
+    """Second moments of a domain's rows around their own means.
+
+    They are those of X (d, d), of X and y (d,), and of y.
     """
 
     gram: Array
@@ -71,7 +73,7 @@ class DomainFacts(Protocol):
     def n_rows(self) -> int: ...
     @property
     def worth(self) -> float:
-        """How many rows of equal weight its weights are worth."""
+        """Return how many rows of equal weight the domain's weights are worth."""
         ...
 
     @property
@@ -82,7 +84,7 @@ class DomainFacts(Protocol):
     def columns(self) -> Moments: ...
     @property
     def quantity(self) -> Moments:
-        """Mean and variance of the labels, which must be numbers."""
+        """Return mean and variance of the labels, which must be numbers."""
         ...
 
     @property
@@ -103,9 +105,7 @@ class Facts:
         return (*self.sources, *self.targets)
 
     def columns(self) -> tuple[Array, Array]:
-        """Return mean and standard deviation per column of the sources, each source
-        counting alike.
-        """
+        """Return mean and standard deviation per column; every source counts alike."""
         return _together([s.columns for s in self.sources])
 
     def quantity(self) -> tuple[float, float]:
@@ -194,7 +194,10 @@ class LocalFacts:
 
     @property
     def within(self) -> Within:
-        """Not kept: a domain's (d, d) is asked for once."""
+        """Return the second moments within the domain.
+
+        They are not kept: a domain's (d, d) is asked for once.
+        """
         p, X = self._shares, self._X.reshape(self.n_rows, -1)
         mean, y = (
             self.columns.mean.reshape(-1),
@@ -202,15 +205,15 @@ class LocalFacts:
         )
         gram, cross = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
         for low in range(0, len(X), BLOCK):
-            some = slice(low, low + BLOCK)
-            centred = X[some].astype(np.float64) - mean
-            gram += (centred.T * p[some]) @ centred
-            cross += centred.T @ (p[some] * y[some])
+            block = slice(low, low + BLOCK)
+            centred = X[block].astype(np.float64) - mean
+            gram += (centred.T * p[block]) @ centred
+            cross += centred.T @ (p[block] * y[block])
         return Within(gram, cross, float(p @ y**2))
 
     @property
     def _shares(self) -> Array:
-        """(rows,) weights that sum to 1."""
+        """Return weights (rows,) that sum to 1."""
         weight = np.ones(self.n_rows) if self._weight is None else self._weight / self._weight.max()
         return np.asarray(weight / weight.sum())
 
@@ -225,8 +228,9 @@ def _moments(values: Array, weight: Array | None) -> Moments:
 
 
 def _together(moments: Sequence[Moments]) -> tuple[Array, Array]:
-    """Return mean and standard deviation per column, every domain counting alike and its rows by
-    their weights.
+    """Return mean and standard deviation per column; every domain counts alike.
+
+    Rows of a domain count by their weights.
 
     So neither repeating all rows of a domain nor weights in place of repeated rows change anything.
     """

@@ -76,8 +76,9 @@ class Oracle(Protocol):
 
     @property
     def flat(self) -> Tensor:
-        """Return (P, P): curvature 1 in directions that no risk feels, 0 elsewhere; a single 0 if
-        there are none.
+        """Return (P, P): curvature 1 in directions that no risk feels, 0 elsewhere.
+
+        It is a single 0 if there are no such directions.
         """
         ...
 
@@ -93,9 +94,7 @@ class Oracle(Protocol):
         ...
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
-        """Return what can be proven of w (M, P), wherever it came from, by one pass
-        over the data.
-        """
+        """Return what can be proven of w (M, P), wherever it came from: one pass over the data."""
         ...
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
@@ -107,20 +106,23 @@ class Oracle(Protocol):
         ...
 
     def hessian_solve(self, alpha: Tensor, w: Tensor, stack: Tensor) -> Tensor:
-        """Return (∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model, less what no risk feels;
-        W plays no part.
+        """Return (∇²f_α(w) + λ)⁻¹ applied to a stack (M, R, P) per model.
+
+        Directions that no risk feels are taken out; W plays no part.
         """
         ...
 
     def without_minimiser(self, alpha: Tensor) -> Tensor:
-        """Return (M,) which mixtures have none, or none that can be had: a class is absent, a
-        source overflows.
+        """Return (M,) which mixtures have no minimiser, or none that can be had.
+
+        A class is absent, or a source overflows.
         """
         ...
 
     def component_gradients(self, w: Tensor, *, rough: bool = False) -> Tensor:
-        """Return ∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P). `rough` allows float32
-        inside.
+        """Return ∇f_j(w_k) of every source, without λ: (K, P) -> (K, N, P).
+
+        `rough` allows float32 inside.
         """
         ...
 
@@ -139,8 +141,9 @@ def sphere(w: Tensor, gradient: Tensor, radius: float | None) -> Tensor:
 
 
 def stationarity(space: Space, w: Tensor, gradient: Tensor) -> Tensor:
-    """Return ‖∇‖∞ (M,) of models w (M, P) in W with gradients ∇ (M, P), as `Outcome.gradient` has
-    it.
+    """Return ‖∇‖∞ (M,) of models w (M, P) in W with gradients ∇ (M, P).
+
+    It is what `Outcome.gradient` holds.
 
     Where a convex risk has its minimiser on the sphere of W, what holds the model there is taken
     off.
@@ -151,8 +154,9 @@ def stationarity(space: Space, w: Tensor, gradient: Tensor) -> Tensor:
 
 
 def gradient_norms(oracle: Oracle, space: Space, alpha: Tensor, w: Tensor) -> Tensor:
-    """Return ‖∇f_α(P_W(w))‖∞ (M,) for any models w (M, P): one pass over the data, nothing is
-    proven.
+    """Return ‖∇f_α(P_W(w))‖∞ (M,) for any models w (M, P).
+
+    That takes one pass over the data, and proves nothing.
     """
     inside = space.project(space.canonical(w, features=False))
     return stationarity(space, inside, oracle.gradient(alpha, inside).to(inside))

@@ -73,8 +73,9 @@ class Domain:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """N sources and M targets with the same features; `targets` may be empty when only sources
-    matter.
+    """N sources and M targets with the same features.
+
+    `targets` may be empty when only sources matter.
 
     >>> a = Domain("a", [[0.0], [1.0], [2.0]], [0, 1, 1])
     >>> t = Domain("t", [[0.5], [1.5]], [0, 1])
@@ -123,12 +124,12 @@ class Problem:
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """(N,) in the order of α's columns."""
+        """Return the names (N,) of the sources, in the order of α's columns."""
         return tuple(source.name for source in self.sources)
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """(M,) in the order of α's rows."""
+        """Return the names (M,) of the targets, in the order of α's rows."""
         return tuple(target.name for target in self.targets)
 
     def __repr__(self) -> str:
@@ -195,8 +196,9 @@ class Problem:
                 )
 
     def _shared_data(self) -> tuple[str, ...]:
-        """Say where a source and a target hold the very same rows. Hashes, so 10⁵ targets stay
-        cheap.
+        """Return notes on sources and targets that hold the very same rows.
+
+        Rows are compared by hashes, so that 10⁵ targets stay cheap.
         """
         shapes = {(target.n_rows, *target.input_shape) for target in self.targets}
         alike = [s for s in self.sources if (s.n_rows, *s.input_shape) in shapes and s.is_here]
@@ -212,13 +214,16 @@ class Problem:
 
 
 def digest(domain: Domain) -> str:
-    """The same for the same rows, labels and weights, whatever the domain's name."""
-    found = hashlib.sha256(repr((domain.X.shape, domain.X.dtype.str)).encode())
+    """Return a digest that is the same for the same rows, labels and weights.
+
+    The domain's name does not enter it.
+    """
+    hashed = hashlib.sha256(repr((domain.X.shape, domain.X.dtype.str)).encode())
     for part in (domain.X, domain.y, domain.weight):
         if part is not None:
-            found.update(str(part.tolist()).encode() if part.dtype == object else part.tobytes())
-        found.update(b"|")
-    return found.hexdigest()
+            hashed.update(str(part.tolist()).encode() if part.dtype == object else part.tobytes())
+        hashed.update(b"|")
+    return hashed.hexdigest()
 
 
 def as_problem(data: Problem | Sequence[Domain]) -> Problem:
@@ -232,7 +237,7 @@ def _shape(domain: Domain) -> str:
 
 
 def _content(domain: Domain) -> tuple[Any, ...]:
-    """Equal for equal values, whatever types they are held in."""
+    """Return a key that is equal for equal values, whatever types they are held in."""
     return (
         domain.X.shape,
         hash(domain.X.astype(np.float64).tobytes()),
@@ -316,7 +321,7 @@ def _labels(name: str, y: Any, n_rows: int) -> Array:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, NaT and pandas' NA, which answers no comparison."""
+    """Return whether a value is None, NaN, NaT or pandas' NA, which answers no comparison."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return bool(value != value)

@@ -42,7 +42,7 @@ class Status(Enum):
 
     @property
     def ok(self) -> bool:
-        """Whether the row can be used as it is."""
+        """Return whether the row can be used as it is."""
         return self in _GOOD
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ _SENTENCES = {
 
 
 def raise_unless_ok(names: Sequence[str], status: Sequence[Status]) -> None:
-    """`StatusError` that names the first few rows that did not end well."""
+    """Raise `StatusError` that names the first few rows that did not end well."""
     bad = [f"{name}: {s} ({s.sentence})" for name, s in zip(names, status, strict=True) if not s.ok]
     if bad:
         more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
@@ -108,8 +108,9 @@ def raise_unless_ok(names: Sequence[str], status: Sequence[Status]) -> None:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a plot of the run needs: R recorded steps of the iterates themselves, not of their
-    averages.
+    """What a plot of the run needs: R recorded steps.
+
+    They are steps of the iterates themselves, not of their averages.
     """
 
     step: npt.NDArray[np.int64]  # (R,)
@@ -121,8 +122,9 @@ class Trace:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One mixture that was tried for every target: its weights, cross-validated loss and share in
-    the result.
+    """One mixture that was tried for every target.
+
+    It has its weights, cross-validated loss and share in the result.
     """
 
     name: str
@@ -193,14 +195,15 @@ class Mixtures:
         )
 
     def raise_for_status(self) -> Mixtures:
-        """Return self, or raise `StatusError` naming the targets that diverged or hit the step
-        limit.
+        """Return self; raise `StatusError` naming the targets that did not end well.
+
+        These diverged or hit the step limit.
         """
         raise_unless_ok(self.targets, self.status)
         return self
 
     def top(self, target: int | str, n: int = 5) -> list[tuple[str, float]]:
-        """The n heaviest columns of one target, heaviest first."""
+        """Return the n heaviest columns of one target, heaviest first."""
         if isinstance(target, str) and target not in self.targets:
             raise OptionError(
                 f"no target named {target!r}; there is {', '.join(self.targets[:10])}"
@@ -209,7 +212,7 @@ class Mixtures:
         return [(self.columns[j], float(row[j])) for j in np.argsort(-row, kind="stable")[:n]]
 
     def _ending(self, i: int) -> str:
-        """How the weights of a target were found, in words.
+        """Return in words how the weights of a target were found.
 
         The path averages what it tries by cross-validated loss: whether each search along it had
         settled is not what its weights rest on, and nobody is asked to act on it; `status` and
@@ -264,8 +267,9 @@ def _chained(parts: Sequence[Any], field: str) -> Iterator[Any]:
 
 
 def _joined_traces(traces: Sequence[Trace | None]) -> Trace | None:
-    """Return one trace of all targets; those that ended early are carried on at their
-    last record.
+    """Return one trace of all targets.
+
+    Those that ended early are carried on at their last record.
     """
     kept = [trace for trace in traces if trace is not None]
     if len(kept) < len(traces):

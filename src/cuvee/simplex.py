@@ -14,7 +14,7 @@ from cuvee.errors import MixtureError
 
 
 def project(v: Tensor) -> Tensor:
-    """The Euclidean projection of each row of v (..., N) onto Δ, exactly, by sorting.
+    """Return the Euclidean projection of each row of v (..., N) onto Δ, exactly, by sorting.
 
     >>> project(torch.tensor([[0.5, 0.9, -1.0]])).tolist()
     [[0.30000001192092896, 0.699999988079071, 0.0]]
@@ -33,8 +33,9 @@ def project(v: Tensor) -> Tensor:
 def sample(
     n_rows: int, n_sources: int, seed: int | Sequence[int] = 0, concentration: float = 1.0
 ) -> npt.NDArray[np.float64]:
-    """Mixtures (n_rows, n_sources) drawn from a symmetric Dirichlet; concentration 1 is uniform on
-    Δ.
+    """Draw mixtures (n_rows, n_sources) from a symmetric Dirichlet.
+
+    Concentration 1 is uniform on Δ.
     """
     return np.random.default_rng(seed).dirichlet(np.full(n_sources, concentration), size=n_rows)
 
@@ -42,8 +43,9 @@ def sample(
 def check_alpha(
     alpha: Any, n_columns: int | tuple[int, ...], *, atol: float = 1e-6
 ) -> npt.NDArray[np.float64]:
-    """α (M, n_columns) as float64, or a `MixtureError` that names the row: nothing is renormalised
-    silently.
+    """Return α (M, n_columns) as float64; raise `MixtureError` naming a row not on the simplex.
+
+    Nothing is renormalised silently.
     """
     try:
         given = alpha.detach().cpu() if isinstance(alpha, Tensor) else alpha

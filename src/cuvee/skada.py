@@ -23,8 +23,9 @@ except ImportError:
 
 
 class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no types
-    """Weighs every row of domain j by n α_j/m_j, so that a weighted estimator minimises the risk of
-    the mixture.
+    """An adapter that weighs every row of domain j by n α_j/m_j.
+
+    A weighted estimator then minimises the risk of the mixture.
 
     m_j are the labelled rows of the domain and n those of all, so that weights are 1 in the mean.
     The target's labelled rows take part, which skada hides unless `make_da_pipeline(...,
@@ -61,8 +62,9 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
         self.exclude, self.strict = exclude, strict
 
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, **params: Any) -> Self:
-        """Find the mixtures of X (rows, features), y (rows,), sample_domain (rows,), negative where
-        a target's.
+        """Find the mixtures of X (rows, features), y (rows,), sample_domain (rows,).
+
+        A row of a target has a negative number in sample_domain.
         """
         if y is None or sample_domain is None:
             raise OptionError(
@@ -82,10 +84,10 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
             roles = Roles(roles.labels[rows], roles.sources, np.array([self.target]))
         classify = self._classify(y)
         _check_labels_seen(y[rows], roles, classify)
-        found = split(X[rows], y[rows], roles, classify=classify, strict=self.strict)
-        for note in found.notes:
+        parts = split(X[rows], y[rows], roles, classify=classify, strict=self.strict)
+        for note in parts.notes:
             warnings.warn(note, CuveeWarning, stacklevel=2)
-        problem, groups = found.problem, found.rows
+        problem, groups = parts.problem, parts.rows
         hypothesis = Logistic(l2=self.l2) if classify else Ridge(l2=self.l2)
         self.mixtures_ = estimate(
             problem, hypothesis, method=self.method, C=self.C, seed=seed_of(self.random_state)
@@ -108,12 +110,15 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
     def fit_transform(
         self, X: Any, y: Any = None, *, sample_domain: Any = None, **params: Any
     ) -> Any:
-        """X as it is, and its row weights (rows,) for the estimator that follows."""
+        """Return X as it is, and its row weights (rows,) for the estimator that follows."""
         self.fit(X, y, sample_domain=sample_domain)
         return X, {"sample_weight": self.sample_weight_}
 
     def _classify(self, y: Array) -> bool:
-        """NaN masks quantities, −1 classes: where rows are masked, that says what y is."""
+        """Return whether y are classes.
+
+        NaN masks quantities, −1 classes: where rows are masked, that says what y is.
+        """
         check_choice("task", self.task, ("auto", "classification", "regression"))
         if self.task != "auto":
             return self.task == "classification"

@@ -36,7 +36,7 @@ FLOATS = (np.float64, np.float32)
 
 
 def seed_of(random_state: Any) -> int:
-    """A whole number is the seed itself; whatever else scikit-learn takes draws one."""
+    """Return a whole number as the seed itself; draw one from whatever else scikit-learn takes."""
     return int(
         random_state
         if isinstance(random_state, Integral)
@@ -58,8 +58,9 @@ def _weights(sample_weight: Any, n_rows: int) -> Array | None:
 
 
 class _Cuvee:
-    """What both estimators share; it stands before scikit-learn's mixins, whose `score` knows no
-    domains.
+    """What both estimators share.
+
+    It stands before scikit-learn's mixins, whose `score` knows no domains.
     """
 
     _hypothesis: Any  # the class of the hypothesis
@@ -115,20 +116,21 @@ class _Cuvee:
             self._hypothesis is Logistic,
             tuple(getattr(self, "feature_names_in_", ())),
         )
-        found = split(
+        parts = split(
             X, y, roles, classify=classify, strict=self.strict, weight=weight, features=features
         )
-        for note in found.notes:
+        for note in parts.notes:
             warnings.warn(note, CuveeWarning, stacklevel=2)
-        self._solve(found.problem, (SMALL,) if len(found.pooled) else ())
-        self.sources_, self.targets_ = found.sources, found.targets
-        self.pooled_, self.skipped_ = found.pooled, found.skipped
+        self._solve(parts.problem, (SMALL,) if len(parts.pooled) else ())
+        self.sources_, self.targets_ = parts.sources, parts.targets
+        self.pooled_, self.skipped_ = parts.pooled, parts.skipped
         self.domains_ = np.concatenate([self.sources_, self.targets_])
         return self
 
     def _solve(self, problem: Problem, pooled: tuple[str, ...]) -> None:
-        """Find α (M, columns) and w (M, P) of the targets; a table of one domain is the only
-        mixture of itself.
+        """Find α (M, columns) and w (M, P) of the targets.
+
+        A table of one domain is the only mixture of itself.
         """
         hypothesis = self._hypothesis(l2=self.l2, intercept=bool(self.fit_intercept))
         self._source_level, level = np.zeros(problem.n_sources), np.zeros(max(1, problem.n_targets))
@@ -166,7 +168,7 @@ class _Cuvee:
             self.classes_ = space.classes
 
     def _scores(self, X: Any, sample_domain: Any) -> torch.Tensor:
-        """Each row by the model of its domain: (rows, features) -> (outputs, rows)."""
+        """Return scores (outputs, rows) of X (rows, features), each row by its domain's model."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOATS, reset=False)
         space: Any = self.solution_.space
@@ -209,8 +211,9 @@ class _Cuvee:
         return [(models[name], rows) for name, rows in groups.items()]
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """(rows, features) -> (rows,), each by the model of its domain; with one target no domain
-        need be said.
+        """Predict X (rows, features) -> (rows,), each row by the model of its domain.
+
+        With one target no domain need be named.
         """
         scores = self._scores(X, sample_domain)  # first: it says when nothing was fitted
         return np.asarray(self.solution_.space.decide(scores))
@@ -218,7 +221,7 @@ class _Cuvee:
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None
     ) -> float:
-        """Accuracy, or R² of a regression, on the rows that have a label."""
+        """Return the accuracy, or R² of a regression, on the rows that have a label."""
         predicted, y = self.predict(X, sample_domain=sample_domain), column_or_1d(y)
         check_consistent_length(predicted, y)
         rows, weight = ~masked(y, getattr(self, "classes_", None)), _weights(sample_weight, len(y))
@@ -230,8 +233,9 @@ class _Cuvee:
 
 
 class CuveeClassifier(_Cuvee, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Logistic regression for every target, learnt from its few labelled rows and as much of each
-    source as helps.
+    """Logistic regression for every target, from its few labelled rows and the sources.
+
+    As much of each source is learnt from as helps.
 
     Args:
         l2: λ of λ/2‖w‖² beside the mean loss: on one domain scikit-learn's `LogisticRegression(C=1
@@ -262,14 +266,12 @@ class CuveeClassifier(_Cuvee, ClassifierMixin, BaseEstimator):  # type: ignore[m
     _hypothesis, _metric = Logistic, staticmethod(accuracy_score)
 
     def decision_function(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """(rows, features) -> (rows,) log-odds of the second of two classes, else
-        (rows, classes).
-        """
+        """Return log-odds (rows,) of the second of two classes, else scores (rows, classes)."""
         scores = np.asarray(self._scores(X, sample_domain))
         return scores[0] if len(scores) == 1 else scores.T
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """(rows, features) -> (rows, classes), summing to 1."""
+        """Return class probabilities (rows, classes), which sum to 1, of X (rows, features)."""
         scores = self._scores(X, sample_domain)
         return np.asarray(self.solution_.space.probabilities(scores))
 

@@ -19,8 +19,9 @@ from cuvee.results import Floats, Status, raise_unless_ok
 
 @dataclass(frozen=True)
 class Certificate:
-    """Bounds per model, infinite where nothing is known: proven whatever made w, or calibrated for
-    predictions that no data were looked at for. As an array it is `distance`.
+    """Bounds per model, infinite where nothing is known; as an array it is `distance`.
+
+    They are proven whatever made w, or calibrated for predictions that no data were looked at for.
     """
 
     distance: Floats  # (M,) ≥ ‖w − w*(α)‖
@@ -35,7 +36,7 @@ class Certificate:
 
     @property
     def certified(self) -> npt.NDArray[np.bool_]:
-        """(M,) whether anything is proven."""
+        """Return (M,) whether anything is proven."""
         proven = np.isfinite(self.distance)
         return proven if self.calibrated is None else proven & ~self.calibrated
 
@@ -47,7 +48,7 @@ class Certificate:
 
     def __repr__(self) -> str:
         calibrated = np.zeros(len(self), dtype=bool) if self.calibrated is None else self.calibrated
-        said = [
+        bounds = [
             f"{known.sum()} of {len(self)} {kind}: ‖w − w*‖ ≤ {self.distance[known].max():.2g}"
             + (
                 f", excess risk ≤ {worst:.2g}"
@@ -60,14 +61,14 @@ class Certificate:
             )
             if known.any()
         ]
-        if not said:
+        if not bounds:
             no = (
                 ""
                 if self.rests_on.startswith("not certified")
                 else "not certified; certificates rest on "
             )
             return no + self.rests_on if len(self) else "nothing to certify"
-        return "; ".join(said)
+        return "; ".join(bounds)
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,15 @@ class Model:
 
     @property
     def classes(self) -> Array | None:
-        """The classes, in the order of `predict_proba`; None for a regression."""
+        """Return the classes, in the order of `predict_proba`; None for a regression."""
         return getattr(self.space, "classes", None)
 
     def predict(self, X: Any) -> Array:
-        """(rows, …) -> (rows,) in the labels of the sources."""
+        """Predict X (rows, …) -> (rows,), in the labels of the sources."""
         return self.space.predict(self.w, _rows(self.space, self.features, X))
 
     def predict_proba(self, X: Any) -> Array:
-        """(rows, …) -> (rows, classes)."""
+        """Return class probabilities of X: (rows, …) -> (rows, classes)."""
         return self.space.predict_proba(self.w, _rows(self.space, self.features, X))
 
 
@@ -140,7 +141,7 @@ class Solution:
         return Models(self.space, self.w, self.status, self.features)
 
     def predict(self, X: Any) -> Array:
-        """What every model says of the same rows: (rows, …) -> (M, rows)."""
+        """Return what every model says of the same rows: (rows, …) -> (M, rows)."""
         return self.space.predict(self.w, _rows(self.space, self.features, X))
 
     def raise_for_status(self) -> Solution:
@@ -173,7 +174,7 @@ class Solution:
 
 
 def _rows(space: Space, features: tuple[str, ...], X: Any) -> Array:
-    """Rows to predict, held to the same rules as the rows that were learnt from."""
+    """Return rows to predict, held to the same rules as the rows that were learnt from."""
     if not isinstance(X, Domain):
         if len(X) == 0:
             return np.zeros((0, *space.input_shape))
@@ -192,7 +193,7 @@ def _rows(space: Space, features: tuple[str, ...], X: Any) -> Array:
 
 
 def check_w(w: Any, n_models: int, n_params: int) -> Floats:
-    """w (M, P) as float64, or an error that names the row."""
+    """Return w (M, P) as float64; raise an error that names the row that does not fit."""
     try:
         array = np.asarray(w.detach().cpu() if isinstance(w, torch.Tensor) else w)
         if array.dtype.kind == "c":

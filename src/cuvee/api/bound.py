@@ -44,9 +44,7 @@ class Bound:
         return cls(problem, hypothesis, space, oracle, device, memory, training)
 
     def with_targets(self, targets: Sequence[Domain]) -> Oracle:
-        """Return the oracle of the same sources with each target's own sample as a last
-        component.
-        """
+        """Return the oracle of the same sources with each target's own sample as last component."""
         problem = self.problem.with_targets(targets, warn=True)
         space = self.hypothesis.bind(problem.facts)
         return erm.family(
@@ -60,8 +58,9 @@ class Bound:
 
     @functools.cached_property
     def _curvatures(self) -> Tensor:
-        """Return L_j (N,) of every source; L_f = Σ_j α_j L_j is at least the mixture's, so each is
-        asked once.
+        """Return the smoothness L_j (N,) of every source, so that each is asked for once.
+
+        L_f = Σ_j α_j L_j is at least the mixture's.
         """
         space, N = self.space, self.problem.n_sources
         start = (
@@ -80,17 +79,18 @@ class Bound:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that w*(α) depends on."""
-        found = hashlib.sha256(type(self.hypothesis).__name__.encode())
+        digested = hashlib.sha256(type(self.hypothesis).__name__.encode())
         for name, value in vars(self.hypothesis).items():
-            found.update(f"{name}={_described(value)}".encode())
+            digested.update(f"{name}={_described(value)}".encode())
         for domain in self.problem.sources:
-            found.update(repr((domain.name, domain.features, digest(domain))).encode())
-        return found.hexdigest()
+            digested.update(repr((domain.name, domain.features, digest(domain))).encode())
+        return digested.hexdigest()
 
 
 def _described(value: Any) -> str:
-    """Return words that are the same in every process: a module with its parameters, a function by
-    its name.
+    """Return words for a value that are the same in every process.
+
+    A module is described with its parameters, a function by its name.
     """
     if isinstance(value, torch.nn.Module):
         state = {

@@ -39,7 +39,10 @@ def check_device(device: Any) -> None:
 
 
 def check_memory(memory: int | None, device: str) -> int:
-    """Bytes to work with: the caller's, else 1 GiB, on a GPU a quarter of what is free."""
+    """Return the bytes to work with: the caller's, or by default 1 GiB.
+
+    On a GPU the default is a quarter of what is free.
+    """
     if memory is None:
         memory = (
             torch.cuda.mem_get_info(device)[0] // 4

@@ -26,9 +26,7 @@ RIDGE_FOLDS, FOLDS, NETWORK_FOLDS = 20, 5, 3
 
 @dataclass(frozen=True)
 class EstimateSettings:
-    """The options of `cuvee.estimate`, each as it is described there; None leaves a choice to the
-    method.
-    """
+    """The options of `cuvee.estimate`, as described there; None leaves a choice to the method."""
 
     method: Method = "path"
     discrepancy: Discrepancy = "mixture"
@@ -97,16 +95,18 @@ class EstimateSettings:
             )
 
     def compared(self, space: Space) -> LossKind:
-        """Return which loss the discrepancy compares: bounded, except where W bounds the one that
-        is trained on.
+        """Return which loss the discrepancy compares.
+
+        It is the bounded one, except where W bounds the loss that is trained on.
         """
         if self.loss == "auto":
             return "trained" if space.quadratic else "bounded"
         return self.loss
 
     def complete(self, space: Space) -> AlphaSettings:
-        """Return what the method is told: the choices made, and for the others what suits the
-        method and the space.
+        """Return the settings of the method: the choices made, and defaults for the others.
+
+        Defaults suit the method and the space.
         """
         how, network = self.how, not space.convex
         steps = how.network_steps if network and how.network_steps else how.steps

@@ -59,8 +59,9 @@ def check_sources(problem: Problem) -> None:
 
 
 def sources_part(mixtures: Any, problem: Problem) -> Floats:
-    """Return a user's sample of mixtures (K, N); a column that is named as the own samples' is left
-    out.
+    """Return a user's sample of mixtures (K, N) of the sources.
+
+    A column that is named as the own samples' is left out.
     """
     N, names = problem.n_sources, problem.source_names
     given = read(mixtures, names)
@@ -68,13 +69,14 @@ def sources_part(mixtures: Any, problem: Problem) -> Floats:
         return check_alpha(ordered_alpha(mixtures, names), N)
     alpha = check_alpha(ordered_alpha(given, names), N + 1)[:, :N]
     total = alpha.sum(1, keepdims=True)
-    some = total[:, 0] > 0
-    return alpha[some] / total[some]
+    has_sources = total[:, 0] > 0
+    return alpha[has_sources] / total[has_sources]
 
 
 def mixes_of(problem: Problem, mixtures: Any, settings: Settings, least: int) -> Mixes:
-    """Return the mixtures to learn from: from the sample given, `least` labels at least, or else
-    from the law.
+    """Return the mixtures to learn from: from the sample given, or else drawn from the law.
+
+    A sample keeps at least `least` mixtures for labels.
     """
     n, k, seed = settings.n_labels, settings.n_calibration, settings.options.seed
     if mixtures is None:
@@ -91,8 +93,9 @@ def bind(problem: Problem, hypothesis: Hypothesis, settings: Settings) -> Bound:
 def learn_map(
     bound: Bound, mixes: Mixes, settings: Settings, progress: Progress, warm: Warm | None = None
 ) -> Learnt:
-    """Return the map: labels are solved, it is fitted to them, and its errors are measured on other
-    mixtures.
+    """Return the learnt map.
+
+    Labels are solved, the map is fitted to them, and its errors are measured on other mixtures.
     """
     method, warm = registry.find(settings.method), warm or Warm()
     method.check(bound.space, settings.options)
@@ -140,8 +143,9 @@ def solved(
     start: Tensor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Labels, int]:
-    """Return labels for mixtures (n, N), and the passes they took; mixtures without a good model
-    are left out.
+    """Return labels for mixtures (n, N), and the passes they took.
+
+    Mixtures without a good model are left out.
     """
     mixtures = torch.as_tensor(alpha, device=settings.device)
     if progress is not None:
@@ -159,8 +163,9 @@ def solved(
 
 
 def _foretold(bound: Bound, chosen: Chosen, labels: Labels, alpha: Any) -> Tensor | None:
-    """Return where a map that was just learnt says that mixtures (k, N) end, so that no solver
-    starts from nothing.
+    """Return where a map that was just learnt says that mixtures (k, N) end, or None.
+
+    So no solver starts from nothing.
     """
     predictor = chosen.predictor
     if isinstance(predictor, Descending) or not bound.space.convex or bound.space.quadratic:
@@ -281,7 +286,9 @@ def relearn(
 
 
 def _saved(new: Learnt, alpha: Tensor, kept: Labels | None) -> str:
-    """Return the passes that labels and calibration took, beside those that a new map would take
+    """Return in words how many passes were saved.
+
+    They are the passes that labels and calibration took, beside those that a new map would take
     from nothing.
     """
     settings, oracle = new.settings, new.bound.oracle
@@ -306,8 +313,9 @@ def _saved(new: Learnt, alpha: Tensor, kept: Labels | None) -> str:
 
 
 def _around(kept: Labels, new: Labels) -> Labels:
-    """Return new labels before and behind the kept ones: candidates are compared on the last, which
-    are to be new.
+    """Return new labels before and behind the kept ones.
+
+    Candidates are compared on the last labels, which are to be new.
     """
     behind = min(len(new), round(HELD_OUT * (len(kept) + len(new))))
     cut = len(new) - behind

@@ -54,8 +54,9 @@ class Selection:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Learnt:
-    """Hold a learnt map α -> w*(α) with the data it was learnt from; `ModelMap` is how a user asks
-    it.
+    """A learnt map α -> w*(α) with the data it was learnt from.
+
+    `ModelMap` is how a user asks it.
     """
 
     bound: Bound = field(repr=False)
@@ -70,9 +71,7 @@ class Learnt:
 
     @property
     def _passes(self) -> int:
-        """Return how many passes over the data a prediction takes: none, unless the map
-        descends.
-        """
+        """Return how many passes over the data a prediction takes: 0 unless the map descends."""
         return self.predictor.passes if isinstance(self.predictor, Descending) else 0
 
     @cached_property

@@ -59,8 +59,7 @@ def estimate(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Mixtures:
-    """Mixture weights α for every target of the problem: how much each should learn from each
-    source.
+    """Estimate mixture weights α: how much each target should learn from each source.
 
     The default, `method="path"`, needs no choice: it tries a path of C, the simple mixtures and the
     target's own sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the
@@ -132,17 +131,18 @@ def estimate(
     # every label is checked here
     batches = _batches(problem, _space(problem, hypothesis), settings)
     # Batches run side by side; the first of them tells how far all are.
-    told = [progress if i % PARTS == 0 else None for i in range(len(batches))]
+    listeners = [progress if i % PARTS == 0 else None for i in range(len(batches))]
     jobs = [
         _Job(part, hypothesis, settings, device, tell)
-        for part, tell in zip(batches, told, strict=True)
+        for part, tell in zip(batches, listeners, strict=True)
     ]
     return replace(Mixtures.concat(apart(_estimate, jobs, device)), notes=problem.notes)
 
 
 def _space(problem: Problem, hypothesis: Hypothesis) -> Space:
-    """Return the space the adversary lives in: W in the coordinates of X if it has a radius, else
-    scale-free.
+    """Return the space the adversary lives in.
+
+    It is W in the coordinates of X if it has a radius, else scale-free.
     """
     return hypothesis.bind(problem.facts, standardised=hypothesis.radius is None)
 
@@ -178,8 +178,9 @@ def _estimate(job: _Job) -> Mixtures:
 
 
 def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list[Problem]:
-    """Return the targets in batches whose row losses fit into MEMORY; results do not depend on the
-    batching.
+    """Return the targets in batches whose row losses fit into MEMORY.
+
+    Results do not depend on the batching.
     """
     run = settings.complete(space).run
     rows = sum(s.n_rows for s in problem.sources)

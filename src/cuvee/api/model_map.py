@@ -76,7 +76,7 @@ class ModelMap(Learnt):
         targets: Sequence[Domain] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Solution:
-        """Models for mixtures (M, N), as far to be trusted as is asked for.
+        """Return models for mixtures (M, N), as far to be trusted as is asked for.
 
         Args:
             alpha: (M, N), or (M, N+1) where the last column weighs each target's own sample: those
@@ -161,8 +161,9 @@ class ModelMap(Learnt):
         return answer
 
     def _newton(self, n_rows: int) -> correct.Newton | None:
-        """Return who takes Newton steps: the predictor, or for many rows a surface for
-        the Hessian.
+        """Return what takes Newton steps, or None.
+
+        It is the predictor, or for many rows a surface for the Hessian.
         """
         if isinstance(self.predictor, Newton):
             return self.predictor.newton
@@ -177,8 +178,9 @@ class ModelMap(Learnt):
         )
 
     def _with_own(self, a: Floats, tol: float, owners: Sequence[Domain]) -> Solution:
-        """Return what the exact solver finds from where the map says that the sources' part of the
-        mixture ends.
+        """Return what the exact solver finds for mixtures with own samples.
+
+        It starts where the map says that the sources' part of the mixture ends.
         """
         if len(owners) != len(a):
             raise MixtureError(
@@ -226,8 +228,9 @@ class ModelMap(Learnt):
         return as_map(relearn(self, sources, new, extended, Warm(kept=kept)))
 
     def drop_source(self, name: str) -> ModelMap:
-        """Return the map without one source: its labels start where this map says that mixtures
-        without it end.
+        """Return the map without one source.
+
+        Its labels start where this map says that mixtures without that source end.
         """
         names = [s.name for s in self.bound.problem.sources]
         if name not in names:
@@ -278,8 +281,9 @@ def as_map(learnt: Learnt) -> ModelMap:
 
 
 def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str) -> Solution:
-    """Return chunks of answers for mixtures (M, N) as one result; `calibration` is what calibrated
-    bounds rest on.
+    """Return chunks of answers for mixtures (M, N) as one result.
+
+    `calibration` is what calibrated bounds rest on.
     """
 
     def joined(name: str) -> Any:
@@ -287,13 +291,13 @@ def as_solution(bound: Bound, a: Floats, answers: list[Answer], calibration: str
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     calibrated = joined("calibrated")
-    said = [calibration] if calibration and (calibrated.any() or not len(a)) else []
-    said += [bound.oracle.rests_on] if not calibrated.all() else []
+    rests_on = [calibration] if calibration and (calibrated.any() or not len(a)) else []
+    rests_on += [bound.oracle.rests_on] if not calibrated.all() else []
     certificate = Certificate(
         distance=joined("distance"),
         excess_risk=joined("excess"),
         gradient_norm=joined("gradient"),
-        rests_on="; where proven: ".join(said),
+        rests_on="; where proven: ".join(rests_on),
         calibrated=calibrated,
     )
     return Solution(

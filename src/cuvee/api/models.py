@@ -41,7 +41,7 @@ def solve(
     memory: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Solution:
-    """The minimiser w*(α) of every mixture's risk Σ_j α_j f_j(w) + λ/2‖w‖² over W, certified.
+    """Minimise every mixture's risk Σ_j α_j f_j(w) + λ/2‖w‖² over W; return w*(α), certified.
 
     Ridge is solved directly; logistic and softmax by quasi-Newton steps over all models at once
     until ‖∇‖∞ ≤ tol; networks are trained together by Adam with early stopping, and nothing is
@@ -133,8 +133,9 @@ def certify(
     device: str = "cpu",
     memory: int | None = None,
 ) -> Certificate:
-    """Proven bounds on ‖w − w*(α)‖ and on the excess risk of w (M, P), wherever it came from: one
-    pass over the data.
+    """Return proven bounds on ‖w − w*(α)‖ and on the excess risk of w (M, P).
+
+    They hold wherever w came from, and take one pass over the data.
 
     α is given as to `cuvee.solve`, and w as it returns it: a row per row of α, or, where these name
     targets, per target of the problem. Intercepts of softmax are compared after taking out the
@@ -154,8 +155,9 @@ def sensitivity(
     device: str = "cpu",
     memory: int | None = None,
 ) -> Floats:
-    """dw*/dα (M, N, P): which source moves each model, and how far. N+1 with the own samples'
-    column.
+    """Return dw*/dα (M, N, P): which source moves each model, and how far.
+
+    N is N+1 with the own samples' column.
 
     By the implicit function theorem −H⁻¹∇f_j at w, which should be w*(α); along the simplex, where
     what one source gains others lose, the change is Σ_j δ_j dw*/dα_j with Σ_j δ_j = 0. Where W
@@ -175,8 +177,9 @@ def _bound(
     memory: int | None,
     **training: Any,
 ) -> tuple[Problem, Space, Oracle, Floats]:
-    """Everything checked: the problem as α needs it, the space, the family, and α in the order of
-    its names.
+    """Return the problem as α needs it, the space, the oracle, and α, all of them checked.
+
+    α is in the order of the problem's names.
     """
     check_hypothesis(hypothesis)
     check_device(device)

@@ -142,7 +142,7 @@ class OnlineMap:
     def _start(
         self, settings: Settings, radius: Radius, prior: Floats, bound: Bound | None, N: int = 0
     ) -> None:
-        """Before the first round."""
+        """Set the state before the first round."""
         self.settings, self._bound = settings, bound
         self._N = N or (bound.problem.n_sources if bound else 0)
         self._sources: tuple[str, ...] = bound.problem.source_names if bound else ()
@@ -162,22 +162,25 @@ class OnlineMap:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """(N,) names in the order of α's columns; () for a file of an earlier version that was
-        loaded without data.
+        """Return the names (N,) of the sources in the order of α's columns.
+
+        They are () for a file of an earlier version that was loaded without data.
         """
         return self._sources
 
     # ---- a round ---------------------------------------------------------------------------------
 
     def predict_one(self, alpha: Any) -> Floats:
-        """ŵ_t (P,) for the next mixture α_t (N,): a round begins, and there is always an answer.
+        """Begin a round and return ŵ_t (P,) for the next mixture α_t (N,).
+
+        There is always an answer.
 
         A row of a data frame is matched by name here, in `wants_label` and in `learn_one`.
         """
         return self._begin(self._mixture(alpha)).w.copy()
 
     def wants_label(self, alpha: Any) -> bool:
-        """Whether the round of α_t, begun by `predict_one` or else here, is worth a label.
+        """Return whether the round of α_t, begun by `predict_one` or else here, is worth a label.
 
         A mixture that has no minimiser, for a class is absent, is worth none, except to a coin.
         """
@@ -191,8 +194,9 @@ class OnlineMap:
         return wanted
 
     def learn_one(self, alpha: Any) -> Model:
-        """Pay for w*(α_t), learn from it and return it; a solve that fails is noted in the ledger,
-        ŵ_t is returned.
+        """Pay for w*(α_t), learn from it and return it.
+
+        A solve that fails is noted in the ledger, and ŵ_t is returned.
         """
         bound = self._data("learning")
         now = self._current(alpha)
@@ -201,13 +205,15 @@ class OnlineMap:
         return self.model(now.w if w is None else w, status)
 
     def model(self, w: Floats, status: Status = Status.OFF_TOLERANCE) -> Model:
-        """w (P,), as `predict_one` gives it, as something that predicts rows."""
+        """Return w (P,), as `predict_one` gives it, as a model that predicts rows."""
         bound = self._data("a model")
         return Model(bound.space, check_w([w], 1, bound.space.n_params)[0], status, bound.features)
 
     def _learn(self, bound: Bound, now: Round) -> tuple[Floats | None, Status]:
-        """Nothing is entered before there is a result: what interrupts a solve leaves the round as
-        it was.
+        """Solve the round's mixture and learn from it; return w*, or None, and the status.
+
+        Nothing is entered before there is a result: what interrupts a solve leaves the round as it
+        was.
         """
         try:
             w, slopes, status = online_labels.label(
@@ -258,15 +264,16 @@ class OnlineMap:
 
     @property
     def ledger(self) -> Ledger:
-        """Rounds, labels paid, centres, and, with `evaluate`, the loss of every round and the
-        regret against w*.
+        """Return the rounds, the labels paid and the centres.
+
+        With `evaluate` it also has the loss of every round and the regret against w*.
 
         Reading it then solves the rounds since they were last evaluated, 255 at most.
         """
         return self._accounts.ledger(self._N, self._evaluated())
 
     def _evaluated(self) -> Floats:
-        """The losses of the rounds that wait for it."""
+        """Return the losses of the rounds that wait for evaluation."""
         if not self._waiting:
             return np.zeros(0)
         alpha, w = (np.stack(part) for part in zip(*self._waiting, strict=True))
@@ -275,7 +282,7 @@ class OnlineMap:
         )
 
     def predict(self, alpha: Any) -> Floats:
-        """What the map says now of mixtures (M, N), without a round and without the data: (M, P).
+        """Return what the map says now of mixtures (M, N), without a round or the data: (M, P).
 
         `Mixtures` and data frames are matched by the names of their columns, as in `cuvee.solve`.
         """
@@ -286,7 +293,7 @@ class OnlineMap:
     def __call__(
         self, alpha: Any, *, trust: Trust = "certified", tol: float | None = None
     ) -> Solution:
-        """What the map says now of mixtures (M, N), without a round.
+        """Return what the map says now of mixtures (M, N), without a round.
 
         Args:
             alpha: (M, N); `Mixtures` and data frames, without own samples, are matched by the names
@@ -316,8 +323,9 @@ class OnlineMap:
     # ---- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the state between two rounds to a safetensors file, whole or not at all; `load`
-        reads it.
+        """Write the state between two rounds to a safetensors file, whole or not at all.
+
+        `load` reads it.
         """
         self.checkpoint(path, {})
 
@@ -332,7 +340,7 @@ class OnlineMap:
         device: str = "cpu",
         memory: int | None = None,
     ) -> OnlineMap:
-        """A map that `save` wrote, which goes on as if nothing had happened.
+        """Return a map that `save` wrote, which goes on as if nothing had happened.
 
         Without the data it predicts; labels and certificates need them, and evaluation ends. A
         `radius` that was a function has to be given again.
@@ -347,11 +355,11 @@ class OnlineMap:
         return online
 
     def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None:
-        """`save`, with notes on the stream that it stands in."""
+        """Write what `save` writes, with notes on the stream that the map stands in."""
         bound = self._bound
         arrays = {f"balls.{name}": value for name, value in self._regressor.state().items()}
         arrays["prior"] = self._regressor.prior
-        counted, said = self._accounts.state()
+        counted, accounts = self._accounts.state()
         arrays |= counted
         if self._waiting:
             waiting = zip(*self._waiting, strict=True)
@@ -367,7 +375,7 @@ class OnlineMap:
             "in_ball": bool(bound is not None and bound.space.radius is not None),
             "n_sources": self._N,
             "sources": self.sources,
-            "accounts": said,
+            "accounts": accounts,
             "stream": stream,
         }
         files.write(
@@ -421,17 +429,17 @@ class OnlineMap:
         return self._bound
 
     def _projected(self, w: Floats) -> Floats:
-        """Onto W (M, P)."""
+        """Return w (M, P) projected onto W."""
         if self._bound is None or self._bound.space.radius is None:
             return w
         return np.asarray(self._bound.space.project(torch.as_tensor(w)))
 
     def _mixtures(self, alpha: Any) -> Floats:
-        """Many α (M, N), their columns in the order of the sources, checked."""
+        """Return many α (M, N), checked, with their columns in the order of the sources."""
         return check_alpha(ordered_alpha(alpha, self.sources or None, own=False), self._N)
 
     def _mixture(self, alpha: Any) -> Floats:
-        """One α (N,), in the order of the sources, checked."""
+        """Return one α (N,), checked, in the order of the sources."""
         alpha = ordered_alpha(alpha, self.sources or None, own=False)
         try:
             shape = np.shape(alpha)
@@ -445,8 +453,9 @@ class OnlineMap:
 
 
 def _schedule(path: Path, settings: Settings, radius: Radius | None, n_sources: int) -> Radius:
-    """Return ε_t of a map in a file, which cannot hold a function: that one is to be given again,
-    and no other.
+    """Return ε_t of a map in a file.
+
+    A file cannot hold a function: that one is to be given again, and no other.
     """
     if settings.radius == "given" and not callable(radius):
         raise InputError(f"{path} was made with a radius that is a function: give it again")

@@ -27,7 +27,7 @@ def bind_sources(
     memory: int | None,
     seed: int = 0,
 ) -> Bound:
-    """A user's sources, checked and ready to be asked."""
+    """Return a user's sources, checked and bound to the hypothesis."""
     check_hypothesis(hypothesis)
     check_device(device)
     room = check_memory(memory, device)
@@ -50,8 +50,8 @@ def label(
         )
     else:
         near = torch.as_tensor(start, device=bound.device)[None] if bound.space.convex else None
-        found = bound.oracle.solve(a, tol=tol, start=near)
-        w, status = found.w.double(), found.status[0]
+        outcome = bound.oracle.solve(a, tol=tol, start=near)
+        w, status = outcome.w.double(), outcome.status[0]
     moves = bound.oracle.sensitivity(a, w) if slopes else None
     finite = bool(w.isfinite().all()) and (moves is None or bool(moves.isfinite().all()))
     if status in BAD or not finite:
@@ -76,13 +76,14 @@ def has_minimiser(bound: Bound, alpha: Floats) -> bool:
 
 
 def losses(bound: Bound, alpha: Floats, w: Floats, tol: float) -> Floats:
-    """‖w − w*(α)‖² of answers (M, P) to mixtures (M, N), solved together; NaN where
-    there is no w*.
+    """Return ‖w − w*(α)‖² of answers (M, P) to mixtures (M, N); NaN where there is no w*.
+
+    All w* are solved together.
     """
     try:
-        found = bound.oracle.solve(torch.as_tensor(alpha, device=bound.device), tol=tol)
+        outcome = bound.oracle.solve(torch.as_tensor(alpha, device=bound.device), tol=tol)
     except Exception:  # the answers stand; what they lost is not known
         return np.full(len(alpha), np.nan)
-    loss = ((w - np.asarray(found.w.double().cpu())) ** 2).sum(1)
-    bad = np.array([status in BAD for status in found.status])
+    loss = ((w - np.asarray(outcome.w.double().cpu())) ** 2).sum(1)
+    bad = np.array([status in BAD for status in outcome.status])
     return np.where(bad | ~np.isfinite(loss), np.nan, loss)

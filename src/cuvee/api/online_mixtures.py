@@ -67,7 +67,7 @@ class Settings:
                 object.__setattr__(self, name, int(value))
 
     def oracle(self) -> dict[str, Any]:
-        """What `cuvee.estimate` is called with."""
+        """Return the options that `cuvee.estimate` is called with."""
         return {
             k: v for k, v in asdict(self).items() if k not in ("label_budget", "tol", "level")
         } | {"own": True}
@@ -75,7 +75,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class _Round:
-    """The round that runs."""
+    """The round that is under way."""
 
     key: str  # of the target's content
     statistics: Statistics
@@ -83,8 +83,7 @@ class _Round:
 
 
 class OnlineMixtures:
-    """Mixture weights for targets that arrive one by one, learnt from as few calls of
-    `cuvee.estimate` as it takes.
+    """Mixture weights for targets that arrive one by one, from few calls of `cuvee.estimate`.
 
     All that is asked of a new target are its sample's losses under the sources' own models: α is
     predicted at once. What is uncertain is its distance to the answer `cuvee.estimate` would give,
@@ -153,7 +152,7 @@ class OnlineMixtures:
         self._start(*solve_panel(self._bound))
 
     def _start(self, w: Tensor, sources: Sources) -> None:
-        """Before the first round."""
+        """Set the state before the first round."""
         self._w, self._learner = w, MixtureLearner(sources, self.settings.level)
         self._keys: dict[str, int] = {}  # of targets answered for -> which answer
         self._round: _Round | None = None
@@ -164,7 +163,7 @@ class OnlineMixtures:
 
     @property
     def ledger(self) -> MixtureLedger:
-        """Rounds, labels paid, and how well each answer had been predicted."""
+        """Return the rounds, the labels paid, and how well each answer had been predicted."""
         errors, bounds = (self._learner.of(name).copy() for name in ("error", "bound"))
         books = self._accounts
         labels_at = books.labels_at.values.copy()
@@ -175,21 +174,24 @@ class OnlineMixtures:
     # ---- a round ---------------------------------------------------------------------------------
 
     def predict_one(self, target: Domain) -> Floats:
-        """α (N+1,) for the next target: a round begins, and there is always an answer; the oracle's
-        if it gave one.
+        """Begin a round and return α (N+1,) for the next target; there is always an answer.
+
+        It is the oracle's if the oracle gave one for this target.
         """
         return self._alpha(self._begin(target))
 
     def uncertainty_one(self, target: Domain) -> float:
-        """A bound on the distance of the α predicted in this round to the oracle's answer; 0 where
-        that is known.
+        """Return a bound on the distance of this round's α to the oracle's answer.
+
+        It is 0 where that answer is known.
         """
         now = self._current(target)
         return 0.0 if now.key in self._keys else float(now.forecast.bound[0])
 
     def wants_label(self, target: Domain) -> bool:
-        """Whether the round's target is uncertain by more than the tolerance, and the budget allows
-        to ask.
+        """Return whether the round's target is worth a label.
+
+        It is where it is uncertain by more than the tolerance, and the budget allows to ask.
         """
         uncertain = self.uncertainty_one(target) > self.settings.tol
         return uncertain and affordable(
@@ -217,13 +219,13 @@ class OnlineMixtures:
         return self._alpha(now)
 
     def _answer(self, alpha: Any) -> Floats:
-        """An answer had elsewhere (N+1,), its columns in the order of the sources, checked."""
+        """Return an answer had elsewhere (N+1,), checked, in the order of the sources."""
         problem = self._bound.problem
         named = ordered_alpha(alpha, problem.source_names)
         return check_alpha(np.asarray(named)[None], problem.n_sources + 1)[0]
 
     def _ask(self, target: Domain) -> tuple[Floats | None, str]:
-        """The oracle's answer (N+1,), or None and why there is none."""
+        """Return the oracle's answer (N+1,), or None and why there is none."""
         try:
             problem = self._bound.problem.with_targets([target])  # warned of when the round began
             options = self.settings.oracle()
@@ -254,7 +256,7 @@ class OnlineMixtures:
     # ---- many targets ----------------------------------------------------------------------------
 
     def predict(self, targets: Sequence[Domain]) -> Floats:
-        """α (M, N+1) for many targets, as `predict_one` would say now, without a round."""
+        """Return α (M, N+1) for many targets, as `predict_one` would say now, without a round."""
         alpha = self._learner.predict(self._statistics(targets)).alpha
         for row, target in zip(alpha, targets if self._keys else (), strict=False):
             if (known := self._keys.get(digest(target))) is not None:
@@ -271,8 +273,9 @@ class OnlineMixtures:
     # ---- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the state between two rounds to a safetensors file, whole or not at all; `load`
-        reads it.
+        """Write the state between two rounds to a safetensors file, whole or not at all.
+
+        `load` reads it.
         """
         self.checkpoint(path, {})
 
@@ -285,24 +288,24 @@ class OnlineMixtures:
         *,
         device: str = "cpu",
     ) -> OnlineMixtures:
-        """A mixer that `save` wrote, which goes on as if nothing had happened."""
+        """Return a mixer that `save` wrote, which goes on as if nothing had happened."""
         bound = bind_sources(data, hypothesis, device, None)
         mixer = cls.__new__(cls)
         mixer._read(Path(path), bound)
         return mixer
 
     def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None:
-        """`save`, with notes on the stream that it stands in."""
+        """Write what `save` writes, with notes on the stream that the mixer stands in."""
         arrays = {f"sources.{name}": value for name, value in vars(self._learner.sources).items()}
         arrays |= {f"answers.{name}": value for name, value in self._learner.state().items()}
-        counted, said = self._accounts.state()
+        counted, accounts = self._accounts.state()
         arrays |= {f"accounts.{name}": value for name, value in counted.items()}
         header = {
             "what": WHAT,
             "format": FORMAT,
             "settings": asdict(self.settings),
             "fingerprint": self._bound.fingerprint,
-            "accounts": said,
+            "accounts": accounts,
             "keys": list(self._keys),
             "stream": stream,
         }

@@ -24,8 +24,9 @@ SOME = 256  # rows of a source that tell how much row losses vary
 
 
 def solve_panel(bound: Bound) -> tuple[Tensor, Sources]:
-    """Models (Q, P) that know no target, each source's own, the pooled and the uniform one, with
-    their losses.
+    """Return models (Q, P) that know no target, with their losses.
+
+    They are each source's own, the pooled and the uniform one.
 
     A model that could not be solved for is left out.
     """
@@ -51,25 +52,25 @@ def solve_panel(bound: Bound) -> tuple[Tensor, Sources]:
 
 
 def statistics(targets: Sequence[Domain], space: Space, w: Tensor, variance: float) -> Statistics:
-    """Of every target's rows under the panel w (Q, P), chunks of targets at a time."""
+    """Return statistics of every target's rows under the panel w (Q, P), chunk by chunk."""
     if not len(targets):
         return Statistics(np.zeros((0, len(w))), np.zeros(0), np.zeros(0))
     size = max(1, CHUNK // (10 * len(w) * max(t.n_rows for t in targets)))
     parts = []
     for low in range(0, len(targets), size):
-        some = targets[low : low + size]
-        samples = LocalComponents.of_samples(some, space, _kind(space))
+        chunk = targets[low : low + size]
+        samples = LocalComponents.of_samples(chunk, space, _kind(space))
         parts.append(_summarised(samples.own_moments(w), samples.own_counts, variance))
-    found = Statistics(
+    result = Statistics(
         *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Statistics))
     )
-    good = np.isfinite(found.loss).all(1) & np.isfinite(found.noise)
+    good = np.isfinite(result.loss).all(1) & np.isfinite(result.noise)
     if not good.all():
         name = targets[int(np.argmin(good))].name
         raise DomainError(
             f"domain {name!r}: its losses under the sources' models overflow; rescale its columns"
         )
-    return found
+    return result
 
 
 def _summarised(moments: tuple[Tensor, ...], counts: Tensor, variance: float) -> Statistics:
@@ -78,5 +79,5 @@ def _summarised(moments: tuple[Tensor, ...], counts: Tensor, variance: float) ->
 
 
 def _kind(space: Space) -> LossKind:
-    """What the discrepancy of `cuvee.estimate` compares by default."""
+    """Return which loss the discrepancy of `cuvee.estimate` compares by default."""
     return "trained" if space.quadratic else "bounded"

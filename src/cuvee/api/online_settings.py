@@ -37,7 +37,7 @@ class Settings:
     seed: int
 
     def __post_init__(self) -> None:
-        """A file is checked like a user."""
+        """Check every option, from a file as from a user."""
         check_choice("variant", self.variant, get_args(Variant)[1:])
         check_choice("policy", self.policy, get_args(PolicyName)[1:])
         check_number("label_budget", self.label_budget, least=0.0, most=1.0)
@@ -109,7 +109,7 @@ def _radius_in_file(radius: Any) -> float | str:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's as one that JSON holds."""
+    """Return a number of numpy's as one that JSON holds."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -122,7 +122,7 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def radius_of(radius: Any, n_sources: int) -> Radius:
-    """ε_t as a function; what a user's function returns is looked at when it does."""
+    """Return ε_t as a function; what a user's function returns is checked when it is called."""
     if isinstance(radius, str):
         check_choice("radius", radius, ("paper",))
         return paper_radius(n_sources)

@@ -60,8 +60,9 @@ def plan(
     device: str = "cpu",
     memory: int | None = None,
 ) -> Plan:
-    """Solve or learn for this many targets? Some mixtures are solved and a small map is learnt, and
-    both are timed.
+    """Return whether to solve or to learn a map for this many targets.
+
+    Some mixtures are solved and a small map is learnt, and both are timed.
 
     Args:
         data, hypothesis, tol, mixtures, concentration, seed, device, memory: as for `cuvee.learn`.
@@ -135,7 +136,9 @@ class _Option:
 def _shallow(
     bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int
 ) -> _Option:
-    """Polynomials and kernels from more and more labels: the number with which all targets take
+    """Return the best choice of polynomials and kernels.
+
+    They are learnt from more and more labels; the best number is that with which all targets take
     least.
     """
     least = solve(PILOT[-1] + CALIBRATION)
@@ -150,7 +153,7 @@ def _shallow(
     began = time.perf_counter()
     held_out, _ = solved(bound, mixes.calibration, settings)
     calibrating = time.perf_counter() - began
-    found: list[_Option] = []
+    choices: list[_Option] = []
     for n in [n for n in PILOTS if n <= len(pool)] or [len(pool)]:
         spent = time.perf_counter() - began
         if n > PILOT[-1] and solve(n) + spent > SHARE * solve(n_targets):
@@ -167,18 +170,20 @@ def _shallow(
         # Rows of a network cannot be corrected: a map that misses some is no way to its tolerance.
         useless = missed >= FEW and not bound.space.convex
         line = Line(inf if useless else learning, asking + CORRECTING * missed * solve.each)
-        found.append(_Option(line, n, chosen.name, curve, atlas))
+        choices.append(_Option(line, n, chosen.name, curve, atlas))
         if missed < FEW:
             break
-    curves = tuple(point for option in found for point in option.curve)
-    best = min(found, key=lambda option: option.line(n_targets))
+    curves = tuple(point for option in choices for point in option.curve)
+    best = min(choices, key=lambda option: option.line(n_targets))
     return replace(best, curve=curves)
 
 
 def _deep(
     bound: Bound, mixes: Mixes, settings: Settings, solve: Line, fresh: Tensor, n_targets: int
 ) -> _Option:
-    """Reduced components: learnt and asked where solving takes longer than that, else no more than
+    """Return the choice of reduced components.
+
+    They are learnt and asked where solving takes longer than that; else their cost is only
     foreseen.
     """
     cost = solve(PILOT[-1] + CALIBRATION) + _foreseen(bound, mixes, settings)
@@ -196,7 +201,7 @@ def _deep(
 
 
 def _foreseen(bound: Bound, mixes: Mixes, settings: Settings) -> float:
-    """Seconds for the Hessians and gradients that reduced components are made from."""
+    """Return the seconds for the Hessians and gradients that reduced components are made from."""
     P, N = bound.space.n_params, bound.problem.n_sources
     if bound.space.quadratic:
         return 0.0

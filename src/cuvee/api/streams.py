@@ -47,8 +47,9 @@ def run_online(
     picture: str | Path | None = None,
     progress: bool | Callable[[str, int, int], None] = True,
 ) -> L_co:
-    """Predict, ask, learn, for every item of a stream; returns the learner's ledger: what it cost,
-    and what it lost.
+    """Run a learner over a stream, item by item, and return its ledger.
+
+    For every item it predicts, asks and learns; the ledger says what that cost, and what it lost.
 
     Args:
         stream: mixtures (N,) for an `OnlineMap`, domains for `OnlineMixtures`; an array (T, N) will
@@ -124,8 +125,9 @@ class _Course:
     used: int = 0  # items of this run that were rounds
 
     def begin(self, items: Iterator[Any]) -> None:
-        """Go on from the checkpoint if there is one; else write one, for a run that is cut before
-        the next.
+        """Go on from the checkpoint if there is one, else write one.
+
+        The first one is for a run that is cut before the next.
         """
         if self.file is not None and self.file.is_file():
             self.position, self.chain, self.refused = _resumed(items, self.online, self.file)
@@ -155,7 +157,10 @@ class _Course:
             yield item
 
     def take(self, item: Any) -> None:
-        """Predict, ask and learn; an item that is no mixture or target is noted and passed over."""
+        """Take one item: predict, ask and learn.
+
+        An item that is no mixture or target is noted and passed over.
+        """
         self.position, self.chain = self.position + 1, _chained(self.chain, item)
         try:
             prediction = self.online.predict_one(item)
@@ -172,7 +177,7 @@ class _Course:
 
 
 def _checked(stream: Any, online: Any) -> Iterable[Any]:
-    """What can be gone through item by item; a table of mixtures by its rows."""
+    """Return a stream that can be gone through item by item; a table of mixtures by its rows."""
     if not callable(getattr(online, "predict_one", None)) or isinstance(online, type):
         raise OptionError(
             "the second argument must be an OnlineMap or OnlineMixtures; got "
@@ -197,13 +202,13 @@ def _checked(stream: Any, online: Any) -> Iterable[Any]:
 def _resumed(
     items: Iterator[Any], online: Learner[Any], path: Path
 ) -> tuple[int, bytes, list[str]]:
-    """The learner put back to a checkpoint, and the stream moved on to where that was written."""
+    """Put the learner back to a checkpoint, and move the stream on to where it was written."""
     try:
-        said = files.header_of(path)["stream"]
+        record = files.header_of(path)["stream"]
         position, wanted, refused = (
-            int(said["position"]),
-            str(said["digest"]),
-            [str(note) for note in said["refused"]],
+            int(record["position"]),
+            str(record["digest"]),
+            [str(note) for note in record["refused"]],
         )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
@@ -225,7 +230,7 @@ def _resumed(
 
 
 def _chained(before: bytes, item: Any) -> bytes:
-    """Of the stream so far and its next item: what tells one stream from another."""
+    """Return a digest of the stream so far and its next item; it tells streams apart."""
     link = hashlib.blake2b(before, digest_size=16)
     if isinstance(item, Domain):
         link.update(digest(item).encode())
@@ -241,7 +246,7 @@ def _chained(before: bytes, item: Any) -> bytes:
 def _shown(
     progress: bool | Callable[[str, int, int], None], total: int
 ) -> AbstractContextManager[Callable[[str, int, int], None]]:
-    """A bar with the time left, a function that is called, or nothing."""
+    """Return a bar with the time left, the function that is to be called, or nothing."""
     if callable(progress):
         return nullcontext(progress)
     if not progress:
@@ -250,7 +255,7 @@ def _shown(
 
 
 class _Bar(AbstractContextManager[Callable[[str, int, int], None]]):
-    """rich's, on stderr."""
+    """A progress bar of rich's on stderr."""
 
     def __init__(self, total: int) -> None:
         from rich.console import Console

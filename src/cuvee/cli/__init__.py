@@ -42,7 +42,7 @@ def _global(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print it.")
     ] = False,
 ) -> None:
-    """Both are dealt with before a command begins."""
+    """Take the two options of all commands, which are dealt with before a command begins."""
 
 
 PANELS = {
@@ -56,8 +56,9 @@ for _panel, _commands in PANELS.items():
 
 
 def main() -> None:
-    """Errors in one sentence with an exit code that says whose they are; `--debug` shows where they
-    came from.
+    """Run the command, and print an error as one sentence.
+
+    The exit code says whose error it is; `--debug` shows where it came from.
     """
     # wherever it stands: who adds it, adds it last
     words = [word for word in sys.argv[1:] if word != "--debug"]
@@ -86,9 +87,9 @@ def main() -> None:
             reason = f"stdout cannot be written ({error.strerror}); make room, or send it elsewhere"
             show(f"cuvee: {reason}", sys.stderr)
             sys.exit(NOT_WRITTEN)
-        said = one_line(error)
+        detail = one_line(error)
         show(
-            f"cuvee: unexpected {type(error).__name__}{said and f': {said}'}; run again with "
+            f"cuvee: unexpected {type(error).__name__}{detail and f': {detail}'}; run again with "
             "--debug",
             sys.stderr,
         )
@@ -96,7 +97,7 @@ def main() -> None:
 
 
 def entry() -> None:
-    """What a shell calls: `main`, and then out at once.
+    """Run `main` for a shell, and leave at once.
 
     Threads of Arrow have been seen to abort a process that was done, while the interpreter was
     taken down.
@@ -115,11 +116,14 @@ def entry() -> None:
 
 
 def _misused(error: Any) -> int:
-    """A wrong option or argument, in one sentence that names the help."""
+    """Print what is wrong with an option or argument in one sentence, and return the exit code.
+
+    The sentence names the help.
+    """
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return BAD_INPUT
     command = error.ctx.command_path if getattr(error, "ctx", None) else "cuvee"
-    said = one_line(error.format_message()).rstrip(".")
-    show(f"cuvee: {said[:1].lower()}{said[1:]}; see {command} --help", sys.stderr)
+    sentence = one_line(error.format_message()).rstrip(".")
+    show(f"cuvee: {sentence[:1].lower()}{sentence[1:]}; see {command} --help", sys.stderr)
     return BAD_INPUT

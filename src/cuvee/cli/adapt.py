@@ -83,7 +83,7 @@ def adapt(
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
-    """Weights, models, scores and a report for every target, from one table.
+    """Make weights, models, scores and a report for every target, from one table.
 
     Example: cuvee adapt visits.csv --domain hospital --label readmitted --targets new --out run
     """
@@ -158,7 +158,7 @@ def predict(
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
-    """Predictions for new rows, as CSV or Parquet.
+    """Predict new rows, and write the predictions as CSV or Parquet.
 
     Example: cuvee predict run visits.csv --target new --out predictions.csv
     """
@@ -166,8 +166,10 @@ def predict(
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
         lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
-        found = _models(models, hypothesis).predict(rows, target=target, **lists, encoding=encoding)
-        write_frame(found, out)
+        answers = _models(models, hypothesis).predict(
+            rows, target=target, **lists, encoding=encoding
+        )
+        write_frame(answers, out)
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
@@ -205,26 +207,28 @@ def _how_to_resume(folder: Path) -> str:
 
 
 def _show(run: Run, as_json: bool) -> None:
-    """The targets, what was found, and where the report is."""
+    """Print the targets, what was found, and where the report is."""
     from cuvee.report.findings import ALSO, BALANCED
 
-    found = run.as_dict()
+    results = run.as_dict()
     if as_json:
-        print_json(found)
+        print_json(results)
         return
-    also = found.get("also", {})
-    balanced = also[BALANCED]["scores"] if BALANCED in also else [None] * len(found["alpha"])
+    also = results.get("also", {})
+    balanced = also[BALANCED]["scores"] if BALANCED in also else [None] * len(results["alpha"])
     rows = [
         (
             target,
             _heaviest(alpha),
-            *_scores(found["scores"][i], found["methods"], found["higher_is_better"], balanced[i]),
-            _proven(found["status"][i], found["certificate"]["distance"][i]),
+            *_scores(
+                results["scores"][i], results["methods"], results["higher_is_better"], balanced[i]
+            ),
+            _proven(results["status"][i], results["certificate"]["distance"][i]),
         )
-        for i, (target, alpha) in enumerate(found["alpha"].items())
+        for i, (target, alpha) in enumerate(results["alpha"].items())
     ]
     fair = any(one and one[0] is not None for one in balanced)
-    metric = f"{found['metric']} (balanced)" if fair else found["metric"]
+    metric = f"{results['metric']} (balanced)" if fair else results["metric"]
     columns = ("target", "learns from", metric, "best baseline", "‖w − w*‖ ≤")
     print_table(
         columns,
@@ -238,15 +242,17 @@ def _show(run: Run, as_json: bool) -> None:
         for name in ALSO
         if name in also and also[name]["scored"]
     ]:
-        print_text(f"Beside {found['metric']}, on average: {', '.join(beside)}.")
-    show(f"report: {found['report']}")
+        print_text(f"Beside {results['metric']}, on average: {', '.join(beside)}.")
+    show(f"report: {results['report']}")
 
 
 def _heaviest(alpha: Mapping[str, float]) -> str:
-    """The first few sources that weigh something, and how many more do."""
-    some = sorted((item for item in alpha.items() if item[1] >= LEAST), key=lambda item: -item[1])
-    more = [f"{len(some) - TOP} more"] if len(some) > TOP else []
-    return "; ".join([*(f"{name} {a:.2f}" for name, a in some[:TOP]), *more])
+    """Return the first few sources that weigh something, and how many more do, in words."""
+    heaviest = sorted(
+        (item for item in alpha.items() if item[1] >= LEAST), key=lambda item: -item[1]
+    )
+    more = [f"{len(heaviest) - TOP} more"] if len(heaviest) > TOP else []
+    return "; ".join([*(f"{name} {a:.2f}" for name, a in heaviest[:TOP]), *more])
 
 
 def _scores(
@@ -255,8 +261,9 @@ def _scores(
     higher: bool,
     balanced: Sequence[float | None] | None,
 ) -> tuple[str, str]:
-    """Cuvee's own, which comes first, and that of the best of the others; balanced accuracies stand
-    in brackets.
+    """Return cuvee's own score, which comes first, and the best of the others, in words.
+
+    Balanced accuracies stand in brackets.
     """
     from cuvee.report.findings import CONSTANT
 
@@ -275,7 +282,7 @@ def _scores(
 
 
 def _proven(status: str, distance: float | None) -> str:
-    """The bound, with the status where that is no good one."""
+    """Return the bound in words, with the status where that is not a good one."""
     from cuvee.report.summary import is_bad
 
     if distance is None:

@@ -34,12 +34,13 @@ class Weights:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """(M,) names to print."""
+        """Return the names (M,) to print."""
         return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))
 
     def check_named(self) -> None:
-        """Raise `MixtureError` where two rows have one name, as models are asked for by name, or
-        need one.
+        """Raise `MixtureError` where two rows have one name, or rows need names and have none.
+
+        Models are asked for by name.
         """
         if self.own and self.targets is None:
             raise MixtureError(
@@ -52,16 +53,18 @@ class Weights:
             )
 
     def ordered(self, names: Sequence[str]) -> Weights:
-        """Return the columns of sources in the order of `names`; an error unless these are the
-        names they have.
+        """Return the same with the columns of sources in the order of `names`.
+
+        It is an error if these are not the names that the columns have.
         """
         table = Labelled(self.alpha, [*self.columns, *([OWN] if self.own else [])])
         return Weights(tuple(names), ordered_alpha(table, names), self.targets)
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Return the targets that are sources of others and not of themselves, as with every domain
-        in turn.
+        """Return the targets that are sources of others and not of themselves.
+
+        So it is with every domain in turn as target.
         """
         place = {name: j for j, name in enumerate(self.columns)}
         alone = {
@@ -72,31 +75,34 @@ class Weights:
         return tuple(alone) if len(self.columns) > 1 else ()
 
     def of_sources(self) -> tuple[Weights, str]:
-        """What it says of the sources, with each row on the simplex again, and a note where that
-        changed it.
+        """Return the weights of the sources alone, and a note where that changed them.
+
+        Each row lies on the simplex again.
         """
         if not self.own:
             return self, ""
         shared = self.alpha[:, :-1].sum(1)
-        some = shared > 0
+        has_sources = shared > 0
         targets = (
             None
             if self.targets is None
-            else tuple(t for t, s in zip(self.targets, some, strict=True) if s)
+            else tuple(t for t, s in zip(self.targets, has_sources, strict=True) if s)
         )
         note = (
             f"the column {OWN!r} is left out here, and what is left of each row scaled to sum to 1"
         )
         note += (
             ""
-            if some.all()
-            else f"; {int((~some).sum())} rows had nothing left and are passed over"
+            if has_sources.all()
+            else f"; {int((~has_sources).sum())} rows had nothing left and are passed over"
         )
-        return Weights(self.columns, self.alpha[some, :-1] / shared[some, None], targets), note
+        return Weights(
+            self.columns, self.alpha[has_sources, :-1] / shared[has_sources, None], targets
+        ), note
 
 
 def read_alpha(path: str) -> Weights:
-    """From a file, or from stdin for "-"; what is no α is an error that names the row."""
+    """Read α from a file, or from stdin for "-"; errors name the row that is wrong."""
     where = "stdin" if path == "-" else path
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_bytes().decode("utf-8-sig")
@@ -123,7 +129,7 @@ def read_alpha(path: str) -> Weights:
 
 
 def write_alpha(mix: Mixtures, path: Path | None) -> None:
-    """As `read_alpha` reads it, to the last bit; on stdout where no path is given."""
+    """Write α as `read_alpha` reads it, to the last bit; on stdout where no path is given."""
     content = to_csv(mix.targets, mix.columns, mix.alpha)
     if path is None:
         print_csv(content.decode())
@@ -132,8 +138,9 @@ def write_alpha(mix: Mixtures, path: Path | None) -> None:
 
 
 def merged(parts: Sequence[Mixtures], names: Sequence[str]) -> Mixtures:
-    """Return targets with different sources as one table, in the order of `names`; no weight is an
-    empty cell.
+    """Return targets with different sources as one table, in the order of `names`.
+
+    Where there is no weight, the cell is empty.
     """
     if len(parts) == 1:
         return parts[0]

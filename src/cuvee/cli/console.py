@@ -19,7 +19,7 @@ STOPPED, PIPE_CLOSED = 130, 141  # as shells count signals
 
 
 class Voice:
-    """Speaks on stderr, unless it is to be quiet."""
+    """The notes of a command, printed on stderr unless it is to be quiet."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
@@ -35,13 +35,13 @@ class Voice:
             show(text, sys.stderr)
 
     def begin(self) -> None:
-        """From now on what is said is heard at once."""
+        """Print what was held back; from now on everything is printed at once."""
         held, self._held = self._held or [], None
         for text in held:
             self.say(text)
 
     def note(self, text: object) -> None:
-        """Something that was inferred, left out or is worth a look."""
+        """Say something that was inferred, left out or is worth a look."""
         self.say(f"cuvee: note: {one_line(text)}")
 
     def tell(self, notes: Iterable[str]) -> None:
@@ -54,7 +54,7 @@ class Voice:
 
 
 class _Bar(Bar):
-    """Progress, before which comes what was noted."""
+    """A progress bar that first prints the notes held back."""
 
     def __init__(self, voice: Voice) -> None:
         super().__init__(voice.quiet)
@@ -67,8 +67,9 @@ class _Bar(Bar):
 
 @contextmanager
 def speaking(quiet: bool = False) -> Iterator[Voice]:
-    """Around a command: warnings become notes; Ctrl-C and a reader that went away end it without a
-    traceback.
+    """Yield the voice of a command, and turn warnings into notes.
+
+    Ctrl-C and a reader that went away end the command without a traceback.
     """
     voice = Voice(quiet)
     with warnings.catch_warnings():
@@ -90,8 +91,9 @@ def speaking(quiet: bool = False) -> Iterator[Voice]:
 
 
 def show(text: object, stream: TextIO | None = None) -> None:
-    """Print lines for people, on stdout or `stream`: whatever names are in them, the terminal obeys
-    nothing of it.
+    """Print lines for people, on stdout or `stream`.
+
+    Control characters in names are shown, and the terminal obeys none of them.
     """
     print(visible(str(text), keep="\n"), file=stream or sys.stdout)
 

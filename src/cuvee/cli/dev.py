@@ -30,7 +30,7 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """The paper's MNIST setting: 15 sources in 3 groups, 4 targets, a two-layer network.
+    """Run the paper's MNIST setting: 15 sources in 3 groups, 4 targets, a two-layer network.
 
     Example: cuvee demo --seed 1
     """
@@ -51,7 +51,7 @@ def demo(
 
 
 def _unused(path: Path) -> Path:
-    """The path, or the first of path-2, path-3, … that is free: no run is written over."""
+    """Return the path, or the first of path-2, path-3, … that is free: no run is overwritten."""
     others = (path.with_name(f"{path.name}-{i}") for i in count(2))
     return next(p for p in chain([path], others) if not p.exists())
 
@@ -121,16 +121,19 @@ def reproduce(
         lab = importlib.import_module("experiments._lab")
         voice.hint = lambda: "; what was measured is kept, the same command goes on"
         with voice.bar() as bar:
-            found = lab.reproduce(experiment, name, "full" if full else "quick", out, bar, jobs)
+            outcome = lab.reproduce(experiment, name, "full" if full else "quick", out, bar, jobs)
         if as_json:
-            print_json(found)
+            print_json(outcome)
         else:
-            show(f"{found['title']}: {found['word']}. {found['sentence']}\n{found['folder']}")
+            show(
+                f"{outcome['title']}: {outcome['word']}. {outcome['sentence']}\n{outcome['folder']}"
+            )
 
 
 def _of_the_clone(kind: str, name: str) -> Any:
-    """KIND/NAME.py of the clone this runs in: benchmarks and experiments are not part of the
-    installed package.
+    """Return the module KIND/NAME.py of the clone this runs in.
+
+    Benchmarks and experiments are not part of the installed package.
     """
     folders = [Path(__file__).resolve().parents[3] / kind, Path.cwd() / kind]
     folder = next((f for f in folders if f.is_dir()), None)

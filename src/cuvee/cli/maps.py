@@ -169,7 +169,7 @@ def plan(
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
-    """Solve or learn for so many targets? Measured here, answered in two sentences.
+    """Measure whether to solve or to learn for so many targets, and answer in two sentences.
 
     Example: cuvee plan visits.csv --domain hospital --label readmitted --targets new --n-targets
     10000
@@ -188,13 +188,13 @@ def plan(
         sample = _sample(mixtures, [s.name for s in sources], voice)
         voice.tell(notes)
         how: Any = {"mixtures": sample, "concentration": concentration, "seed": seed}
-        found = make_plan(sources, kind, n_targets=n_targets, tol=tol, **how)
+        planned = make_plan(sources, kind, n_targets=n_targets, tol=tol, **how)
         if picture is not None:
-            found.draw(picture)
+            planned.draw(picture)
         if as_json:
-            print_json(_plan(found, n_targets, tol) | {"notes": notes})
+            print_json(_plan(planned, n_targets, tol) | {"notes": notes})
         else:
-            show(found)
+            show(planned)
 
 
 def online(
@@ -227,7 +227,7 @@ def online(
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
-    """Models for targets that arrive one by one; at the end what that cost.
+    """Predict models for targets that arrive one by one; show at the end what that cost.
 
     Example: cuvee online visits.csv --domain hospital --label readmitted --stream alpha.csv --out
     online.safetensors
@@ -295,19 +295,19 @@ def _map(atlas: ModelMap, sources: Sequence[str], tol: float) -> dict[str, Any]:
     }
 
 
-def _plan(found: Any, n_targets: int, tol: float) -> dict[str, Any]:
+def _plan(planned: Any, n_targets: int, tol: float) -> dict[str, Any]:
     """Return what is cheaper, for JSON."""
     return {
-        "choice": found.choice,
-        "why": str(found),
+        "choice": planned.choice,
+        "why": str(planned),
         "n_targets": n_targets,
         "tol": tol,
-        "method": found.method,
-        "labels": found.n_labels,
-        "solve_seconds": found.solve(n_targets),
-        "learn_seconds": found.learn(n_targets),
-        "crossing": found.crossing,
-        "seconds": found.seconds,
+        "method": planned.method,
+        "labels": planned.n_labels,
+        "solve_seconds": planned.solve(n_targets),
+        "learn_seconds": planned.learn(n_targets),
+        "crossing": planned.crossing,
+        "seconds": planned.seconds,
     }
 
 
@@ -320,9 +320,7 @@ def _rounds(ledger: Any) -> dict[str, Any]:
 def _prepared(
     table: Path, options: Options, chosen: Callable[[OpenedTable], list[str]]
 ) -> tuple[Sequence[Domain], Hypothesis, tuple[str, ...]]:
-    """Return the sources that were chosen of a table, at one level, with their hypothesis, and what
-    is to be said.
-    """
+    """Return the chosen sources of a table, at one level, with their hypothesis and notes."""
     from cuvee.data.blends import of_sources
     from cuvee.data.opened import decodable, open_table
 
@@ -337,7 +335,7 @@ def _prepared(
 
 
 def _sample(path: str | None, sources: list[str], voice: Any) -> Any:
-    """Weights like those to come, in the order of the sources; None where no file is named."""
+    """Return weights like those to come, in the order of the sources; None without a file."""
     from cuvee.cli.alpha import read_alpha
     from cuvee.errors import MixtureError
 

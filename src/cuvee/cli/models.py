@@ -15,29 +15,30 @@ from cuvee.data.blends import Blends
 from cuvee.run import SavedModels
 
 
-def solved(found: Blends, given: Weights, map_file: Path | None, progress: Any) -> SavedModels:
-    """Return a model for each row of α, solved or asked of a map: those with the same sources
-    together.
+def solved(blends: Blends, given: Weights, map_file: Path | None, progress: Any) -> SavedModels:
+    """Return a model for each row of α, solved or asked of a map.
+
+    Rows with the same sources are done together.
     """
-    prepared, own = found.prepared, [OWN] if given.own else []
+    prepared, own = blends.prepared, [OWN] if given.own else []
     options, columns = prepared.options, [*given.columns, *own]
     # every domain in turn: one bar over all of them
-    inner = progress if len(found.parts) == 1 else None
+    inner = progress if len(blends.parts) == 1 else None
     parts = []
-    for part in found.parts:
+    for part in blends.parts:
         group, kind = prepared.group(part.group), prepared.hypothesis(part.group)
-        problem, own_columns = found.problem(part, group), [*part.columns, *own]
+        problem, own_columns = blends.problem(part, group), [*part.columns, *own]
         alpha = given.alpha[np.ix_(part.rows, [columns.index(c) for c in own_columns])]
         if map_file is None:
             sol = solve(problem, kind, alpha, tol=options.tol, seed=options.seed, progress=inner)
         else:
             sol = load_map(map_file, problem, kind)(alpha, tol=options.tol, progress=inner)
-        named: Any = {"targets": [found.names[i] for i in part.rows], "columns": own_columns}
-        offset = found.offsets(part, group, alpha)
+        named: Any = {"targets": [blends.names[i] for i in part.rows], "columns": own_columns}
+        offset = blends.offsets(part, group, alpha)
         encoder = prepared.members[part.group].encoder
         parts.append(SavedModels.of(sol, **named, encoder=encoder, options=options, offset=offset))
         if inner is None:
-            progress("solving", len(parts), len(found.parts))
+            progress("solving", len(parts), len(blends.parts))
     return SavedModels.joined(parts, given.rows, columns)
 
 

@@ -204,26 +204,28 @@ Quiet = Annotated[
 ]
 
 
-def names(said: Said) -> tuple[str, ...]:
-    """Column names of an option that may be repeated, each a comma list; quotes keep a comma in a
-    name.
+def names(given: Said) -> tuple[str, ...]:
+    """Return the column names of an option that may be repeated, each a comma list.
+
+    Quotes keep a comma in a name.
 
     >>> names(["age,sex", '"weight, kg"'])
     ('age', 'sex', 'weight, kg')
     """
-    lists = csv.reader(said or (), skipinitialspace=True)
+    lists = csv.reader(given or (), skipinitialspace=True)
     return tuple(name.strip() for one in lists for name in one if name.strip())
 
 
-def of_all_rows(**said: Any) -> Options:
-    """Return the options of a single step, which learns from all labelled rows: none are kept for
-    scores.
+def of_all_rows(**given: Any) -> Options:
+    """Return the options of a single step, which learns from all labelled rows.
+
+    None are kept for scores.
     """
-    return options(**said, test=0.0)
+    return options(**given, test=0.0)
 
 
-def options(exclude: Said, features: Said, drop: Said, text: Said, **said: Any) -> Options:
-    """`cuvee.run.Options` of what a command was told, its lists of columns taken apart."""
+def options(exclude: Said, features: Said, drop: Said, text: Said, **given: Any) -> Options:
+    """Return `cuvee.run.Options` of a command's options, its lists of columns taken apart."""
     from cuvee.data.options import Options
 
     lists: dict[str, Any] = {
@@ -231,4 +233,4 @@ def options(exclude: Said, features: Said, drop: Said, text: Said, **said: Any) 
         "drop": names(drop),
         "text": names(text),
     }
-    return Options(exclude=tuple(exclude or ()), **lists, **said)
+    return Options(exclude=tuple(exclude or ()), **lists, **given)

@@ -23,13 +23,14 @@ MOST_ROWS = 20
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """The one object on stdout; what is not finite becomes null, for JSON has no word for it."""
+    """Print the one object on stdout; what is not finite becomes null, for JSON has neither."""
     print(json_visible(json.dumps(_plain(content), allow_nan=False, ensure_ascii=False)))
 
 
 def print_csv(content: str) -> None:
-    """A CSV on stdout: exactly as it is for whoever reads it from a pipe, and shown safely on a
-    terminal.
+    """Print a CSV on stdout.
+
+    A pipe gets it exactly as it is; on a terminal it is shown safely.
     """
     sys.stdout.write(visible(content, keep="\n") if sys.stdout.isatty() else content)
 
@@ -47,7 +48,10 @@ def _plain(value: Any) -> Any:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, more_in: str = ""
 ) -> None:
-    """At most 20 rows of it; the first column is what a row is about, numbers stand right."""
+    """Print at most 20 rows of a table.
+
+    The first column is what a row is about; numbers stand right.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -65,13 +69,13 @@ def print_table(
 
 
 def print_text(text: str) -> None:
-    """A paragraph: broken between words where a terminal reads it, one line elsewhere."""
+    """Print a paragraph: broken between words on a terminal, one line elsewhere."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(text) + 1
     print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
 
 
 def check_out(path: Path, force: bool, suffixes: Sequence[str] = (), option: str = "--out") -> None:
-    """That a file can be written there, before anything is computed for it."""
+    """Raise `OptionError` unless a file can be written there, before anything is computed."""
     folder = path.absolute().parent
     if suffixes and path.suffix.lower() not in suffixes:
         raise OptionError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
@@ -89,7 +93,7 @@ def check_out(path: Path, force: bool, suffixes: Sequence[str] = (), option: str
 
 
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Written under another name and then renamed, so that nobody ever sees half of it."""
+    """Write a file under another name and then rename it, so that nobody ever sees half of it."""
     path = path.resolve()  # what a link points to, not the link
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -105,8 +109,9 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_frame(frame: Any, path: Path | None) -> None:
-    """A data frame as Parquet or CSV by the suffix, or as CSV on stdout; in a CSV no text is a
-    formula.
+    """Write a data frame as Parquet or CSV by the suffix, or as CSV on stdout.
+
+    In a CSV no text is a formula.
     """
     if path is None:
         print_csv(guarded_frame(frame).to_csv(index=False))

@@ -17,12 +17,12 @@ BLOCK = re.compile(r"<!-- options of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def commands() -> dict[str, Any]:
-    """Every command by its name, in the order of `cuvee --help`."""
+    """Return every command by its name, in the order of `cuvee --help`."""
     return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
 
 
 def options_of(name: str) -> str:
-    """A command's arguments and options as a table in Markdown."""
+    """Return a command's arguments and options as a table in Markdown."""
     lines = ["| | |", "|---|---|"]
     for param in commands()[name].params:
         if param.name == "help":
@@ -52,7 +52,7 @@ def _said(param: Any) -> str:
 
 
 def filled(page: str) -> str:
-    """The page with every table of options as the commands have it now."""
+    """Return the page with every table of options as the commands have it now."""
     return BLOCK.sub(
         lambda m: f"<!-- options of {m[1]} -->\n{options_of(m[1])}\n<!-- end -->", page
     )

@@ -71,7 +71,7 @@ def weights(
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
-    """How much each target should learn from each source: α as a CSV.
+    """Estimate how much each target should learn from each source: α as a CSV.
 
     Example: cuvee weights visits.csv --domain hospital --label readmitted --targets new --out
     alpha.csv
@@ -151,7 +151,7 @@ def solve(
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
-    """A certified model for every row of α: its columns name the sources, its rows the targets.
+    """Solve a certified model for every row of α: columns name the sources, rows the targets.
 
     Example: cuvee solve visits.csv --domain hospital --label readmitted --alpha alpha.csv --out
     models.safetensors
@@ -174,11 +174,11 @@ def solve(
             opened = open_table(table, options)
             given = given.ordered(opened.named(given.columns))
             apart = given.apart if map_file is None else ()  # a map has one list of sources
-            found = blends(opened, given.columns, given.rows, own=given.own, apart=apart)
-        notes = (found.prepared.inferred.why, *found.prepared.notes)
+            blended = blends(opened, given.columns, given.rows, own=given.own, apart=apart)
+        notes = (blended.prepared.inferred.why, *blended.prepared.notes)
         voice.tell(notes)
         with voice.bar() as bar:
-            models = solved(found, given, map_file, bar)
+            models = solved(blended, given, map_file, bar)
         models.save(out)
         if as_json:
             print_json({**as_dict(models), "notes": notes, "out": str(out)})

@@ -48,8 +48,10 @@ class Blends:
     parts: tuple[Blend, ...]
 
     def problem(self, part: Blend, group: Group) -> Problem:
-        """Return what a part is solved on: its sources, and its targets in the order of its rows if
-        α weighs these.
+        """Return the problem that a part is solved on.
+
+        It has the part's sources, and its targets in the order of its rows if α weighs their own
+        rows.
         """
         if not self.own:
             return group.whole.without_targets()
@@ -57,8 +59,9 @@ class Blends:
         return group.whole.with_targets([place[self.names[i]] for i in part.rows])
 
     def offsets(self, part: Blend, group: Group, alpha: Floats) -> Floats:
-        """Return the level of each model, to add to its predictions; `alpha` (rows, columns) are
-        its weights.
+        """Return the level of each model (rows,), which is added to its predictions.
+
+        `alpha` (rows, columns) are the weights of the models.
 
         It is that of the target's labelled rows. A model without any has the level of its sources,
         weighed as they are: that of one source alone is the model of its labels as they are.
@@ -117,8 +120,9 @@ def _asked(
     own: bool,
     apart: Collection[str],
 ) -> Names:
-    """Return the group of some rows of an α: targets are those whose own rows, or whose level, is
-    needed.
+    """Return the group of sources and targets that these rows of an α need.
+
+    Targets are those whose own rows, or whose level, is needed.
     """
     sources = [name for name in columns if name not in apart or name not in names]
     sizes = opened.sizes

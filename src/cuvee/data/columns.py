@@ -17,8 +17,9 @@ from cuvee.results import Floats
 
 
 def tidy(column: Any, where: str = "") -> Any:
-    """Return a column (rows,) as float64 (missing: NaN), bool or text; errors name the first cell
-    that is neither.
+    """Return a column (rows,) as float64 (missing: NaN), bool or text.
+
+    Errors name the first cell that is neither a number nor text.
     """
     import pandas as pd
     from pandas.api import types
@@ -103,7 +104,7 @@ def too_long(named: str, one: tuple[int, str], other: tuple[int, str]) -> Domain
 
 
 def _oddity(cells: Any) -> tuple[str, int]:
-    """What is wrong with a column of objects and what to do, and at which row."""
+    """Return what is wrong with a column of objects and what to do, and at which row."""
     there = cells[cells.notna().to_numpy()]
     kinds = [kind_of(value) for value in there]
     usual = Counter(kinds).most_common(1)[0][0]
@@ -124,24 +125,24 @@ def _oddity(cells: Any) -> tuple[str, int]:
 
 
 def pick(frame: Any, name: str, where: str) -> Any:
-    """The one column of that name."""
+    """Return the one column of that name."""
     if name in frame.columns and frame.columns.is_unique:
         return frame[name]
-    found = [i for i, column in enumerate(frame.columns) if str(column) == name]
-    if len(found) != 1:
+    positions = [i for i, column in enumerate(frame.columns) if str(column) == name]
+    if len(positions) != 1:
         raise DomainError(
-            f"{at(where)}{'two columns are' if found else 'no column is'} named {name!r}"
+            f"{at(where)}{'two columns are' if positions else 'no column is'} named {name!r}"
         )
-    return frame.iloc[:, found[0]].rename(name)
+    return frame.iloc[:, positions[0]].rename(name)
 
 
 def is_number(column: Any) -> bool:
-    """Whether a tidy column is numeric."""
+    """Return whether a tidy column is numeric."""
     return column.dtype in (np.float64, np.bool_)
 
 
 def as_written(value: Any) -> str:
-    """A number or truth value as a category: 12.0 is '12'."""
+    """Return a number or truth value as the name of a category: 12.0 is '12'."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -39,8 +39,9 @@ class Number:
         where: str = "",
         origin: float = 0.0,
     ) -> Number:
-        """From a `StandardScaler` fitted on this column less `origin`, and the range of
-        the column.
+        """Return the rule that a fitted `StandardScaler` stands for.
+
+        It was fitted on this column less `origin`; `low` and `high` are the range of the column.
         """
         mean, spread, scale = (
             origin + float(scaler.mean_[0]),
@@ -58,7 +59,7 @@ class Number:
         return (self.name,)
 
     def encode(self, column: Any, where: str) -> Floats:
-        """A tidy column (rows,) -> (rows, 1)."""
+        """Return a tidy column (rows,) as numbers (rows, 1)."""
         if not is_number(column):
             row, value = next(
                 (row, value) for row, value in column.items() if isinstance(value, str)
@@ -80,8 +81,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A column that becomes one 0/1 column per category; a single category never varies, and
-    encodes to 0.
+    """A column that becomes one 0/1 column per category.
+
+    A single category never varies, and is encoded as 0.
     """
 
     name: str
@@ -93,7 +95,7 @@ class Category:
         return tuple(f"{self.name}={category}" for category in self.categories)
 
     def encode(self, column: Any, where: str) -> Floats:
-        """A tidy column (rows,) -> (rows, categories)."""
+        """Return a tidy column (rows,) as 0/1 columns (rows, categories)."""
         import pandas as pd
 
         values = (
@@ -122,8 +124,9 @@ class Category:
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """Raw columns -> numbers, fitted on training rows: numeric columns standardised, others
-    one-hot.
+    """Rules that turn raw columns into numbers, fitted on training rows.
+
+    Numeric columns are standardised, others one-hot encoded.
 
     >>> import pandas as pd
     >>> encoder = Encoder.fit(pd.DataFrame({"age": [20, 40], "sex": ["f", "m"]}), ["age", "sex"])
@@ -137,8 +140,9 @@ class Encoder:
     def fit(
         cls, frame: Any, features: Sequence[str], *, impute: bool = False, where: str = ""
     ) -> Encoder:
-        """From training rows; with `impute`, missing numbers become the median and others the most
-        frequent value.
+        """Return the encoder that is fitted on training rows.
+
+        With `impute`, missing numbers become the median and others the most frequent value.
         """
         columns = [tidy(pick(frame, name, where), where) for name in features]
         if not columns or not len(frame):
@@ -150,7 +154,10 @@ class Encoder:
         return cls(tuple(_fit(column, impute, where) for column in columns))
 
     def unscaled(self) -> Encoder:
-        """Numbers as they are: for columns that have one scale already, such as pixels."""
+        """Return the same encoder without standardising: numbers stay as they are.
+
+        This is for columns that have one scale already, such as pixels.
+        """
         as_it_is = (
             replace(c, mean=0.0, scale=1.0) if isinstance(c, Number) else c for c in self.columns
         )
@@ -158,24 +165,25 @@ class Encoder:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The raw columns, in order."""
+        """Return the names of the raw columns, in order."""
         return tuple(column.name for column in self.columns)
 
     @property
     def text(self) -> tuple[str, ...]:
-        """The raw columns that are categories: a file is read with these as text, so that '007'
-        stays what it is.
+        """Return the raw columns that are categories.
+
+        A file is read with these as text, so that '007' stays what it is.
         """
         return tuple(column.name for column in self.columns if isinstance(column, Category))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """(d,) of the encoded columns, such as "age" or "sex=f"."""
+        """Return the names (d,) of the encoded columns, such as "age" or "sex=f"."""
         return tuple(name for column in self.columns for name in column.names)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth saying: columns that never vary."""
+        """Return notes on the columns that never vary."""
         same = [
             column.name
             for column in self.columns
@@ -192,8 +200,9 @@ class Encoder:
         )
 
     def __call__(self, frame: Any, *, where: str = "") -> Floats:
-        """(rows, d); columns may come in any order; errors name `where` (a domain or a file), row
-        and column.
+        """Return the encoded rows (rows, d) of a frame, whose columns may come in any order.
+
+        Errors name `where` (a domain or a file), row and column.
         """
         columns = [tidy(pick(frame, name, where), where) for name in self.features]
         check_missing(
@@ -216,7 +225,7 @@ class Encoder:
         return encoded
 
     def fits(self, frame: Any, *, where: str = "") -> Array:
-        """(rows,) whether every category of a row was seen in training."""
+        """Return (rows,) whether every category of a row was seen in training."""
         good = np.ones(len(frame), dtype=bool)
         for rule in self.columns:
             if isinstance(rule, Category):
@@ -227,7 +236,7 @@ class Encoder:
         return good
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON that `from_dict` turns into the same encoder, bit by bit."""
+        """Return plain JSON that `from_dict` turns into the same encoder, bit by bit."""
         kinds = {Number: "number", Category: "category"}
         return {
             "format": FORMAT,
@@ -236,7 +245,7 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Encoder:
-        """What `as_dict` gave, as it comes back from JSON."""
+        """Return the encoder that `as_dict` described, as it comes back from JSON."""
         try:
             if stored["format"] != FORMAT:
                 raise KeyError(f"format {stored['format']!r}; this version of cuvee reads {FORMAT}")
@@ -293,8 +302,9 @@ def _fit(column: Any, impute: bool, where: str) -> Number | Category:
 
 
 def hides_variation(scaler: Any, low: float, high: float) -> bool:
-    """Whether scikit-learn takes a column for constant that is not: its mean, far from 0, would
-    hide the spread.
+    """Return whether scikit-learn takes a column for constant that is not.
+
+    Its mean, far from 0, would hide the spread.
 
     Whole numbers that differ do so for a reason; others that differ in their last bits alone are
     one value, rounded.
@@ -308,7 +318,10 @@ def hides_variation(scaler: Any, low: float, high: float) -> bool:
 
 
 def check_categories(name: str, different: int, rows: int, example: str, where: str) -> None:
-    """More categories than a model can learn from: most likely an id, a free text or a date."""
+    """Raise `DomainError` where a column has more categories than a model can learn from.
+
+    Such a column is most likely an id, a free text or a date.
+    """
     if different > MOST_CATEGORIES or (different >= MANY and different >= NEARLY_ALL * rows):
         raise DomainError(
             f"{at(where)}column {name!r} has {different:,} different values in "
@@ -319,7 +332,7 @@ def check_categories(name: str, different: int, rows: int, example: str, where: 
 
 
 def check_missing(columns: Sequence[Any], where: str) -> None:
-    """Missing values are an error that counts rows and columns."""
+    """Raise `DomainError` where values are missing; it counts rows and columns."""
     gaps = {str(column.name): column.isna().to_numpy() for column in columns}
     gaps = {name: gap for name, gap in gaps.items() if gap.any()}
     if gaps:
@@ -330,7 +343,10 @@ def check_missing(columns: Sequence[Any], where: str) -> None:
 
 
 def say_missing(cells: Mapping[str, int], rows: int, of: int, where: str) -> None:
-    """Raise: `rows` of the `of` rows have missing values, so many in each column of `cells`."""
+    """Raise `DomainError`: `rows` of the `of` rows have missing values.
+
+    `cells` has the number of missing values in each column.
+    """
     named = ", ".join(f"{name!r} ({n:,})" for name, n in list(cells.items())[:5]) + (
         ", …" if len(cells) > 5 else ""
     )

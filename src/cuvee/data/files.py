@@ -32,27 +32,30 @@ SEPARATORS = ",;\t|"
 
 
 def files(path: Path, encoding: str = UTF8) -> list[tuple[File, str | None]]:
-    """The file; or those of a folder, and the domain that each is; `encoding` is that of text."""
+    """Return the file at a path, or those of a folder, each with the domain that it holds.
+
+    `encoding` is that of text; the domain of a single file is None.
+    """
     check_encoding(encoding)
     with understood(path):
         if not path.exists():
             raise InputError(f"{path} does not exist; is the name right?")
         if path.is_file():
             return [(_recognised(path, encoding), None)]
-        found = sorted(
+        paths = sorted(
             p
             for p in path.iterdir()
             if p.is_file() and _suffix(p) in (*BINARY, *TEXT) and p.name[0] != "."
         )
-    if not found:
+    if not paths:
         raise InputError(
             f"{path} holds no table; put a CSV, Parquet or Feather file per domain into it"
         )
-    names = [p.name.removesuffix(".gz").rpartition(".")[0] for p in found]
+    names = [p.name.removesuffix(".gz").rpartition(".")[0] for p in paths]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise InputError(f"{path} holds two files for domain {name!r}; keep one, or rename it")
-    return [(_recognised(p, encoding), name) for p, name in zip(found, names, strict=True)]
+    return [(_recognised(p, encoding), name) for p, name in zip(paths, names, strict=True)]
 
 
 def _suffix(path: Path) -> str:
@@ -88,9 +91,7 @@ def _recognised(path: Path, encoding: str) -> File:
 
 
 def separator_of(head: str) -> str:
-    """Return the one that splits the first lines into more than one cell, all of them alike, and
-    into most.
-    """
+    """Return the separator that splits the first lines into the most cells, all of them alike."""
     scores = {}
     for delimiter in SEPARATORS:
         try:
@@ -107,8 +108,9 @@ def separator_of(head: str) -> str:
 
 @contextmanager
 def understood(path: Path, text: File | None = None) -> Iterator[None]:
-    """What pyarrow and the system raise about a file, in one sentence; `text` is the file if it is
-    one of text.
+    """Raise what pyarrow and the system say about a file as an `InputError` of one sentence.
+
+    `text` is the file if it is one of text.
     """
     import pyarrow as pa
 
@@ -137,8 +139,9 @@ class File:
     encoding: str = UTF8
 
     def batches(self, names: Sequence[str], rows: int = ROWS) -> Iterator[Any]:
-        """pyarrow Tables of about `rows` rows with these columns alone; the columns of a text file
-        are all text.
+        """Yield pyarrow Tables of about `rows` rows with these columns alone.
+
+        The columns of a text file are all text.
         """
         import pyarrow as pa
         from pyarrow import ipc, parquet
@@ -157,7 +160,7 @@ class File:
                         yield from (table.slice(low, rows) for low in range(0, len(table), rows))
 
     def opened(self, **convert: Any) -> Any:
-        """pyarrow's reader of a text file."""
+        """Return pyarrow's reader of a text file."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -191,11 +194,12 @@ class File:
     def survey(
         self, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()
     ) -> Surveyed:
-        """What the columns of text are. One batch tells little: all of it is looked at before it is
-        converted.
+        """Return what the columns of text hold.
+
+        One batch tells little, so all of them are looked at before any is converted.
         """
         typed = self.kind != "text"
-        kinds, told = survey(
+        kinds, remarks = survey(
             tables,
             text,
             unchecked,
@@ -204,16 +208,17 @@ class File:
             typed=typed,
         )
         return (
-            Surveyed({**dict.fromkeys(text, "text"), **kinds}, told)
+            Surveyed({**dict.fromkeys(text, "text"), **kinds}, remarks)
             if typed
-            else Surveyed(kinds, told)
+            else Surveyed(kinds, remarks)
         )
 
     def load(
         self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()
     ) -> tuple[Any, list[Told]]:
-        """A frame of these columns; `text` are taken as text, and nobody looks into the
-        `unchecked`.
+        """Return a frame of these columns, and what is worth saying of it.
+
+        The columns `text` are taken as text, and the `unchecked` are not looked into.
         """
         import pyarrow as pa
 
@@ -222,13 +227,11 @@ class File:
             raise DomainError(f"{self.path}: there are no rows")
         table = pa.concat_tables(tables)
         with placed(self.line):
-            kinds, told = self.survey([table], text, unchecked)
-        return to_frame(table, kinds), told
+            kinds, remarks = self.survey([table], text, unchecked)
+        return to_frame(table, kinds), remarks
 
     def line(self, row: int) -> str:
-        """Where a row of a text file stands, in words; nothing of others, which nobody opens in an
-        editor.
-        """
+        """Return where a row of a text file stands, in words; nothing for files of other kinds."""
         return (
             line_of(self.path, row, self.delimiter, self.packed, self.encoding)
             if self.kind == "text"
@@ -236,20 +239,24 @@ class File:
         )
 
     def size(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return sum(len(table) for table in self.batches(self.columns[:1]))
 
 
 def _sound(table: Any) -> Any:
-    """The table, its text and offsets checked: Arrow trusts what a file says, and pandas trusts
-    Arrow.
+    """Return the table after a check of its text and offsets.
+
+    Arrow trusts what a file says, and pandas trusts Arrow.
     """
     table.validate(full=True)
     return table
 
 
 def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
-    """A frame of a pyarrow Table, its index from `first` on; `kinds` says what text cells are."""
+    """Return a frame of a pyarrow Table, its index from `first` on.
+
+    `kinds` says what text cells are.
+    """
     import pandas as pd
     import pyarrow as pa
     from pyarrow import compute
@@ -269,9 +276,7 @@ def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
 
 
 def _written(column: Any) -> Any:
-    """Return a column that was declared as text; numbers of its type are written out,
-    12.0 as "12".
-    """
+    """Return a column that was declared as text; its numbers are written out, 12.0 as "12"."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -287,8 +292,9 @@ def _written(column: Any) -> Any:
 
 
 def _exact(column: Any) -> Any:
-    """Return a column for pandas; whole numbers beside gaps stay whole where floats would round
-    them.
+    """Return a column for pandas in which whole numbers stay exact.
+
+    Whole numbers beside gaps stay whole where floats would round them.
     """
     import pandas as pd
     import pyarrow as pa

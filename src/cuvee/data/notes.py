@@ -37,10 +37,10 @@ class Told(NamedTuple):
     cell: Cell
 
 
-def notes(told: Iterable[Told], label: str, most: int = 10) -> tuple[str, ...]:
+def notes(remarks: Iterable[Told], label: str, most: int = 10) -> tuple[str, ...]:
     """Return a sentence for each way in which columns were taken, the label's text aside."""
     ways: dict[str, dict[str, Cell]] = {}
-    for name, how, cell in told:
+    for name, how, cell in remarks:
         if (name, how) != (label, "text"):
             ways.setdefault(how, {}).setdefault(name, cell)
     return tuple(_sentence(how, ways[how], most) for how in _SAID if how in ways)

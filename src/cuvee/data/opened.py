@@ -25,9 +25,7 @@ COLUMNS = ("domain", "label", "features", "drop", "text", "encoding")
 
 @dataclass(frozen=True, eq=False)
 class OpenedTable:
-    """A table and its labelled rows, without those of domains that are to be left out; nothing is
-    encoded yet.
-    """
+    """A table and its labelled rows, without the domains left out; nothing is encoded yet."""
 
     source: Any  # what it was read from
     options: Options
@@ -49,16 +47,12 @@ class OpenedTable:
         return _used(self.rows, self.small)
 
     def targets(self, wanted: str | Sequence[str]) -> tuple[list[str], bool]:
-        """Return the domains that were named as targets, and whether that is every
-        domain in turn.
-        """
+        """Return the domains named as targets, and whether that is every domain in turn."""
         targets = choose(list(self.domains), wanted, self.excluded)
         return targets, wanted in (EACH, (EACH,)) and len(targets) == len(self.domains)
 
     def others(self, targets: str | None) -> list[str]:
-        """Return all domains that may be sources but the targets, where targets may be named or
-        not.
-        """
+        """Return all domains that may be sources, without the targets if any are named."""
         if targets == EACH and EACH not in self.domains:
             raise DomainError(
                 "every domain in turn cannot be a target here: leave --targets out, or name some"
@@ -73,8 +67,9 @@ class OpenedTable:
         return sources
 
     def named(self, wanted: Sequence[str], least: int = LEAST_ROWS) -> list[str]:
-        """Return these domains in the order of the table; one that is not there or has too few rows
-        is an error.
+        """Return these domains in the order of the table.
+
+        A domain that is not there or has too few rows is an error.
         """
         sizes = self.sizes
         known = [*self.domains, *([SMALL] if self.small.names else [])]
@@ -107,8 +102,9 @@ def open_table(source: Any, options: Options) -> OpenedTable:
 
 
 def inferred_task(options: Options, labels: Any) -> Inferred:
-    """Return what the labels of all rows are, or raise an error where they are not what the user
-    says.
+    """Return the task of the labels of all rows.
+
+    Raise an error where they are not what the user says.
     """
     if options.task != "auto":
         return check(labels, options.task, options.label)
@@ -128,7 +124,8 @@ def decodable() -> Iterator[None]:
         yield
     except UnicodeEncodeError as error:
         raise DomainError(
-            f"the table holds text that is none, {error.object!r:.60}: mend its encoding"
+            f"the table holds text with characters that cannot be stored, {error.object!r:.60}: "
+            "correct them, or read the table again with the right encoding"
         ) from None
 
 

@@ -25,7 +25,7 @@ KINDS = ("auto", *MODELS, "mlp")
 
 @dataclass(frozen=True)
 class Options:
-    """Plain values only, so that JSON holds them.
+    """The options of a run; they are plain values only, so that JSON holds them.
 
     >>> Options(label="readmitted", domain="hospital", targets="north,south").hypothesis
     'auto'
@@ -123,23 +123,24 @@ class Options:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, said: dict[str, Any], where: str = "run.json") -> Options:
-        """What `as_dict` gave, after a way through JSON, which has no tuples; `where` is for
-        errors.
+    def from_dict(cls, stored: dict[str, Any], where: str = "run.json") -> Options:
+        """Return the options that `as_dict` gave, after a way through JSON, which has no tuples.
+
+        `where` is the file that errors name.
         """
         known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(said) - known):
+        if unknown := sorted(set(stored) - known):
             raise InputError(
                 f"{where} has an option {unknown[0]!r} that this version of cuvee does not know"
             )
         plain: dict[str, Any] = {
-            name: tuple(v) if isinstance(v, list) else v for name, v in said.items()
+            name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()
         }
         return cls(**plain)
 
 
 def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
-    """Names as a tuple; targets may be one text or number, and features nothing at all."""
+    """Return names as a tuple; targets may be one text or number, and features nothing at all."""
     if option == "targets" and isinstance(value, Real) and not isinstance(value, bool):
         return as_written(value)
     if (value is None and option == "features") or (isinstance(value, str) and option == "targets"):
@@ -170,14 +171,17 @@ _labels = {
 
 
 def in_words(options: Options, kind: str) -> str:
-    """The hypothesis, for people."""
+    """Return the hypothesis in words for people."""
     words = {name: model.words for name, model in MODELS.items()}
     words["mlp"] = f"{HIDDEN} hidden units"
     return f"{words.get(kind, f'the network of {kind}')}, l2 = {options.l2:g}"
 
 
 def hypothesis_of(options: Options, task: Task, n_inputs: int, n_outputs: int) -> Hypothesis:
-    """The hypothesis that was asked for, on so many encoded columns; a quantity has one output."""
+    """Return the hypothesis that was asked for, on so many encoded columns.
+
+    A quantity has one output.
+    """
     kind = kind_of(options, task)
     if kind in MODELS:
         return MODELS[kind].make(options.l2)

@@ -24,8 +24,9 @@ from cuvee.inputs.arrays import as_array, as_labels
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a source: its columns, and how to load some (which, those taken as text, those
-    nobody checks).
+    """A piece of a source: its columns, and how to load some of them.
+
+    `load` takes the columns, those to take as text, and those that are not checked.
 
     What is loaded comes with what is worth saying of it.
     """
@@ -38,7 +39,7 @@ class Part:
     domain: str | None = None  # when all of it is one domain
 
     def check(self, names: Sequence[str]) -> None:
-        """Each of these columns is there, once."""
+        """Raise `DomainError` unless each of these columns is there, once."""
         for name in names:
             if name not in self.columns:
                 raise DomainError(
@@ -52,8 +53,9 @@ class Part:
 
 
 def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
-    """Return the pieces of a path, a frame, name -> (X, y) or Dataset, or (X, y,
-    domain), in order.
+    """Return the pieces of a path, a frame, a mapping or a triple of arrays, in order.
+
+    A mapping is name -> (X, y) or Dataset; a triple is (X, y, domain).
     """
     import pandas as pd
 
@@ -89,7 +91,7 @@ def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
 
 
 def _items(data: Any, where: str) -> tuple[Any, Any]:
-    """X and y of a torch `Dataset` of (x, y) items."""
+    """Return X and y of a torch `Dataset` of (x, y) items."""
     try:
         items = [data[i] for i in range(len(data))] if hasattr(data, "__len__") else list(data)
         return np.stack([as_array(x) for x, _ in items]), [
@@ -103,7 +105,7 @@ def _items(data: Any, where: str) -> tuple[Any, Any]:
 
 
 def _labelled(X: Any, y: Any, label: str, where: str) -> Any:
-    """A frame of X (rows, …) and its labels y (rows,); None: all missing."""
+    """Return a frame of X (rows, …) and its labels y (rows,); None: all missing."""
     frame = _as_frame(X, where)
     if label in frame.columns:
         raise DomainError(
@@ -123,8 +125,9 @@ def _as_list(values: Any, rows: int, what: str, where: str) -> list[Any]:
 
 
 def _as_frame(data: Any, where: str) -> Any:
-    """A frame of a frame, of anything that Arrow can take, or of an array (rows, …), its columns
-    x0, x1, ….
+    """Return a frame of a frame, of anything that Arrow can take, or of an array (rows, …).
+
+    The columns of an array are x0, x1, ….
     """
     import pandas as pd
     import pyarrow as pa
@@ -153,19 +156,17 @@ def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
         for name in {*names} & {*text} - {*unchecked}:
             chosen[name] = chosen[name].map(as_written, na_action="ignore")
         texts = _texts(chosen, [name for name in names if name not in {*text, *unchecked}])
-        kinds, told = survey([texts], (), (), where=at(where), comma=False, typed=True)
+        kinds, remarks = survey([texts], (), (), where=at(where), comma=False, typed=True)
         for name, kind in kinds.items():
             if kind != "text":
                 chosen[name] = as_numbers(texts[name], kind).to_pandas().to_numpy()
-        return chosen, told
+        return chosen, remarks
 
     return Part(where, tuple(frame.columns), load, lambda: len(frame), lambda row: "", domain)
 
 
 def _texts(frame: Any, names: Sequence[str]) -> Any:
-    """Return a pyarrow Table of the columns that are text, and not called categories by
-    their type.
-    """
+    """Return a pyarrow Table of the columns that are text and whose type is not categorical."""
     import pandas as pd
     import pyarrow as pa
     from pandas.api import types

@@ -37,8 +37,7 @@ def prepare(
     scratch: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Prepared:
-    """Return the problems of a table from anywhere: everything is validated, and nothing is learnt
-    yet.
+    """Return the problems of a table from anywhere, validated; nothing is learnt yet.
 
     Files that are too large to be read whole are encoded into others in `scratch`; without it all
     are read whole.
@@ -74,12 +73,12 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     if not options.impute:  # told of all rows at once, not of those learnt from first
         check_missing([used[name] for name in table.features], "")
     with located(opened.source, options.encoding):
-        kept, said = taught(rows, groups, opened.inferred.task, strict=options.strict)
+        kept, row_notes = taught(rows, groups, opened.inferred.task, strict=options.strict)
     places = {name: at for group in kept for name, at in group.targets.items()}
     parts = divided({name: len(at) for name, at in places.items()}, options)
     encoders = _Encoders(rows, table.features, options)
     members = tuple(_members(encoders, group, parts) for group in kept)
-    said += [
+    row_notes += [
         note
         for who in members
         for note in drop_unseen(rows, who.encoder, places, parts, who.targets)
@@ -95,14 +94,15 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     with located(opened.source, options.encoding):
         return Prepared.of(
             options, opened.inferred, members, used[table.label], sizes=opened.sizes,
-            pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *said],
+            pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
             domain=table.domain, n_features=len(table.features), rows=encoded,
         )  # fmt: skip
 
 
 class _Encoders:
-    """Encoders that are fitted on some of the rows, each once: every domain in turn often has the
-    same rows.
+    """Encoders that are fitted on some of the rows, each once.
+
+    With every domain in turn as target, groups often have the same rows.
     """
 
     def __init__(self, rows: LabelledFrame, features: Sequence[str], options: Options) -> None:
@@ -128,8 +128,9 @@ def _members(encoders: _Encoders, group: Taught, parts: Divided) -> Members:
 
 
 def _is_large(source: Any, options: Options) -> bool:
-    """Return whether files are to be read batch by batch; `stream` says so, or their size and the
-    hypothesis.
+    """Return whether files are to be read batch by batch.
+
+    `stream` says so, or else their size and the hypothesis.
     """
     is_path = isinstance(source, str | Path)
     if options.stream is not None:

@@ -45,13 +45,13 @@ class Group:
     whole_offset: Floats  # (M,) the same for `whole`
     levels: Floats  # (N,) what was taken out of the sources' labels
 
-    def part(self, some: slice) -> Group:
+    def part(self, chosen: slice) -> Group:
         """Return the same sources with some of the targets."""
         problem, whole, plain = (
-            p.with_targets(p.targets[some]) for p in (self.problem, self.whole, self.plain)
+            p.with_targets(p.targets[chosen]) for p in (self.problem, self.whole, self.plain)
         )
-        offsets = self.offset[some], self.whole_offset[some]
-        return Group(problem, whole, plain, self.test[some], *offsets, self.levels)
+        offsets = self.offset[chosen], self.whole_offset[chosen]
+        return Group(problem, whole, plain, self.test[chosen], *offsets, self.levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,9 @@ class Members:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Everything validated, nothing learnt yet; the rows of a group are made when it is
-    asked for.
+    """A problem that is validated, with nothing learnt yet.
+
+    The rows of a group are made when it is asked for.
     """
 
     members: tuple[Members, ...]
@@ -97,8 +98,9 @@ class Prepared:
         notes: Sequence[str],
         **rest: Any,
     ) -> Prepared:
-        """Return everything together, with its hypothesis and what is worth saying; labels are
-        those of all rows.
+        """Return everything together, with its hypothesis and what is worth saying.
+
+        `labels` are those of all rows.
         """
         known = [m.classes for m in members if m.classes is not None]
         classes = np.unique(np.concatenate(known)) if known else None
@@ -128,18 +130,19 @@ class Prepared:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Of all groups, in the order of the table."""
+        """Return the sources of all groups, in the order of the table."""
         used = {s for m in self.members for s in m.sources}
         return tuple(name for name in self.sizes if name in used)
 
     @property
     def levels(self) -> bool:
-        """Whether each domain's own level is taken out of its labels."""
+        """Return whether each domain's own level is taken out of its labels."""
         return self.options.levels and self.inferred.task is Task.regression
 
     def hypothesis(self, i: int) -> Hypothesis:
-        """Return the hypothesis of a group: a network has as many inputs as its encoder has
-        columns.
+        """Return the hypothesis of a group.
+
+        A network has as many inputs as the group's encoder has columns.
         """
         classes = self.members[i].classes
         n_outputs = 1 if classes is None else len(classes)
@@ -181,8 +184,9 @@ class Prepared:
         return take_out(problem, self.options.l2, pooled=(SMALL,) if self.pooled else ())
 
     def checked(self, tell: Callable[[str, int, int], None]) -> Prepared:
-        """Return the same with what is to be said of its groups, each made once, so that nothing is
-        wrong later.
+        """Return the same with notes on its groups.
+
+        Each group is made once, so that nothing is found wrong later.
         """
         notes = list(self.notes)
         for i in range(len(self.members)):
@@ -201,8 +205,10 @@ class Prepared:
                 and self.levels
                 and bool((self._at_one_level(group.plain).believed >= BELIEVED).any())
             )
-        said = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
+        warned = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
         # as an α says that somebody gave
         if {*self.members[i].targets} & {*self.members[i].sources}:
-            said = [one for one in said if one not in {*group.plain.notes, *group.problem.notes}]
-        return [*said, DIFFER] if differ else said
+            warned = [
+                one for one in warned if one not in {*group.plain.notes, *group.problem.notes}
+            ]
+        return [*warned, DIFFER] if differ else warned

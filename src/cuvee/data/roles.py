@@ -36,17 +36,16 @@ class Pool:
     notes: tuple[str, ...]
 
     def resized(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the labelled rows of every domain with SMALL, last, in place of those pooled in
-        it.
-        """
+        """Return the labelled rows of every domain; SMALL, last, stands for those pooled in it."""
         pooled = set(self.names)
         rows = {name: n for name, n in sizes.items() if name not in pooled}
         return rows | ({SMALL: sum(sizes[name] for name in self.names)} if self.names else {})
 
 
 def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
-    """Return what becomes of domains with too few labelled rows to be sources; `sizes` has the rows
-    of every domain.
+    """Return what becomes of domains with too few labelled rows to be sources.
+
+    `sizes` has the labelled rows of every domain.
 
     >>> pool({"north": 40, "hut": 1, "ferry": 1}).names
     ('hut', 'ferry')
@@ -86,8 +85,9 @@ def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
 def enough(
     sizes: Mapping[str, int], targets: Sequence[str], *, strict: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Return the targets that have labelled rows enough, and a note on the others; an error where
-    none is left.
+    """Return the targets that have enough labelled rows, and a note on the others.
+
+    Where none is left, that is an error.
     """
     few = [name for name in targets if sizes[name] < LEAST_LABELLED]
     if few and (strict or len(few) == len(targets)):
@@ -108,17 +108,18 @@ def enough(
 
 
 def excluded(names: Sequence[str], exclude: Sequence[str]) -> list[str]:
-    """Return the domains that are to be left out, named as targets are; an unknown name is an
-    error.
+    """Return the domains to leave out, which are named as targets are.
+
+    An unknown name is an error.
     """
-    found = matching(names, exclude, "exclude") if exclude else []
-    if exclude and not found:
+    left_out = matching(names, exclude, "exclude") if exclude else []
+    if exclude and not left_out:
         raise DomainError(f"exclude names no domain{suggest('', names)}")
-    if found and len(found) == len(set(names)):
+    if left_out and len(left_out) == len(set(names)):
         raise DomainError(
-            f"exclude names all {count(len(found), 'domain')}, so that none is left: name fewer"
+            f"exclude names all {count(len(left_out), 'domain')}, so that none is left: name fewer"
         )
-    return found
+    return left_out
 
 
 def without(table: Table, names: Sequence[str]) -> Table:
@@ -133,8 +134,9 @@ def without(table: Table, names: Sequence[str]) -> Table:
 def teachable(
     name: str, labels: Array, classes: Array, *, strict: bool = False, at: Array | None = None
 ) -> tuple[Array, list[str]]:
-    """Return which of a target's labelled rows (rows,) its sources' classes can teach, and what is
-    to be said of it.
+    """Return which of a target's labelled rows (rows,) can be learnt, and notes on the others.
+
+    A row can be learnt if its class is among the classes of the sources.
 
     None of them can, where too few rows are left or the sources have one class alone: then it is no
     target. `at` (rows,) are the rows' numbers in the table.

@@ -31,8 +31,10 @@ class Roles(NamedTuple):
 
     @classmethod
     def read(cls, sample_domain: Any, target_domains: Any, n_rows: int, exclude: Any = ()) -> Roles:
-        """Targets are those named; without names the negative whole numbers, as in skada. No
-        labels: one source.
+        """Return the role of every domain; without `sample_domain` all rows are one source.
+
+        Targets are those named; without names, the domains with negative whole numbers, as in
+        skada.
         """
         unwanted = _texts(exclude)
         if sample_domain is None:
@@ -65,9 +67,7 @@ def _texts(names: Any) -> list[str]:
 
 
 def _check_unused(**given: bool) -> None:
-    """Raise `OptionError` that names the first of these options that was given, where nobody says
-    whose rows are.
-    """
+    """Raise `OptionError` for the first option given here that needs sample_domain."""
     for option in (option for option, was_given in given.items() if was_given):
         raise OptionError(f"{option} needs sample_domain, which says whose row each is")
 
@@ -75,9 +75,7 @@ def _check_unused(**given: bool) -> None:
 def _negative(
     labels: Array, present: Mapping[str, Any], left_out: Collection[str]
 ) -> list[str] | None:
-    """Return the domains that are targets by the sign of their labels; None where
-    labels are names.
-    """
+    """Return the domains whose labels are negative: targets; None where labels are names."""
     if labels.dtype.kind != "i":
         return None
     return [name for name, label in present.items() if label < 0 and name not in left_out]
@@ -89,8 +87,10 @@ def _check_targets(
     left_out: Collection[str],
     negative: Sequence[str],
 ) -> None:
-    """Raise where there is no target, or a name is in no row, left out as well, or missing among
-    those named.
+    """Raise an error where the targets do not fit the rows.
+
+    There may be no target, or a name that is in no row, that is left out as well, or that is
+    missing among those named.
     """
     if not named:
         raise OptionError(
@@ -110,8 +110,9 @@ def _check_targets(
 
 
 def domain_labels(sample_domain: Any, n_rows: int) -> Array:
-    """One label per row (rows,): whole numbers stay numbers, all else becomes text; one label
-    stands for all rows.
+    """Return one label per row (rows,); a single label stands for all rows.
+
+    Whole numbers stay numbers, all else becomes text.
     """
     # NaN in a list stays NaN
     labels = np.asarray(sample_domain, None if hasattr(sample_domain, "dtype") else object)
@@ -135,7 +136,7 @@ def domain_labels(sample_domain: Any, n_rows: int) -> Array:
 
 
 def missing(values: Array) -> Array:
-    """(rows,) where there is no value: NaN, None, and what pandas has for them."""
+    """Return (rows,) where there is no value: NaN, None, and what pandas has for them."""
     if values.dtype == object:
         return np.array(
             [not isinstance(v, str) and str(v) in ("nan", "None", "<NA>", "NaT") for v in values],
@@ -145,8 +146,9 @@ def missing(values: Array) -> Array:
 
 
 def masked(y: Array, classes: Array | None) -> Array:
-    """(rows,) where y is no label: missing, or −1 where that is none of the classes; a regression
-    has None.
+    """Return (rows,) where y is no label: missing, or −1 where that is not a class.
+
+    `classes` is None in a regression.
     """
     if classes is None or y.dtype.kind not in "ifO" or HIDDEN in classes.tolist():
         return missing(y)
@@ -154,16 +156,17 @@ def masked(y: Array, classes: Array | None) -> Array:
 
 
 def rows_by_domain(labels: Array) -> dict[str, Array]:
-    """The rows of each domain by its name; sorted once, so that many domains cost what few do."""
+    """Return the rows of each domain by its name.
+
+    They are sorted once, so that many domains cost what few do.
+    """
     order = np.argsort(labels, kind="stable")
     present, first = np.unique(labels[order], return_index=True)
     return dict(zip(map(str, present), np.split(order, first[1:]), strict=True))
 
 
 class Split(NamedTuple):
-    """A table taken apart: the problem, which rows each of its domains holds, and what is to be
-    said of the others.
-    """
+    """A table taken apart: the problem, the rows of each of its domains, and notes on others."""
 
     problem: Problem
     rows: dict[str, Array]
@@ -184,15 +187,16 @@ def split(
     weight: Array | None = None,
     features: tuple[str, ...] = (),
 ) -> Split:
-    """Return the problem in a table X (rows, features), y (rows,): who learns from whom is decided
-    as for `adapt`.
+    """Return the problem in a table X (rows, features), y (rows,).
+
+    Who learns from whom is decided as for `adapt`.
     """
     rows = _labelled(y, roles, classify, weight)
     task = Task.classification if classify else Task.regression
     small = pool(rows.sizes, strict=strict)
     groups, notes = assigned(rows.sizes, small, [str(t) for t in roles.targets], strict=strict)
     rows = rows.pooled(small.names)
-    (group,), said = taught(rows, groups, task, strict=strict)
+    (group,), more_notes = taught(rows, groups, task, strict=strict)
     places = {name: rows.at[name] for name in group.sources} | group.targets
     numbers = {name: rows.number[at] for name, at in places.items()}
 
@@ -215,13 +219,15 @@ def split(
         labels(list(group.targets)),
         labels(small.names),
         roles.targets[~np.isin(roles.targets.astype(str), list(group.targets))],
-        [*notes, *said],
+        [*notes, *more_notes],
     )
 
 
 def _labelled(y: Array, roles: Roles, classify: bool, weight: Array | None) -> Labelled:
     """Return the rows that have a label and some weight; only targets may lack labels."""
-    of_source, of_target = (np.isin(roles.labels, some) for some in (roles.sources, roles.targets))
+    of_source, of_target = (
+        np.isin(roles.labels, names) for names in (roles.sources, roles.targets)
+    )
     if (absent := of_source & missing(y)).any():
         row = int(np.argmax(absent))
         raise DomainError(

@@ -66,8 +66,9 @@ def spool(
     fit_on: Collection[str] | None = None,
     batch_rows: int = ROWS,
 ) -> Spooled:
-    """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,), domain after
-    domain.
+    """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,).
+
+    The rows lie domain after domain.
 
     Rows without a label are left out. Where no encoder is given, one is fitted on the domains
     `fit_on` (None: all). Text is read three times (types, fit, write), other files twice; `impute`
@@ -104,9 +105,7 @@ def spool(
 
 
 def census(spec: Spec) -> dict[str, int]:
-    """Labelled rows of every domain, in order of first appearance; those of a domain without any
-    are 0.
-    """
+    """Return the labelled rows of every domain (0 is possible), in order of first appearance."""
     rows = Counter[str]()
     for frame, _ in _Scan(spec, ROWS, spec.text).frames((), unlabelled=True):
         labelled = frame[spec.label].notna()
@@ -130,16 +129,16 @@ class _Scan:
         self._kinds: list[dict[str, Kind]] = [
             {**each.kinds, **dict.fromkeys(again, "text")} for each in surveys
         ]
-        told = [
+        remarks = [
             one
             for each in surveys
             for one in each.told
             if one.name not in again or one.how != "typed"
         ]
-        self.notes = notes(told, spec.label)
+        self.notes = notes(remarks, spec.label)
 
     def frames(self, names: Sequence[str], unlabelled: bool = False) -> Iterator[tuple[Any, str]]:
-        """Tidy frames with these features, domain and label; beside each the file it is from."""
+        """Yield tidy frames with these features, domain and label, each with its file's name."""
         import pandas as pd
 
         domain, label = self.spec.domain, self.spec.label
@@ -164,7 +163,7 @@ class _Scan:
 
 @dataclass
 class _Labels:
-    """Which type holds all labels."""
+    """The type that holds all labels."""
 
     kinds: set[str] = field(default_factory=set)
     longest: int = 1
@@ -226,7 +225,7 @@ class _Column:
         self.scaler, self.origin, self.rows, self.gaps = None, self.low, 0, 0
 
     def rule(self, fill: float | None, impute: bool, where: str) -> Number | Category:
-        """As `Encoder.fit` makes it; `fill` is the median."""
+        """Return the rule that `Encoder.fit` would make; `fill` is the median."""
         if self.scaler is None:
             check_categories(
                 self.name, len(self.seen), self.rows - self.gaps, next(iter(self.seen)), where
@@ -245,8 +244,9 @@ class _Column:
 def _encoder(
     columns: Sequence[_Column], scan: _Scan, impute: bool, fit_on: Collection[str] | None
 ) -> Encoder:
-    """Return the encoder of columns that one pass has looked at, after the further passes that some
-    of them need.
+    """Return the encoder of columns that one pass has looked at.
+
+    Some of them need further passes, which are made here.
     """
     empty = next((column.name for column in columns if column.gaps == column.rows), None)
     if empty is not None:
@@ -298,7 +298,7 @@ def _say_gaps(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] |
 def _write(
     folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str
 ) -> tuple[Array, Array]:
-    """X and y, mapped from the files written; what is unfinished is removed."""
+    """Return X and y, mapped from the files that are written; unfinished files are removed."""
     spec, n = scan.spec, sum(rows.values())
     paths = folder / "X.npy", folder / "y.npy"
     shapes = {paths[0]: (n, len(encoder.names)), paths[1]: (n,)}

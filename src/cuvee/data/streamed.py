@@ -23,8 +23,9 @@ from cuvee.errors import OptionError
 
 
 def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
-    """Return the problem of files that are read batch by batch; the encoder is fitted on sources
-    alone.
+    """Return the problem of files that are read batch by batch.
+
+    The encoder is fitted on sources alone.
 
     Encoded rows lie in a file in `scratch`, and Gram matrices are made from it batch by batch.
     """

@@ -10,8 +10,9 @@ from cuvee.problem import Domain, Problem
 
 
 def squared_loss_instance(seed: int, n_features: int = 5) -> Problem:
-    """3 to 6 sources and a target, each with its own covariance and its own linear model, 30 to 199
-    rows.
+    """Return a problem with 3 to 6 sources and a target, each of 30 to 199 rows.
+
+    Each domain has its own covariance and its own linear model.
     """
     rng = np.random.default_rng([77, seed])
     n_sources = int(rng.integers(3, 7))
@@ -38,8 +39,9 @@ def grouped_classes(
     rows: int = 60,
     target_rows: int = 20,
 ) -> Problem:
-    """Binary labels; sources of one group share a direction, and target i belongs to group i mod
-    n_groups.
+    """Return a problem with binary labels, in which sources of one group share a direction.
+
+    Target i belongs to group i mod n_groups.
     """
     rng = np.random.default_rng(seed)
     directions = rng.normal(size=(n_groups, n_features))
@@ -61,8 +63,9 @@ def grouped_classes(
 def shifted_sources(
     n_sources: int, rows: int, features: int, *, seed: int = 0, quantity: bool = False
 ) -> list[Domain]:
-    """Sources with their own means, scales and rules around a common rule; two classes, or a
-    quantity.
+    """Return sources with their own means, scales and rules around a common rule.
+
+    Labels are two classes, or a quantity.
     """
     rng = np.random.default_rng(seed)
     common = 2.0 * rng.normal(size=features) / np.sqrt(features)
@@ -80,8 +83,9 @@ def shifted_sources(
 
 
 def visits(seed: int = 0) -> Any:
-    """A table as hospitals keep it: a pandas frame of 2,560 visits to 8 of them, with numbers,
-    categories and an id.
+    """Return a table as hospitals keep it: a pandas frame of 2,560 visits to 8 of them.
+
+    It has numbers, categories and an id.
 
     In half of the hospitals long stays mean trouble, in the others good care.
     """

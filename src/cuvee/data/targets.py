@@ -21,8 +21,9 @@ EACH = "each"  # every domain in turn, the others being its sources
 def choose(
     names: Sequence[str], wanted: str | Sequence[str], excluded: Sequence[str] = ()
 ) -> list[str]:
-    """Targets among the domains by name, comma list, pattern ("north*") or "each"; in the order of
-    `names`.
+    """Return the targets among the domains, in the order of `names`.
+
+    They are named by name, comma list, pattern ("north*") or "each".
 
     >>> choose(["north 1", "north 2", "south", "west"], "north*,west")
     ['north 1', 'north 2', 'west']
@@ -63,10 +64,10 @@ def matching(names: Sequence[str], asked: Sequence[str], where: str = "") -> lis
     """
     known, chosen = set(names), set[str]()
     for part in _parts(names, asked):
-        found = {part} if part in known else {name for name in names if fnmatchcase(name, part)}
-        if not found:
+        matched = {part} if part in known else {name for name in names if fnmatchcase(name, part)}
+        if not matched:
             raise DomainError(f"{at(where)}no domain matches {part!r}{suggest(part, names)}")
-        chosen |= found
+        chosen |= matched
     return [name for name in names if name in chosen]
 
 
@@ -81,7 +82,7 @@ def _parts(names: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 
 def suggest(wrong: str, known: Sequence[str]) -> str:
-    """The end of a sentence about a name that is not there.
+    """Return the end of a sentence about a name that is not there.
 
     >>> suggest("readmited", ["age", "readmitted"])
     "; did you mean 'readmitted'?"
@@ -98,8 +99,9 @@ def suggest(wrong: str, known: Sequence[str]) -> str:
 
 
 def domain_names(column: Any, where: str) -> Any:
-    """A column (rows,) of names, numbers or dates as names of domains; a missing one is
-    an error.
+    """Return a column (rows,) of names, numbers or dates as names of domains.
+
+    A missing name is an error.
     """
     import pandas as pd
 

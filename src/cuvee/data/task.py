@@ -32,7 +32,7 @@ class Inferred(NamedTuple):
 
 
 def infer(labels: Any, name: str = "label") -> Inferred:
-    """The task of labels (rows,), those missing aside.
+    """Return the task of labels (rows,); missing ones are ignored.
 
     Text and truth values are classes. Whole numbers are classes when there are at most 20 of them
     and each is there twice on average; so digits 0…9 are classes and exam scores 1…70 a quantity.
@@ -44,34 +44,34 @@ def infer(labels: Any, name: str = "label") -> Inferred:
     """
     column = _tidy(labels, name)
     kind, values, rows = label_kind(column), column.nunique(), len(column)
-    said = f"label {name!r} has"
+    head = f"label {name!r} has"
     if kind in ("text", "truth") or (kind == "whole" and values == 2):
         what = (
             f"{values} values"
             if kind != "text"
             else f"{values} values, like {short(column.iloc[0])}"
         )
-        return Inferred(Task.classification, f"{said} {what}: classification")
+        return Inferred(Task.classification, f"{head} {what}: classification")
     if kind == "quantity":
         broken = column[column != np.round(column)]
         what = as_written(float(f"{broken.iloc[0] if len(broken) else column.abs().max():.6g}"))
-        return Inferred(Task.regression, f"{said} numbers like {what}: regression")
-    numbers = f"{said} {values} different whole numbers"
+        return Inferred(Task.regression, f"{head} numbers like {what}: regression")
+    numbers = f"{head} {values} different whole numbers"
     if (values > MOST_CLASSES or rows < 2 * values) and _are_counts(column):
         return Inferred(Task.counts, f"{numbers} from 0 on, most of them small: counts")
     if values > MOST_CLASSES:
         return Inferred(Task.regression, f"{numbers}, more than {MOST_CLASSES}: regression")
     if rows < 2 * values:
-        why = f"{said} {values} different whole numbers in only {count(rows, 'row')}: regression"
+        why = f"{head} {values} different whole numbers in only {count(rows, 'row')}: regression"
         return Inferred(Task.regression, why)
     return Inferred(
         Task.classification,
-        f"{said} {values} different whole numbers, not more than {MOST_CLASSES}: classification",
+        f"{head} {values} different whole numbers, not more than {MOST_CLASSES}: classification",
     )
 
 
 def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
-    """The task that the user chose, or why labels (rows,) do not allow it."""
+    """Return the task that the user chose; raise `DomainError` where labels (rows,) rule it out."""
     try:
         task = Task(task)
     except ValueError:
@@ -113,8 +113,9 @@ def _are_counts(column: Any) -> bool:
 
 
 def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:
-    """Of tidy labels (rows,), those missing aside; whole numbers are those that a float holds
-    exactly.
+    """Return the kind of tidy labels (rows,); missing ones are ignored.
+
+    Whole numbers are those that a float holds exactly.
     """
     if not is_number(labels):
         return "text"
@@ -124,7 +125,7 @@ def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:
 
 
 def whole_labels(labels: Any) -> Any:
-    """Tidy labels (rows,), whole numbers as such: int64, or Int64 where some are missing."""
+    """Return tidy labels (rows,), whole numbers as int64, or Int64 where some are missing."""
     if label_kind(labels) != "whole":
         return labels
     return labels.astype("Int64" if labels.isna().any() else np.int64)

@@ -69,47 +69,57 @@ class Space(ABC):
 
     @abstractmethod
     def prepare(self, X: Tensor) -> Tensor:
-        """Rows as `scores` wants them (scaled, with a column for the intercept…), done once per
-        table.
+        """Return rows as `scores` wants them (scaled, with a column for the intercept…).
+
+        This is done once per table.
         """
 
     @abstractmethod
     def encode(self, y: Array, name: str) -> Array:
-        """Return the labels of domain `name` as numbers, or raise `DomainError` naming the row that
-        does not fit.
+        """Return the labels of domain `name` as numbers.
+
+        Raise `DomainError` naming the row that does not fit.
         """
 
     @abstractmethod
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
-        """w (..., P), prepared rows shared by all models X (rows, …) -> (..., outputs, rows)."""
+        """Return scores (..., outputs, rows) of w (..., P) on rows X (rows, …) shared by all.
+
+        Rows are as `prepare` returns them.
+        """
 
     @abstractmethod
     def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
-        """w (M, Q, P), prepared rows of each target X (M, rows, …) -> (M, Q, outputs, rows)."""
+        """Return scores (M, Q, outputs, rows) of w (M, Q, P) on own rows X (M, rows, …).
+
+        Rows are as `prepare` returns them, those of each target.
+        """
 
     @abstractmethod
     def trained(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss that models are trained on, per row: (..., outputs, rows) -> (..., rows)."""
+        """Return the loss that is trained on, per row: (..., outputs, rows) -> (..., rows)."""
 
     @abstractmethod
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
-        """A bounded companion of it: with an unbounded loss the inner maximum of the paper runs
-        away.
+        """Return a bounded companion of the trained loss, per row.
+
+        With an unbounded loss the inner maximum of the paper runs away.
         """
 
     @abstractmethod
     def decide(self, scores: Tensor) -> Array:
-        """Predictions in the user's own labels: (..., outputs, rows) -> (..., rows)."""
+        """Return predictions in the user's own labels: (..., outputs, rows) -> (..., rows)."""
 
     @abstractmethod
     def start(self, n_models: int, seed: int) -> Tensor:
-        """Parameters (n_models, P) to start from, apart from each other; row k depends on seed and
-        k alone.
+        """Return parameters (n_models, P) to start from, apart from each other.
+
+        Row k depends on seed and k alone.
         """
 
     @property
     def penalised(self) -> Tensor:
-        """(P,) 1 where λ/2‖w‖² counts, 0 at intercepts."""
+        """Return (P,): 1 where λ/2‖w‖² counts, 0 at intercepts."""
         return torch.ones(self.n_params, dtype=self.dtype)
 
     def loss(self, kind: LossKind, scores: Tensor, y: Tensor) -> Tensor:
@@ -123,7 +133,7 @@ class Space(ABC):
         raise OptionError("the losses of this hypothesis have no known bound")
 
     def project(self, w: Tensor) -> Tensor:
-        """P_W, exactly: the nearest point of the ball."""
+        """Return P_W(w), exactly: the nearest point of the ball."""
         if self.radius is None:
             return w
         # float32 would overflow
@@ -138,13 +148,13 @@ class Space(ABC):
         return w
 
     def predict(self, w: Array | Tensor, X: Array) -> Array:
-        """Predictions (..., rows) of models w (..., P) on raw rows X."""
+        """Return predictions (..., rows) of models w (..., P) on raw rows X."""
         with torch.no_grad():
             rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
             return self.decide(self.scores(torch.as_tensor(w, dtype=self.dtype), rows))
 
     def predict_proba(self, w: Array | Tensor, X: Array) -> Array:
-        """Class probabilities (..., rows, classes) of models w (..., P) on raw rows X."""
+        """Return class probabilities (..., rows, classes) of models w (..., P) on raw rows X."""
         with torch.no_grad():
             rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
             return np.asarray(
@@ -152,15 +162,16 @@ class Space(ABC):
             )
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Scores (..., outputs, rows) -> (..., rows, classes), for classifiers."""
+        """Return class probabilities (..., rows, classes) of scores (..., outputs, rows)."""
         raise OptionError(
             "this model predicts a quantity: it has no class probabilities, use predict"
         )
 
 
 class Hypothesis(Protocol):
-    """What the user writes. `standardised=True` asks for the same functions in scale-free
-    coordinates.
+    """A hypothesis as the user writes it.
+
+    `standardised=True` asks for the same functions in scale-free coordinates.
     """
 
     @property

@@ -17,8 +17,9 @@ from cuvee.hypothesis.linear import LinearSpace
 
 
 class GeneralisedSpace(LinearSpace):
-    """A linear space with a mean function. Shapes: scores and means (..., outputs, rows), labels
-    (..., rows).
+    """A linear space with a mean function.
+
+    Shapes: scores and means (..., outputs, rows), labels (..., rows).
     """
 
     generalised = True
@@ -36,9 +37,7 @@ class GeneralisedSpace(LinearSpace):
 
     @abstractmethod
     def statistic(self, y: Tensor) -> Tensor:
-        """Return what labels say, (..., rows) -> (..., outputs, rows): the means of a
-        perfect fit.
-        """
+        """Return the means of a perfect fit to labels, (..., rows) -> (..., outputs, rows)."""
 
     @abstractmethod
     def curvature(self, mean: Tensor, output: int) -> Tensor:
@@ -50,8 +49,9 @@ class GeneralisedSpace(LinearSpace):
 
     @abstractmethod
     def summed_curvature(self, weighted: Tensor, mean: Tensor) -> Tensor:
-        """Return Σ_rows weight · curvature, (..., outputs, outputs), where `weighted` is weight ·
-        mean.
+        """Return Σ_rows weight · curvature, (..., outputs, outputs).
+
+        `weighted` is weight · mean.
         """
 
     @abstractmethod

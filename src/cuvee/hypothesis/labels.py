@@ -69,8 +69,9 @@ def check_numeric(facts: Facts) -> None:
 
 
 def number_labels(y: Array, classes: Array, name: str) -> Array:
-    """Return y as positions in `classes`; the first label that is not there is named
-    with its row.
+    """Return y as positions in `classes`.
+
+    Raise an error that names the first label that is not there, and its row.
     """
     position, lost = _positions(y, classes)
     if lost.any():

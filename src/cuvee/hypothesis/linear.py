@@ -67,9 +67,7 @@ class LinearSpace(Space):
         return other
 
     def standardise(self, X: Tensor) -> Tensor:
-        """Return rows (..., features) in the coordinates that models see, the intercept
-        left out.
-        """
+        """Return rows (..., features) in the coordinates that models see, without the intercept."""
         X = X.to(self.dtype)
         if self._standardised:
             X = (X - self._mean.to(X)) / self._scale.to(X)
@@ -105,8 +103,7 @@ class LinearSpace(Space):
 
     @abstractmethod
     def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the least and the largest curvature of the trained loss in the scores where those
-        are within reach.
+        """Return the least and the largest curvature of the trained loss for scores within reach.
 
         Shapes (…,), as `reach` has; scores lie between −reach and reach.
         """
@@ -119,8 +116,9 @@ class LinearSpace(Space):
         return mask.reshape(-1)
 
     def start(self, n_models: int, seed: int) -> Tensor:
-        """Row k at half the radius of W, but never farther than START, in its own
-        random direction.
+        """Return starts (n_models, P), row k in its own random direction.
+
+        They lie at half the radius of W, but never farther than START.
         """
         features = self._started
         shape = (self.n_outputs, features + int(self.intercept))
@@ -136,8 +134,9 @@ class LinearSpace(Space):
 
 
 def finite_radius(radius: float | None) -> float:
-    """Return the radius of W, or raise `OptionError` where there is none and a loss has
-    no bound.
+    """Return the radius of W; raise `OptionError` where there is none.
+
+    Without it a loss has no bound.
     """
     if radius is None:
         raise OptionError("without a radius this loss has no bound: give the hypothesis a radius")

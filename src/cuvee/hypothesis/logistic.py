@@ -49,8 +49,9 @@ class Logistic:
 
 
 class LogisticSpace(GeneralisedSpace):
-    """`Logistic` on a problem: the classes are those of the sources, and means are their
-    probabilities.
+    """`Logistic` on a problem.
+
+    The classes are those of the sources, and means are their probabilities.
     """
 
     classes: Array
@@ -87,13 +88,14 @@ class LogisticSpace(GeneralisedSpace):
         return chance_of_error(scores, y)
 
     def mean_(self, scores: Tensor) -> Tensor:
-        """Class probabilities (..., outputs, rows) where the scores stood; for two classes that of
-        the second.
+        """Return class probabilities (..., outputs, rows) in place of the scores.
+
+        For two classes it is the probability of the second.
         """
         return scores.sigmoid_() if self.n_outputs == 1 else scores.softmax(-2)
 
     def statistic(self, y: Tensor) -> Tensor:
-        """What a label says, (..., rows) -> (..., outputs, rows): the mean of a perfect fit."""
+        """Return the mean of a perfect fit to each label, (..., rows) -> (..., outputs, rows)."""
         if self.n_outputs == 1:
             return y.unsqueeze(-2).to(self.dtype)
         return functional.one_hot(y, self.n_outputs).transpose(-1, -2).to(self.dtype)
@@ -126,8 +128,9 @@ class LogisticSpace(GeneralisedSpace):
         return seen == 0
 
     def canonical(self, w: Tensor, *, features: bool = True) -> Tensor:
-        """The same predictions by the w of least norm: softmax ignores what all classes' scores
-        share.
+        """Return the w of least norm that gives the same predictions.
+
+        Softmax ignores what all classes' scores share.
 
         At a minimiser all parameters sum to 0 over the classes. Without `features`, only what no
         penalty holds moves.
@@ -178,28 +181,28 @@ class LogisticSpace(GeneralisedSpace):
 
 
 def cross_entropy(scores: Tensor, y: Tensor) -> Tensor:
-    """−log p_y per row; one output is the log-odds of class 1."""
+    """Return −log p_y per row; one output is the log-odds of class 1."""
     if scores.shape[-2] == 1:
         return -functional.logsigmoid(scores.squeeze(-2) * (2 * y - 1).to(scores.dtype))
     return torch.logsumexp(scores, -2) - _own_score(scores, y)
 
 
 def chance_of_error(scores: Tensor, y: Tensor) -> Tensor:
-    """1 − p_y per row, in [0, 1]."""
+    """Return 1 − p_y per row, in [0, 1]."""
     if scores.shape[-2] == 1:
         return torch.sigmoid(scores.squeeze(-2) * (1 - 2 * y).to(scores.dtype))
     return 1.0 - _own_score(scores.softmax(-2), y)
 
 
 def class_probabilities(scores: Tensor) -> Tensor:
-    """(..., outputs, rows) -> (..., rows, classes), summing to 1."""
+    """Return probabilities (..., rows, classes), which sum to 1, of scores (..., outputs, rows)."""
     if scores.shape[-2] == 1:
         scores = torch.cat([torch.zeros_like(scores), scores], -2)
     return scores.softmax(-2).transpose(-1, -2)
 
 
 def winners(scores: Tensor) -> Tensor:
-    """The number of the likeliest class per row."""
+    """Return the number of the likeliest class per row."""
     return (scores.squeeze(-2) > 0).long() if scores.shape[-2] == 1 else scores.argmax(-2)
 
 

@@ -27,8 +27,9 @@ REACH = 3.0
 
 @dataclass(frozen=True)
 class Network:
-    """An `nn.Module` that maps rows to one score, or one per class; it runs in eval mode, buffers
-    fixed.
+    """An `nn.Module` that maps rows to one score, or one per class.
+
+    It runs in eval mode, with its buffers fixed.
 
     All its parameters are learnt, frozen ones too, and copies of it are stacked by
     `torch.func.vmap`, which a few modules (recurrent ones among them) do not go through. `loss` is
@@ -55,8 +56,9 @@ class Network:
             check_number("radius", self.radius, above=0.0)
 
     def bind(self, facts: Facts, *, standardised: bool = False) -> NetworkSpace:
-        """The module's own inputs are left as they are; standardised only chooses a W when none is
-        given.
+        """Return the space of the module on a problem; its inputs are left as they are.
+
+        `standardised` only chooses a W when none is given.
         """
         return NetworkSpace(facts, self, standardised)
 
@@ -97,8 +99,9 @@ class NetworkSpace(Space):
             self.radius = REACH * (float(torch.linalg.vector_norm(self.start(1, seed=0))) or 1.0)
 
     def _rehearse(self, facts: Facts) -> None:
-        """Two models on two rows: what `vmap` or the loss cannot do is said before any
-        work starts.
+        """Raise `OptionError` for what `vmap` or the loss cannot do, before any work starts.
+
+        Two models are run on two rows.
         """
         rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
         labels = torch.zeros(2, dtype=self.dtype if self.classes is None else torch.int64)
@@ -159,7 +162,7 @@ class NetworkSpace(Space):
         return scores
 
     def _forward(self, flat: Tensor, X: Tensor) -> Tensor:
-        """One model, one table: (P,), (rows, …) -> (outputs, rows)."""
+        """Return scores (outputs, rows) of one model (P,) on one table (rows, …)."""
         views = (
             part.view(shape)
             for part, shape in zip(flat.split(self._sizes), self._shapes.values(), strict=True)
@@ -180,8 +183,9 @@ class NetworkSpace(Space):
         return rows.view(*scores.shape[:-2], *rows.shape[1:])
 
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
-        """1 − p_y for classes; ℓ/(1 + ℓ/s) for other losses, with s half the variance of the
-        labels.
+        """Return 1 − p_y for classes, and ℓ/(1 + ℓ/s) for other losses.
+
+        s is half the variance of the labels.
         """
         if self._loss == "cross_entropy":
             return chance_of_error(scores, y)
@@ -200,7 +204,7 @@ class NetworkSpace(Space):
         return class_probabilities(scores[..., : len(self.classes), :])
 
     def start(self, n_models: int, seed: int) -> Tensor:
-        """Row 0 is the module as it was given; every other row a fresh initialisation."""
+        """Return starts: row 0 is the module as given, every other row a fresh initialisation."""
         rows = [self._fresh(seed, k) for k in range(n_models)]
         return (
             self.project(torch.stack(rows))

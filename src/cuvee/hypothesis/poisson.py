@@ -59,8 +59,7 @@ class Poisson:
 
     @staticmethod
     def domain(name: str, X: Any, counts: Any, exposure: Any) -> Domain:
-        """Return a domain of rates, counts/exposure, in which every row weighs what it was exposed
-        for.
+        """Return a domain of rates, counts/exposure, in which every row weighs its exposure.
 
         That is the Poisson model with expected counts exposure · exp(x·w + b).
         """
@@ -71,8 +70,9 @@ class Poisson:
 
 
 class PoissonSpace(GeneralisedSpace):
-    """`Poisson` on a problem; when standardised, labels are divided by their mean over
-    the sources.
+    """`Poisson` on a problem.
+
+    When standardised, labels are divided by their mean over the sources.
     """
 
     likelihood = True

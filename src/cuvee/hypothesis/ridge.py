@@ -46,14 +46,15 @@ class Ridge:
 
 
 def saturated(loss: Tensor, most: float) -> Tensor:
-    """ℓ/(1 + ℓ/most): ℓ itself near 0, never above `most`."""
+    """Return ℓ/(1 + ℓ/most): ℓ itself near 0, never above `most`."""
     loss = loss.clamp(max=torch.finfo(loss.dtype).max ** 0.5)  # beyond it only inf/inf lies
     return loss / (1.0 + loss / most)
 
 
 class RidgeSpace(LinearSpace):
-    """`Ridge` on a problem; when standardised, labels too have mean 0 and variance 1 over the
-    sources.
+    """`Ridge` on a problem.
+
+    When standardised, labels too have mean 0 and variance 1 over the sources.
     """
 
     quadratic = True
@@ -81,8 +82,9 @@ class RidgeSpace(LinearSpace):
         return 0.5 * (scores.squeeze(-2) - y).square()
 
     def bounded(self, scores: Tensor, y: Tensor) -> Tensor:
-        """½r²/(1 + r²/s²): the squared loss near 0, never above s²/2, s the labels' standard
-        deviation.
+        """Return ½r²/(1 + r²/s²): the squared loss near 0, never above s²/2.
+
+        s is the labels' standard deviation.
         """
         return saturated(self.trained(scores, y), 0.5 * (self.label_scale / self._unit) ** 2)
 

@@ -25,25 +25,26 @@ class StackedLayers:
 
     @classmethod
     def of(cls, module: nn.Module) -> StackedLayers | None:
-        """The stack behind a module, or None if it is anything more than that."""
+        """Return the stack behind a module, or None if it is anything more than that."""
         layers = list(module) if type(module) is nn.Sequential else [module]
         if not _plain(layers) or _shares_or_hooks(module, layers):
             return None
         return cls(layers)
 
     def scores(self, w: Tensor, X: Tensor) -> Tensor:
-        """Shared rows: w (..., P), X (rows, inputs) -> (..., outputs, rows)."""
+        """Return scores (..., outputs, rows) of w (..., P) on shared rows X (rows, inputs)."""
         flat = w.reshape(-1, w.shape[-1])
         scores = self._run(flat, X.T)
         return scores.view(*w.shape[:-1], *scores.shape[1:])
 
     def own_scores(self, w: Tensor, X: Tensor) -> Tensor:
-        """Own rows: w (M, Q, P), X (M, rows, inputs) -> (M, Q, outputs, rows)."""
+        """Return scores (M, Q, outputs, rows) of w (M, Q, P) on own rows X (M, rows, inputs)."""
         return self._run(w, X.transpose(-1, -2)[:, None])
 
     def _run(self, w: Tensor, h: Tensor) -> Tensor:
-        """w (..., P), h (inputs, rows) or broadcasting like (M, 1, inputs, rows): features stand
-        before rows.
+        """Return scores of w (..., P) on h (inputs, rows), in which features stand before rows.
+
+        h may also broadcast, like (M, 1, inputs, rows).
         """
         parts = iter(w.split(self._sizes, -1))
         for layer in self._layers:

@@ -58,8 +58,9 @@ def adapt(
     say: Callable[[str], None] | None = None,
     **asked: Any,
 ) -> Run:
-    """Everything from a table to a model per target, kept in a new folder `out` that survives a
-    kill at any moment.
+    """Make a model per target from a table, in a new folder `out`, and return the run.
+
+    The folder survives a kill at any moment.
 
     Args:
         source: a file, a folder with a file per domain, a frame, or whatever
@@ -126,8 +127,9 @@ def _options(options: Options | None, asked: dict[str, Any]) -> Options:
 
 
 def resume(path: str | Path, *, source: Any = None, progress: Progress | None = None) -> Run:
-    """Go on where a run was cut; one that is finished is opened. `source` is needed where the table
-    was a frame.
+    """Go on where a run was cut, and return it; one that is finished is opened.
+
+    `source` is needed where the table was a frame.
     """
     path = Path(path)
     folder = RunFolder.open(path)
@@ -152,7 +154,7 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
             if prepared.fingerprint != fingerprint:
                 raise InputError(
                     f"the table is not the one that {path} was begun with: bring that back, or "
-                    "begin anew"
+                    "start a new run"
                 )
             tables.check_same(prepared, folder)
             return _finish(folder, prepared, options, progress or _silent)
@@ -161,7 +163,7 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
 
 
 def _finish(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> Run:
-    """The pipeline; what is committed is not done again."""
+    """Run the steps of the pipeline that are not committed yet, and return the run."""
     if not folder.done("alpha"):
         _weigh(folder, prepared, options, progress)
     if not folder.done("models"):
@@ -174,7 +176,7 @@ def _finish(folder: RunFolder, prepared: Prepared, options: Options, progress: P
 
 
 def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:
-    """α of every group, chunk by chunk; the user's own where it was given."""
+    """Estimate α of every group, chunk by chunk; use the user's own where it was given."""
     parts = Parts(folder)
     if folder.has(GIVEN):
         parts.finish("alpha", tables.of_mixtures(prepared, tables.given(prepared, folder, GIVEN)))
@@ -203,13 +205,16 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
             steps.append(step)
             done += many
             progress("estimating α", done, total)
-    found = [alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps]
-    parts.finish("alpha", tables.of_mixtures(prepared, found))
+    mixtures = [
+        alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps
+    ]
+    parts.finish("alpha", tables.of_mixtures(prepared, mixtures))
 
 
 def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:
-    """Models of every group, chunk by chunk: solved, or asked of a map where the
-    planner says so.
+    """Make the models of every group, chunk by chunk.
+
+    They are solved, or asked of a map where the planner says so.
     """
     alphas = tables.alphas(prepared, folder)
     parts, steps, done, total = Parts(folder), [], 0, len(prepared.targets)
@@ -217,35 +222,36 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
         group, atlas = None, None
         for low in range(0, len(members.targets), models.CHUNK):
             step, began = f"models {g} {low}", time.perf_counter()
-            some = slice(low, low + models.CHUNK)
+            chunk = slice(low, low + models.CHUNK)
             progress("solving models", done, total)
             if not folder.done(step):
                 if group is None:
                     group = prepared.group(g)
                     atlas = _map(folder, g, group.problem.sources, prepared, alphas[g], options)
                 part = models.deliver(
-                    group.part(some),
+                    group.part(chunk),
                     prepared.hypothesis(g),
-                    alphas[g][some],
+                    alphas[g][chunk],
                     atlas,
                     options,
                     bounded=theorem.MOST - low,
                 )
                 parts.add(step, part.pack(), time.perf_counter() - began)
             steps.append(step)
-            done += len(members.targets[some])
+            done += len(members.targets[chunk])
     progress("solving models", total, total)
-    found = Delivered.joined(
+    delivered = Delivered.joined(
         [Delivered.unpack(parts.read(step), folder.path / part_name(step)) for step in steps]
     )
-    parts.finish("models", tables.of_models(prepared, found, folder))
+    parts.finish("models", tables.of_models(prepared, delivered, folder))
 
 
 def _map(
     folder: RunFolder, g: int, sources: Any, prepared: Prepared, alpha: Floats, options: Options
 ) -> ModelMap | None:
-    """A map w*(α), where many targets without own rows make learning cheaper; what was planned once
-    stays.
+    """Return a map w*(α), or None where solving is cheaper.
+
+    A map pays where many targets have no own rows; what was planned once stays.
     """
     if (
         len(alpha) < MANY
@@ -259,8 +265,8 @@ def _map(
     try:
         if not folder.done(step):
             made = plan(sources, prepared.hypothesis(g), n_targets=len(alpha), **how)
-            said = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
-            folder.commit(step, {part_name(step): as_json(said)}, seconds=made.seconds)
+            record = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
+            folder.commit(step, {part_name(step): as_json(record)}, seconds=made.seconds)
         planned = folder.json(part_name(step))
         if planned["choice"] == "solve":
             return None
@@ -270,7 +276,7 @@ def _map(
 
 
 def _check_given(alpha: Floats, columns: tuple[str, ...], prepared: Prepared) -> None:
-    """Rows on the simplex, and no target its own source."""
+    """Raise `MixtureError` unless rows lie on the simplex and no target is its own source."""
     check_alpha(alpha, len(columns))
     for i, target in enumerate(prepared.targets):
         if target in columns and alpha[i, columns.index(target)] > 0:
@@ -281,7 +287,7 @@ def _check_given(alpha: Floats, columns: tuple[str, ...], prepared: Prepared) ->
 
 
 def _about(source: Any, options: Options, prepared: Prepared) -> dict[str, Any]:
-    """run.json."""
+    """Return what run.json holds."""
     import sklearn
     import torch
 
@@ -313,8 +319,8 @@ def _about(source: Any, options: Options, prepared: Prepared) -> dict[str, Any]:
 
 
 def _silent(what: str, done: int, total: int) -> None:
-    """Nobody looks."""
+    """Do nothing: no progress was asked for."""
 
 
 def _unheard(sentence: str) -> None:
-    """Nobody listens."""
+    """Do nothing: nobody asked for the sentences."""

@@ -24,7 +24,7 @@ STATUSES = {str(status): status for status in Status}
 
 
 def pack(mix: Mixtures) -> bytes:
-    """All of it, the steps of α aside."""
+    """Return the mixtures as bytes, without the steps of α."""
     tensors = {"alpha": mix.alpha, "gap": mix.gap, "objective": mix.objective}
     if mix.candidates:
         tensors |= {
@@ -50,16 +50,16 @@ def pack(mix: Mixtures) -> bytes:
 def unpack(content: bytes, where: Path) -> Mixtures:
     tensors, header = files.unpacked(content, where, WHAT, FORMAT)
     with files.understood(where, WHAT):
-        found = {name: t.numpy() for name, t in tensors.items()}
-        tried, trace = files.part(found, "candidates."), files.part(found, "trace.")
+        arrays = {name: t.numpy() for name, t in tensors.items()}
+        tried, trace = files.part(arrays, "candidates."), files.part(arrays, "trace.")
         return Mixtures(
-            alpha=found["alpha"],
+            alpha=arrays["alpha"],
             columns=tuple(header["columns"]),
             targets=tuple(header["targets"]),
-            gap=found["gap"],
+            gap=arrays["gap"],
             status=tuple(STATUSES[s] for s in header["status"]),
             method=header["method"],
-            objective=found["objective"],
+            objective=arrays["objective"],
             trace=Trace(trace["step"], trace["objective"], trace["gap"], np.zeros(0))
             if trace
             else None,
@@ -71,8 +71,9 @@ def unpack(content: bytes, where: Path) -> Mixtures:
 
 
 def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> bytes:
-    """A row per target, a column per source, the own sample last; digits enough to be the same
-    numbers again.
+    """Return α as a CSV: a row per target, a column per source, the own sample last.
+
+    Numbers have enough digits to be the same when they are read again.
 
     Names that a spreadsheet would take for formulas are guarded, as `cuvee.data.cells` has it.
     """
@@ -90,8 +91,9 @@ def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> byt
 
 
 def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], Floats]:
-    """What `to_csv` wrote: targets, columns, α; without a first column "target", targets have no
-    names.
+    """Return what `to_csv` wrote: targets, columns, α.
+
+    Without a first column "target", targets have no names.
 
     Other separators than the comma are read too, and decimal commas where the separator is another.
     """
@@ -120,9 +122,7 @@ def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], F
 
 
 def _separator(text: str) -> str:
-    """Return what stands behind the first cell, "target"; without it, what tables are told apart
-    by.
-    """
+    """Return the character behind a first cell "target", or else the separator of the table."""
     begins = (
         separator
         for separator in SEPARATORS
@@ -138,8 +138,9 @@ def _number(cell: str, separator: str) -> float:
 def given(
     alpha: Any, targets: Sequence[str], sources: Sequence[str]
 ) -> tuple[tuple[str, ...], Floats]:
-    """Return the user's α with its columns, in the order of the targets and the sources, the own
-    sample's last.
+    """Return the user's α with its columns, in the order of the targets and the sources.
+
+    The own sample's column comes last.
 
     It may be a CSV, `Mixtures`, a frame or an array; empty cells of what has names are weights of
     0.

@@ -31,10 +31,10 @@ STEPS = {
 
 
 def findings(folder: RunFolder) -> Findings:
-    """All that the report shows; an error where the run is not far enough."""
+    """Return all that the report shows; raise an error where the run is not far enough."""
     about, prepared, metrics = folder.about, folder.json(PREPARED), folder.json(METRICS)
     targets, columns, alpha = alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)
-    found = _table(folder, WEIGHTS)
+    weights = _table(folder, WEIGHTS)
     certificate = metrics["certificate"]
     distance = _numbers(certificate["distance"])
     return Findings(
@@ -51,8 +51,8 @@ def findings(folder: RunFolder) -> Findings:
         learn_rows=np.array([t["learn"] for t in prepared["targets"]], dtype=float),
         test_rows=np.array([t["test"] for t in prepared["targets"]], dtype=float),
         alpha=alpha,
-        alpha_status=tuple(found["status"].to_pylist()),
-        gap=_floats(found["gap"]),
+        alpha_status=tuple(weights["status"].to_pylist()),
+        gap=_floats(weights["gap"]),
         model_status=tuple(metrics["status"]),
         distance=np.where(np.isnan(distance), np.inf, distance),
         excess_risk=_numbers(certificate["excess_risk"]),
@@ -92,7 +92,7 @@ def _floats(column: Any) -> Floats:
 
 
 def _numbers(values: Any) -> Floats:
-    """Lists in which null stands for NaN."""
+    """Return lists as floats, with NaN where they hold null."""
     return np.array(values, dtype=object).astype(np.float64)
 
 
@@ -156,7 +156,7 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _seconds(folder: RunFolder) -> tuple[tuple[str, float], ...]:
-    """By kind of step: "alpha 0 64" is one of many."""
+    """Return the seconds by kind of step: "alpha 0 64" is one of many."""
     total: dict[str, float] = {}
     for step, seconds in folder.seconds.items():
         kind = step.split()[0]

@@ -46,15 +46,16 @@ FILES = (MANIFEST, *BEGUN, ALPHA, WEIGHTS, CANDIDATES, TRACE, MODELS, METRICS, S
 
 
 class RunFolder:
-    """A folder with a manifest. Reading checks sums; whoever writes holds the lock."""
+    """A folder with a manifest; reading checks sums, and whoever writes holds the lock."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path, self._manifest = path, manifest
 
     @classmethod
     def create(cls, path: Path, files: Mapping[str, bytes]) -> RunFolder:
-        """A new run, with all that it was asked for in run.json, in a folder for which `vacant` is
-        true.
+        """Return a new run in a folder for which `vacant` is true.
+
+        All that it was asked for is in run.json.
         """
         folder = cls(path, new_manifest([], {}))
         folder.commit("begun", files)
@@ -62,19 +63,19 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """A folder that holds a run, as its manifest has it."""
+        """Return the folder of a run, as its manifest has it."""
         if not path.is_dir():
             raise InputError(f"there is no folder {path}; is the name right?")
         return cls(path, read_manifest(path))
 
     @property
     def about(self) -> dict[str, Any]:
-        """run.json."""
+        """Return what run.json holds."""
         return self.json(ABOUT)
 
     @property
     def seconds(self) -> dict[str, float]:
-        """What every step took."""
+        """Return the seconds that every step took."""
         return {step["name"]: float(step["seconds"]) for step in self._manifest["steps"]}
 
     def done(self, step: str) -> bool:
@@ -88,9 +89,9 @@ class RunFolder:
             return dict(json.loads(self.read(name)))
 
     def read(self, name: str) -> bytes:
-        """The bytes of a committed file, which are those that were committed."""
-        said = self._manifest["files"].get(name)
-        if said is None:
+        """Return the bytes of a committed file; raise `InputError` if they changed since."""
+        entry = self._manifest["files"].get(name)
+        if entry is None:
             raise InputError(f"{self.path} has no {name} yet: cuvee resume {self.path}")
         try:
             content = inside(self.path, name).read_bytes()
@@ -98,7 +99,7 @@ class RunFolder:
             raise InputError(
                 f"{self.path / name} cannot be read: {error.strerror or error}"
             ) from None
-        if len(content) != said["bytes"] or hashlib.sha256(content).hexdigest() != said["sha256"]:
+        if len(content) != entry["bytes"] or hashlib.sha256(content).hexdigest() != entry["sha256"]:
             raise InputError(
                 f"{self.path / name} was changed or cut after it was written: its checksum is "
                 "another; restore it, or "
@@ -107,7 +108,7 @@ class RunFolder:
         return content
 
     def file(self, name: str) -> Path:
-        """Where a committed file is, once its checksum was looked at."""
+        """Return the path of a committed file after a check of its checksum."""
         self.read(name)
         return self.path / name
 
@@ -119,7 +120,7 @@ class RunFolder:
         seconds: float = 0.0,
         parts_done: bool = False,
     ) -> None:
-        """All files of a step (or of several, with the seconds that each took), or none of them.
+        """Commit all files of a step (or of several, with the seconds of each), or none of them.
 
         With `parts_done` the parts that led to it no longer count.
         """
@@ -160,15 +161,19 @@ class RunFolder:
                 (self.path / f"{name}.part").unlink(missing_ok=True)
 
     def derive(self, name: str, content: bytes) -> Path:
-        """A file that is made from the others, and so can be made again: nobody counts on it."""
+        """Write a file that is made from the others, and return its path.
+
+        It can be made again, so nothing depends on it.
+        """
         with _said(self.path):
             _put(self.path / name, content)
         return self.path / name
 
 
 class Parts:
-    """Parts of a long step. Those of PATIENCE seconds are committed together, and the last with the
-    step itself.
+    """Parts of a long step.
+
+    Those of PATIENCE seconds are committed together, and the last with the step itself.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -194,12 +199,15 @@ class Parts:
 
 
 def part_name(step: str) -> str:
-    """The file of a step that is a part."""
+    """Return the name of the file of a step that is a part."""
     return f"{PARTS}/{step.replace(' ', '-')}"
 
 
 def vacant(path: Path) -> None:
-    """Nothing but what an unfinished start left lies there, or an error that says what to do."""
+    """Raise `InputError` where a folder holds more than an unfinished start left behind.
+
+    The error says what to do.
+    """
     with _said(path):
         if path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file: give --out the name of a new folder")
@@ -208,8 +216,8 @@ def vacant(path: Path) -> None:
                 f"{path} holds a run already: cuvee resume {path}, or give another --out"
             )
         allowed = (LOCK, PARTS, SCRATCH, *BEGUN)
-        found = [p.name for p in path.iterdir()] if path.is_dir() else []
-        left = [name for name in found if name not in allowed and not name.endswith(".part")]
+        names = [p.name for p in path.iterdir()] if path.is_dir() else []
+        left = [name for name in names if name not in allowed and not name.endswith(".part")]
         if left:
             raise InputError(
                 f"{path} is not empty, {left[0]!r} lies in it: give --out the name of a new folder"
@@ -221,7 +229,7 @@ def vacant(path: Path) -> None:
 
 @contextmanager
 def reserved(path: Path) -> Iterator[None]:
-    """A vacant folder, made and locked; if no run is begun in it, nothing stays behind."""
+    """Make and lock a vacant folder; if no run is begun in it, nothing stays behind."""
     vacant(path)
     made = [p for p in (path, *path.absolute().parents) if not p.exists()]
     try:
@@ -243,7 +251,10 @@ def reserved(path: Path) -> Iterator[None]:
 
 
 def _cleared(path: Path) -> None:
-    """Without what a start that failed left behind; whoever calls holds the lock, and loses it."""
+    """Remove what a start that failed left behind.
+
+    The caller holds the lock, and loses it.
+    """
     for name in (SCRATCH, PARTS):
         shutil.rmtree(path / name, ignore_errors=True)
     for name in (*BEGUN, LOCK):
@@ -253,7 +264,10 @@ def _cleared(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Against a second process; the system lets go of it when this one ends, however it ends."""
+    """Hold the lock of a folder against a second process.
+
+    The system releases it when this process ends, however it ends.
+    """
     with ExitStack() as stack:
         with _said(path):
             lock = stack.enter_context(open(path / LOCK, "a", opener=_here))
@@ -267,7 +281,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _put(target: Path, content: bytes) -> None:
-    """The whole file, confirmed by the disk, or what was there before."""
+    """Write the whole file, confirmed by the disk, or leave what was there before."""
     unfinished = target.with_name(f"{target.name}.part")
     try:
         with open(unfinished, "wb", opener=_here) as file:
@@ -296,7 +310,7 @@ def _synced(folder: Path) -> None:
 
 @contextmanager
 def _said(folder: Path) -> Iterator[None]:
-    """What the system has against it, in a sentence."""
+    """Raise an `OSError` about this folder as an `InputError` of one sentence."""
     try:
         yield
     except OSError as error:
@@ -312,5 +326,5 @@ def _said(folder: Path) -> Iterator[None]:
                 f"{folder} cannot be written to ({error.strerror}): give --out another place"
             ) from None
         raise InputError(
-            f"{folder} cannot be used ({error.strerror or error}): mend that, {again}"
+            f"{folder} cannot be used ({error.strerror or error}): correct that, {again}"
         ) from None

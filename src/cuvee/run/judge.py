@@ -20,8 +20,9 @@ WASTE = 2  # times as many rows as the shortest of a block that its longest may 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Mean loss of every method on each target's test rows, and how sure that is; NaN without test
-    rows.
+    """Mean loss of every method on each target's test rows, and how sure that is.
+
+    All of it is NaN without test rows.
 
     The last method always gives the same answer: the most frequent class, or the mean, of the
     target's own labels.
@@ -37,8 +38,9 @@ class Judged:
 def judge(
     space: Space, w: Floats, test: Sequence[Domain | None], offset: Floats, own: Sequence[Domain]
 ) -> Judged:
-    """Return how w (M, Q, P) do on the test rows, and after them the best answer without features,
-    from `own` labels.
+    """Return how w (M, Q, P) do on the test rows, and after them the best constant answer.
+
+    That answer uses no features; it comes from the `own` labels.
 
     offset (M,) is added to what the first of the Q methods predicts. AUC is of two classes alone.
     """
@@ -110,8 +112,9 @@ class Rows:
 
 
 def _blocks(rows: Sequence[int], numbers: int) -> Iterator[Array]:
-    """Yield targets of about as many rows together, so that padding is cheap; those without any are
-    left out.
+    """Yield targets with similar numbers of rows together, so that padding is cheap.
+
+    Targets without rows are left out.
     """
     order = np.argsort(rows, kind="stable")
     sizes = np.asarray(rows)[order]
@@ -139,9 +142,7 @@ def _quantity(space: Space, w: torch.Tensor, rows: Rows, mean: Floats, offset: F
 
 
 def _shares(space: Space, own: Sequence[Domain]) -> Floats:
-    """Return the class shares of the targets' own labels (M, K), with one more row of
-    each class.
-    """
+    """Return the class shares (M, K) of the targets' own labels, one row of each class added."""
     codes = [space.encode(d.y, d.name) for d in own]
     assert space.classes is not None  # it is a classification
     K, n = len(space.classes), [len(c) for c in codes]
@@ -162,17 +163,18 @@ def _classes(space: Space, w: torch.Tensor, rows: Rows, shares: Floats) -> tuple
     answers = np.concatenate([space.decide(scores), always], 1)
     wrong = np.asarray(answers != rows.y[:, None], dtype=np.float64)
     constant = -np.log(np.take_along_axis(shares, rows.code, 1))[:, None]
-    found = [_balanced(wrong, rows, len(classes)), np.full(wrong.shape[:2], np.nan)]
+    measures = [_balanced(wrong, rows, len(classes)), np.full(wrong.shape[:2], np.nan)]
     if len(classes) == 2:
         odds = scores[:, :, 0] if scores.shape[2] == 1 else scores[:, :, 1] - scores[:, :, 0]
-        found[1] = _auc(np.concatenate([odds.double().numpy(), np.zeros_like(constant)], 1), rows)
-    found.append(rows.mean(np.concatenate([surprise, constant], 1)))
-    return wrong, np.stack(found, -1)
+        measures[1] = _auc(
+            np.concatenate([odds.double().numpy(), np.zeros_like(constant)], 1), rows
+        )
+    measures.append(rows.mean(np.concatenate([surprise, constant], 1)))
+    return wrong, np.stack(measures, -1)
 
 
 def _balanced(wrong: Floats, rows: Rows, n_classes: int) -> Floats:
-    """Return the mean over the classes that a target's rows have of the share of right answers in
-    each, (m, Q).
+    """Return the share of right answers (m, Q), averaged over the classes of a target's rows.
 
     NaN where all rows are of one class: its share alone would look like a score of all.
     """
@@ -188,8 +190,10 @@ def _balanced(wrong: Floats, rows: Rows, n_classes: int) -> Floats:
 
 
 def _auc(odds: Floats, rows: Rows) -> Floats:
-    """Return how often a row of the second class has larger odds (m, Q, k) of it than one of the
-    first, ties half.
+    """Return the area under the ROC curve (m, Q) of odds (m, Q, k) of the second class.
+
+    It is how often a row of the second class has larger odds than one of the first; ties count
+    half.
     """
     from scipy.stats import rankdata
 

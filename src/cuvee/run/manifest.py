@@ -43,9 +43,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
                 f"{folder} was written in format {version}, and this version of cuvee reads "
                 f"{FORMAT}: adapt again"
             )
-        for name, said in files.items():
+        for name, entry in files.items():
             inside(folder, name)
-            int(said["bytes"]), str(said["sha256"])
+            int(entry["bytes"]), str(entry["sha256"])
         for step in steps:
             str(step["name"]), float(step["seconds"])
     except FileNotFoundError:

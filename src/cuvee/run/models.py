@@ -106,7 +106,9 @@ def deliver(
     *,
     bounded: int = theorem.MOST,
 ) -> Delivered:
-    """Solve, or ask the map; score beside the simple mixtures; deliver what all labelled rows give.
+    """Return the models of a group's targets, with their scores beside the simple mixtures.
+
+    Models are solved, or asked of the map; those delivered learn from all labelled rows.
 
     The first `bounded` targets have the terms of Theorem 1.
     """
@@ -159,8 +161,9 @@ def _models(
 def sensitivities(
     group: Group, hypothesis: Hypothesis, alpha: Floats, solution: Solution
 ) -> Floats:
-    """How far each model moves, relative to its norm, per unit of α that one column gains and all
-    others give up.
+    """Return how far each model moves (M, columns), relative to its norm, as α changes.
+
+    That is per unit of α that one column gains and all others give up.
 
     (M, columns): ‖Σ_k (δ_jk − α_k) dw*/dα_k‖ / ‖w‖. No columns where there is no w*(α), or its
     Hessian is too large.
@@ -172,18 +175,19 @@ def sensitivities(
     size = max(1, NUMBERS // (alpha.shape[1] * space.n_params))
     parts = []
     for low in range(0, len(alpha), size):
-        some = slice(low, low + size)
-        part = group.part(some).whole if own else group.whole
-        moves = sensitivity(part, hypothesis, alpha[some], solution.w[some])  # (m, columns, P)
-        moves = moves - np.einsum("mj,mjp->mp", alpha[some], moves)[:, None]
-        norm = np.linalg.norm(solution.w[some], axis=1)[:, None]
+        chunk = slice(low, low + size)
+        part = group.part(chunk).whole if own else group.whole
+        moves = sensitivity(part, hypothesis, alpha[chunk], solution.w[chunk])  # (m, columns, P)
+        moves = moves - np.einsum("mj,mjp->mp", alpha[chunk], moves)[:, None]
+        norm = np.linalg.norm(solution.w[chunk], axis=1)[:, None]
         parts.append(np.linalg.norm(moves, axis=2) / np.maximum(norm, 1e-300))
     return np.concatenate(parts)
 
 
 def space_of(options: Options, task: str, n_inputs: int, classes: Array | None) -> Space:
-    """The space that models were solved in, without their data: sizes and classes are all that it
-    needs of them.
+    """Return the space that models were solved in, without their data.
+
+    Sizes and classes are all that it needs of them.
     """
     y = np.array([0.0, 1.0]) if classes is None else classes
     X = np.zeros((len(y), n_inputs))

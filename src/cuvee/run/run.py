@@ -32,7 +32,7 @@ from cuvee.run.models import Delivered, space_of
 
 
 def open_run(path: str | Path) -> Run:
-    """A run folder as its manifest has it; what was changed since is an error."""
+    """Return a run folder as its manifest has it; what was changed since is an error."""
     return Run(RunFolder.open(Path(path)))
 
 
@@ -47,7 +47,7 @@ class Predictor(ABC):
     @property
     @abstractmethod
     def path(self) -> Path:
-        """Where they were read from."""
+        """Return where the models were read from."""
 
     @property
     @abstractmethod
@@ -55,23 +55,24 @@ class Predictor(ABC):
 
     @property
     def w(self) -> Floats:
-        """(M, P) of the models, on the encoded columns."""
+        """Return the parameters (M, P) of the models, on the encoded columns."""
         return self._models.w
 
     @property
     def classes(self) -> Array | None:
-        """The classes, in the order of `predict_proba`; None for a regression."""
+        """Return the classes, in the order of `predict_proba`; None for a regression."""
         listed = self._prepared["classes"]
         return None if listed is None else np.array(listed)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The raw columns that the models learnt from, in order."""
+        """Return the raw columns that the models learnt from, in order."""
         return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
 
     def _table(self, source: Any, target: str | None) -> Any:
-        """Return the rows as a table, whose domain column says whose model each gets, or `target`
-        does.
+        """Return the rows as a table.
+
+        Its domain column says whose model each row gets, unless `target` does.
         """
         with understood(self.path, "a run of this version of cuvee"):
             table = as_table(source, self.features)
@@ -97,8 +98,10 @@ class Predictor(ABC):
         text: Sequence[str] = (),
         encoding: str | None = None,
     ) -> Any:
-        """Return a frame with a row for each raw row: its domain, the columns to `keep`,
-        `prediction`, and a probability per class.
+        """Return a frame with the prediction for each raw row.
+
+        Its columns are the domain, the columns to `keep`, `prediction`, and a probability per
+        class.
 
         Each row is answered by the model of the target that its domain column names, or all of them
         by `target`'s. Rows come back in the order given. Those of a pandas frame keep its index, so
@@ -144,9 +147,9 @@ class Predictor(ABC):
         how: Any = {"domain": domain, "text": sorted(categories), "encoding": encoding}
         frame = read_rows(source, encoders[0].features, keep, **how)
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
-        said = self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
+        answers = self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
         index = _index_of(source)
-        return said if index is None else said.set_axis(index, axis=0)
+        return answers if index is None else answers.set_axis(index, axis=0)
 
     def _answers(
         self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None
@@ -164,7 +167,7 @@ class Predictor(ABC):
         prepared = self._prepared
         classes = None if prepared["classes"] is None else np.array(prepared["classes"])
         group = np.array([t["group"] for t in prepared["targets"]])[place]
-        said = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
+        predictions = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
         # 0 where no source has the class
         chance = np.zeros((len(frame), 0 if classes is None else len(classes)))
         for g in np.unique(group):
@@ -180,9 +183,9 @@ class Predictor(ABC):
             cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
             for part in np.split(order, cuts):
                 w = self.w[place[rows[part[0]]]][: space.n_params]
-                said[rows[part]] = space.predict(w, X[part])
+                predictions[rows[part]] = space.predict(w, X[part])
                 if classes is None or own is None:
-                    said[rows[part]] += self._models.offset[place[rows[part[0]]]]
+                    predictions[rows[part]] += self._models.offset[place[rows[part[0]]]]
                 else:
                     at = np.ix_(rows[part], np.searchsorted(classes, own))
                     chance[at] = space.predict_proba(w, X[part])
@@ -195,7 +198,7 @@ class Predictor(ABC):
             )
         columns: dict[str, Any] = {domain: names} if domain else {}
         columns |= {name: frame[name].to_numpy() for name in keep}
-        columns["prediction"] = said
+        columns["prediction"] = predictions
         columns |= {
             f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())
         }
@@ -203,9 +206,7 @@ class Predictor(ABC):
 
 
 class Run(Predictor):
-    """One table's run: which targets, how much of each source, how good, and models that predict
-    raw rows.
-    """
+    """The run of one table: targets, weights of the sources, scores, and models for raw rows."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -232,17 +233,17 @@ class Run(Predictor):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of alpha: the sources, and the own sample last."""
+        """Return the columns of alpha: the sources, and the own sample last."""
         return self._weights[0]
 
     @property
     def alpha(self) -> Floats:
-        """(M, columns); NaN where a source would be the target itself."""
+        """Return α (M, columns); it is NaN where a source would be the target itself."""
         return self._weights[1]
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """metrics.json: scores beside the baselines, certificates."""
+        """Return metrics.json: scores beside the baselines, and certificates."""
         return self._folder.json(METRICS)
 
     @cached_property
@@ -259,11 +260,11 @@ class Run(Predictor):
         return self._folder.derive(REPORT, render(self.findings).encode())
 
     def summary(self) -> str:
-        """What was asked and found, in three sentences."""
+        """Return what was asked and what came out, in three sentences."""
         return " ".join(summary(self.findings))
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it that JSON can hold in one line."""
+        """Return all of the run that JSON can hold in one line."""
         alpha = [
             {c: a for c, a in zip(self.columns, row, strict=True) if a == a and a > 0}
             for row in self.alpha.tolist()
@@ -287,18 +288,16 @@ class Run(Predictor):
     def _repr_html_(self) -> str:
         if not self.finished:
             return html_table((), (), repr(self))
-        found = self.findings
+        findings = self.findings
         rows = [
-            (t, *("–" if s != s else f"{s:.3g}" for s in found.scores[i, :, 0].tolist()))
-            for i, t in enumerate(found.targets[:20])
+            (t, *("–" if s != s else f"{s:.3g}" for s in findings.scores[i, :, 0].tolist()))
+            for i, t in enumerate(findings.targets[:20])
         ]
-        return html_table(("target", *found.methods), rows, self.summary())
+        return html_table(("target", *findings.methods), rows, self.summary())
 
 
 def _index_of(source: Any) -> Any:
-    """Return the index of the pandas frame that rows came in, or of all its parts; None where there
-    is none.
-    """
+    """Return the index of the pandas frame that rows came in, or of all its parts, or None."""
     import pandas as pd
 
     if isinstance(source, pd.DataFrame):

@@ -77,8 +77,9 @@ class SavedModels(Predictor):
             raise ValueError(f"models of shape {w.shape} for {longest} parameters each")
 
     def _check_classes(self, groups: Sequence[Any]) -> None:
-        """Raise `ValueError` unless the classes of the groups are, together, those of the models,
-        and fit the task.
+        """Raise `ValueError` unless the classes of the groups match the models and the task.
+
+        Together, they are the classes of the models.
         """
         classes, task = self._prepared["classes"], self._prepared["task"]
         if any((one is None) != (task != Task.classification) for one in (classes, *groups)):
@@ -192,7 +193,7 @@ class SavedModels(Predictor):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Return the path of the file."""
         return self._path
 
     @cached_property

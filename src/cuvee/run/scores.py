@@ -19,7 +19,7 @@ LEVEL = 1.96  # standard errors to either side: 95 %
 
 
 def simple_mixtures(source_rows: Floats, own_rows: Floats) -> Floats:
-    """α of the four baselines (M, 4, N+1): m_j rows of the sources, k of each target."""
+    """Return α of the four baselines (M, 4, N+1): m_j rows of the sources, k of each target."""
     M, N = len(own_rows), len(source_rows)
     simple = np.zeros((M, 4, N + 1))
     simple[:, 0, :N] = 1.0
@@ -30,8 +30,9 @@ def simple_mixtures(source_rows: Floats, own_rows: Floats) -> Floats:
 
 
 def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
-    """What metrics.json says of the scores: values with 95 % intervals, ranks, and what cuvee
-    gains.
+    """Return what metrics.json says of the scores.
+
+    It has values with 95 % intervals, ranks, and what cuvee gains.
 
     A share of right answers has Wilson's interval; a root mean squared error that of the mean
     squared error. Gains are paired, row by row and target by target; their interval is that of a
@@ -73,12 +74,12 @@ def _also(name: str, values: Floats) -> dict[str, Any]:
 
 
 def judged_error(judged: Judged, score: Floats, classify: bool) -> Floats:
-    """(M, methods) standard errors of the scores; of a root, by its slope."""
+    """Return standard errors (M, methods) of the scores; those of a root by its slope."""
     return judged.error if classify else judged.error / np.maximum(2.0 * score, 1e-300)
 
 
 def paired_error(judged: Judged, score: Floats, rows: Array, classify: bool) -> Floats:
-    """(M, methods) standard errors of differences to cuvee's score.
+    """Return standard errors (M, methods) of differences to cuvee's score.
 
     Of right and wrong answers with half a row added to either kind that differs, as Agresti and Min
     (2005) have it: 36 rows on which two models agree do not prove them alike.
@@ -96,7 +97,7 @@ def paired_error(judged: Judged, score: Floats, rows: Array, classify: bool) -> 
 
 
 def _rounded(values: Floats) -> Floats:
-    """Nine digits: what differs by rounding alone is the same, and shares its rank."""
+    """Round to nine digits: what differs by rounding alone is the same, and shares its rank."""
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - 8)
         return np.where(
@@ -105,7 +106,7 @@ def _rounded(values: Floats) -> Floats:
 
 
 def _intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floats, Floats]:
-    """(M, methods) scores, and the ends of their intervals."""
+    """Return the scores (M, methods), and the ends of their intervals."""
     loss, n = judged.loss, np.maximum(np.asarray(rows, dtype=np.float64), 1.0)[:, None]
     if classify:
         z2 = LEVEL**2
@@ -118,8 +119,10 @@ def _intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Flo
 
 
 def _mean_interval(values: Floats, errors: Floats) -> Floats:
-    """(M, methods) with standard errors of each -> (methods, 3): Student's t over the targets, or
-    their own errors.
+    """Return means over the targets with their intervals (methods, 3).
+
+    `values` and their standard errors are (M, methods). The interval is that of Student's t over
+    the targets, or that of their own errors, whichever is wider.
     """
     from scipy.stats import t
 
@@ -136,12 +139,12 @@ def _mean_interval(values: Floats, errors: Floats) -> Floats:
 
 
 def _ranks(losses: Floats) -> Floats:
-    """(M, methods) 1 for the best; those that are equal share their places."""
+    """Return ranks (M, methods): 1 for the best; methods that are equal share their places."""
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(losses, axis=1)) if len(losses) else losses
 
 
 def listed(values: Floats) -> Any:
-    """Lists for JSON, which has no NaN and no infinity: null for both."""
+    """Return lists for JSON, with null in place of NaN and infinity, which JSON does not have."""
     return np.where(np.isfinite(values), np.asarray(values, dtype=object), np.array(None)).tolist()

@@ -41,7 +41,7 @@ KEPT = 2**24
 
 
 def prepared(of: Prepared, options: Options) -> bytes:
-    """Who and what: all that predictions and the report need beside numbers."""
+    """Return prepared.json: all that predictions and the report need beside numbers."""
     sizes = {t: (len(learn), len(test)) for t, (learn, test) in of.divided.items()}
     return as_json(
         {
@@ -74,16 +74,17 @@ def prepared(of: Prepared, options: Options) -> bytes:
 
 
 def check_same(of: Prepared, folder: RunFolder) -> None:
-    """Raise `InputError` unless a run was begun with the same sources and targets, which another
-    version may choose.
+    """Raise `InputError` unless a run was begun with the same sources and targets.
+
+    Another version of cuvee may choose others.
     """
-    said = folder.json(PREPARED)
+    begun_with = folder.json(PREPARED)
     with understood(folder.path / PREPARED, "what this version of cuvee writes"):
-        begun = [[one["name"] for one in said[part]] for part in ("sources", "targets")]
-    if "pooled" not in said or begun != [list(of.sources), list(of.targets)]:
+        begun = [[one["name"] for one in begun_with[part]] for part in ("sources", "targets")]
+    if "pooled" not in begun_with or begun != [list(of.sources), list(of.targets)]:
         raise InputError(
-            f"{folder.path} was begun by another version of cuvee, which goes another way: begin "
-            "anew"
+            f"{folder.path} was begun by another version of cuvee, which prepares tables "
+            "differently: start a new run"
         )
 
 
@@ -92,17 +93,17 @@ def _listed(classes: Array | None) -> list[Any] | None:
 
 
 def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
-    """The files of the step that found α."""
+    """Return the files of the step that estimated α."""
     own = any(OWN in mix.columns for mix in mixtures)
     columns = (*of.sources, *([OWN] if own else []))
     every = Mixtures.concat([replace(mix, trace=None, candidates=()) for mix in mixtures], columns)
-    found = {
+    table = {
         "target": of.targets,
         "status": [str(s) for s in every.status],
         "gap": every.gap,
         "objective": every.objective,
     }
-    files = {ALPHA: alpha_file.to_csv(of.targets, columns, every.alpha), WEIGHTS: _parquet(found)}
+    files = {ALPHA: alpha_file.to_csv(of.targets, columns, every.alpha), WEIGHTS: _parquet(table)}
     numbers = sum(len(mix.targets) * len(mix.candidates) * len(columns) for mix in mixtures)
     few = mixtures if numbers <= KEPT else []
     if any(mix.candidates for mix in few):
@@ -113,11 +114,11 @@ def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
 
 
 def _candidates(mixtures: list[Mixtures], columns: tuple[str, ...]) -> dict[str, Any]:
-    """A row for each mixture that was tried for each target."""
+    """Return a table with a row for each mixture that was tried for each target."""
     import pyarrow as pa
 
     def gathered(of: Callable[[Mixtures, Candidate], Floats]) -> Floats:
-        """(rows, …): the targets one after the other, each with its candidates."""
+        """Return values (rows, …): the targets one after the other, each with its candidates."""
         stacked = [np.stack([of(mix, c) for c in mix.candidates], 1) for mix in mixtures]
         return np.concatenate([part.reshape(-1, *part.shape[2:]) for part in stacked])
 
@@ -132,7 +133,7 @@ def _candidates(mixtures: list[Mixtures], columns: tuple[str, ...]) -> dict[str,
 
 
 def _traces(mixtures: list[Mixtures]) -> dict[str, Any]:
-    """A row for each recorded step of each target."""
+    """Return a table with a row for each recorded step of each target."""
     kept = [(mix.targets, mix.trace) for mix in mixtures if mix.trace is not None]
     return {
         "target": np.concatenate(
@@ -145,7 +146,7 @@ def _traces(mixtures: list[Mixtures]) -> dict[str, Any]:
 
 
 def alphas(of: Prepared, folder: RunFolder, name: str = ALPHA) -> list[Floats]:
-    """α of every group, over its own sources (and the own sample), as the file has it."""
+    """Return α of every group, over its own sources (and the own sample), as the file has it."""
     _, columns, alpha = alpha_file.from_csv(folder.read(name).decode(), name)
     own = [OWN] if OWN in columns else []
     place = {name: j for j, name in enumerate(columns)}
@@ -158,7 +159,7 @@ def alphas(of: Prepared, folder: RunFolder, name: str = ALPHA) -> list[Floats]:
 
 
 def given(of: Prepared, folder: RunFolder, name: str) -> list[Mixtures]:
-    """The user's own α, as if it had been estimated."""
+    """Return the user's own α, as if it had been estimated."""
     own = OWN in alpha_file.from_csv(folder.read(name).decode(), name)[1]
     unknown = [np.full(len(m.targets), np.nan) for m in of.members]
     return [
@@ -175,10 +176,10 @@ def given(of: Prepared, folder: RunFolder, name: str) -> list[Mixtures]:
     ]
 
 
-def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, bytes]:
-    """The files of the step that made the models."""
+def of_models(of: Prepared, delivered: Delivered, folder: RunFolder) -> dict[str, bytes]:
+    """Return the files of the step that made the models."""
     rows = np.array([len(of.divided[t][1]) for t in of.targets])
-    judged = Judged(found.loss, found.error, found.paired, found.also)
+    judged = Judged(delivered.loss, delivered.error, delivered.paired, delivered.also)
     plans = [
         folder.json(name)
         for g in range(len(of.members))
@@ -187,28 +188,30 @@ def of_models(of: Prepared, found: Delivered, folder: RunFolder) -> dict[str, by
     metrics = {
         **scores.metrics(judged, rows, of.classes is not None),
         "plan": [p["why"] for p in plans],
-        "status": found.status.tolist(),
+        "status": delivered.status.tolist(),
         "certificate": {
-            "rests_on": found.rests_on,
-            "distance": listed(found.distance),
-            "excess_risk": listed(found.excess_risk),
-            "gradient": listed(found.gradient),
+            "rests_on": delivered.rests_on,
+            "distance": listed(delivered.distance),
+            "excess_risk": listed(delivered.excess_risk),
+            "gradient": listed(delivered.gradient),
         },
         "targets": list(of.targets),
-        **theorem.as_metrics(found.bound, of.kind),
+        **theorem.as_metrics(delivered.bound, of.kind),
     }
-    files = {MODELS: found.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
-    if found.moved.shape[1]:
+    files = {MODELS: delivered.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
+    if delivered.moved.shape[1]:
         files[SENSITIVITY] = _parquet(
             _moved(
-                of, found.moved, OWN in alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)[1]
+                of,
+                delivered.moved,
+                OWN in alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)[1],
             )
         )
     return files
 
 
 def _moved(of: Prepared, moved: Floats, own: bool) -> dict[str, Any]:
-    """A row per target and column."""
+    """Return a table with a row per target and column."""
     each = [(t, (*m.sources, *([OWN] if own else []))) for m in of.members for t in m.targets]
     return {
         "target": [t for t, columns in each for _ in columns],
