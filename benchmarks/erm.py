@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from benchmarks._networks import networks
 from benchmarks._timing import compared
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 import cuvee
 from cuvee.data import mnist
@@ -45,7 +45,7 @@ class Case:
 
     name: str
     domains: list[tuple[str, Array, Array]]
-    hypothesis: cuvee.Ridge | cuvee.Logistic
+    hypothesis: cuvee.Ridge | cuvee.Logistic | cuvee.Poisson
     alpha: Array
     solvers: dict[str, Fit]
     wanted: float
@@ -60,7 +60,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         "cores": os.cpu_count(),
     }
     with joblib.Parallel(n_jobs=-1) as pool:
-        for case in (ridge(quick), logistic(quick), softmax(quick)):
+        for case in (ridge(quick), logistic(quick), poisson(quick), softmax(quick)):
             result[case.name] = compare(case, pool, 2 if quick else PARTS)
     result["32 networks"] = networks(quick)
     return result
@@ -101,6 +101,28 @@ def logistic(quick: bool) -> Case:
         solvers,
         30.0,
     )
+
+
+def poisson(quick: bool) -> Case:
+    """Counts whose rates follow the rows as the scores of the logistic case do."""
+    l2, n, M = 1e-2, 3_000 if quick else 30_000, 50 if quick else 1_000
+    rng = np.random.default_rng(0)
+    sources = []
+    for d in shifted_sources(15, n // 15, 64, quantity=True):
+        rate = np.exp(np.clip(0.5 * (d.y - d.y.mean()) / d.y.std(), -3.0, 3.0))
+        sources.append((d.name, d.X, rng.poisson(rate).astype(np.float64)))
+
+    def fit(solver: str) -> Fit:
+        def run(X: Array, y: Array, weight: Array) -> Array:
+            model = PoissonRegressor(alpha=l2, solver=solver, tol=TOL, max_iter=5_000)
+            model.fit(X, y, sample_weight=weight)
+            return np.append(model.coef_, model.intercept_)
+
+        return run
+
+    solvers = {s: fit(s) for s in ("newton-cholesky", "lbfgs")}
+    name = f"poisson n={n} d=64 N=15 M={M}"
+    return Case(name, sources, cuvee.Poisson(l2), sample(M, 15, seed=1), solvers, 20.0)
 
 
 def softmax(quick: bool) -> Case:
