@@ -28,7 +28,7 @@ def test_a_setting_is_set_and_no_other(monkeypatch):
 
 def test_the_few_change_all_that_the_others_change():
     assert {name for setting in anywhere.FEW.values() for name in setting} == set(anywhere.ALL)
-    assert all((anywhere.ROOT / path).exists() for path in anywhere.NUMERIC)
+    assert all((anywhere.ROOT / path).exists() for path in (*anywhere.NUMERIC, *anywhere.PART))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -36,7 +36,7 @@ def test_one_setting_that_fails_fails_all(fails, monkeypatch, capsys):
     ended = {"MKL as with AVX2": (1, Counter(failed=2, passed=8))} if fails else {}
     given = []
 
-    def run(name, setting, options):
+    def run(name, setting, paths, options):
         given.append(options)
         return ended.get(name, (0, Counter(passed=10)))
 
