@@ -233,13 +233,16 @@ def at_sites():
         site.close()
 
 
-DEAR = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("softmax", "poisson", "network")]
+DEAR = [
+    pytest.param(kind, marks=pytest.mark.slow)
+    for kind in ("logistic", "softmax", "poisson", "network")
+]
 
 
-@pytest.mark.parametrize("kind", ["ridge", "logistic", *DEAR])
+@pytest.mark.parametrize("kind", ["ridge", *DEAR])
 def test_sources_in_their_own_processes_give_the_same(kind, at_sites):
     remote, sites = at_sites(kind)
-    methods = METHODS if kind == "ridge" else ("path", "scgda")
+    methods = METHODS if kind == "ridge" else ("path", "scgda", "konstantinov_lampert")
     far, near = (
         ask_everything(remote, kind, methods),
         ask_everything(problem_of(kind), kind, methods),

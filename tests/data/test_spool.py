@@ -241,7 +241,7 @@ def test_a_file_that_changes_meanwhile(tmp_path, monkeypatch):
         spool(spec(path, **ROLES), tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [pytest.param(".csv", marks=pytest.mark.slow), ".parquet"])
 def test_memory_is_that_of_a_batch(tmp_path, suffix, monkeypatch):
     monkeypatch.setattr(files, "HEAD", 50_000)  # the reader of text is some 32 blocks ahead
     rows, columns = 40_000, 25

@@ -127,6 +127,7 @@ def test_a_run_that_was_cut_goes_on(first, tmp_path, monkeypatch):
     assert (folder / "raw.csv").read_bytes() == (first[name][0] / "raw.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_units_side_by_side_give_the_same_numbers(first, tmp_path):
     module = importlib.import_module("experiments.lipschitz")
     said = _lab.reproduce(module, "lipschitz", "tiny", tmp_path, silent, jobs=2)

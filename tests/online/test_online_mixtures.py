@@ -163,6 +163,7 @@ def test_learning_brings_predictions_closer_to_the_oracle():
     assert np.mean(after) < 0.9 * np.mean(before)
 
 
+@pytest.mark.slow
 def test_the_bound_covers_as_often_as_it_says():
     covered = []
     for seed in range(10, 15):
