@@ -163,6 +163,7 @@ def test_probabilities_and_scores_follow_the_domain():
     np.testing.assert_array_equal(model.predict(X, sample_domain=site), (scores > 0).astype(int))
 
 
+@pytest.mark.slow
 def test_numbers_follow_skadas_signs():
     X, y, site = table("numbers")
     named = CuveeRegressor().fit(X, y, sample_domain=site, target_domains=["south", "north"])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cuvee import components
+from cuvee.components import rows
 from cuvee.problem import Domain
 
 LINE = 64  # bytes in a line of the cache, and in the widest vector
@@ -47,7 +47,7 @@ _from_numpy = torch.from_numpy
 
 def install() -> None:
     """Patch the three doors through which rows, mixtures and models come in, for this process."""
-    as_tensor, stack, check = torch.as_tensor, components._stack, Domain.__post_init__
+    as_tensor, stack, check = torch.as_tensor, rows._stack, Domain.__post_init__
 
     def entering(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         def changed(data: Any, *args: Any, **options: Any) -> torch.Tensor:
@@ -64,5 +64,5 @@ def install() -> None:
                 object.__setattr__(domain, name, moved(value))
 
     torch.as_tensor, torch.from_numpy = entering(as_tensor), entering(_from_numpy)
-    components._stack = lambda *args: tuple(moved_tensor(part) for part in stack(*args))
+    rows._stack = lambda *args: tuple(moved_tensor(part) for part in stack(*args))
     Domain.__post_init__ = checked

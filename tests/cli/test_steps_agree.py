@@ -68,7 +68,7 @@ AS_THEY_ARE = ("--no-levels", "--no-standardise")
     [
         pytest.param(CLASSES, "new,007", (), id="classes"),
         pytest.param(QUANTITY, "new,007", (), id="a quantity"),
-        pytest.param(CLASSES, "each", FOUND, id="classes, each"),
+        pytest.param(CLASSES, "each", FOUND, id="classes, each", marks=pytest.mark.slow),
         pytest.param(QUANTITY, "each", FOUND, id="a quantity, each"),
         pytest.param(QUANTITY, "each", (*FOUND, *AS_THEY_ARE), id="as they are"),
     ],

@@ -177,6 +177,7 @@ def test_two_hundred_kills(undisturbed, out, kind, times, capsys):
     assert seen["kills"] >= times
 
 
+@pytest.mark.slow
 def test_every_moment_of_a_commit(undisturbed, out):
     """Cut at each touch of the disk once: the first step, which makes the folder, and the last
     ones, which tidy up.
