@@ -45,7 +45,7 @@ class Voice:
         self.say(f"cuvee: note: {one_line(text)}")
 
     def tell(self, notes: Iterable[str]) -> None:
-        """Say several notes."""
+        """Print every note, each on a line of its own."""
         for text in notes:
             self.note(text)
 

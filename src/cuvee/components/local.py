@@ -77,6 +77,9 @@ class LocalComponents:
         self.own_counts = torch.tensor(
             [t.n_rows for t in targets], dtype=torch.int64, device=device
         )
+        # Counted once: every step of an algorithm asks.
+        self.n_rows = sum(s.n_rows for s in sources)
+        self._longest_own = max((t.n_rows for t in targets), default=0)
         self._targets: Tensor | None = None  # numbers of the targets in the problem, once narrowed
         names = [*(f"source {s.name}" for s in sources), *(f"target {t.name}" for t in targets)]
         self._stream = RowStream(names, torch.cat([self.counts, self.own_counts]), self._seed)
@@ -89,14 +92,9 @@ class LocalComponents:
         self._drawn: tuple[Batch, torch.dtype, Rows] | None = None
 
     @property
-    def n_rows(self) -> int:
-        """Return the number of rows of all sources together."""
-        return sum(s.n_rows for s in self._sources)
-
-    @property
     def own_rows(self) -> int:
         """Return the number of rows of the longest own block."""
-        return max((t.n_rows for t in self._own), default=0) if len(self.own_counts) else 0
+        return self._longest_own if len(self.own_counts) else 0
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         """Return f (M, Q, N+1) for w (M, Q, P), and its pullback to (M, Q, P).

@@ -17,7 +17,7 @@ MOST_FORCED = 1000  # classes that a user may ask for; the same limit as `cuvee.
 
 
 class Task(StrEnum):
-    """What is learnt."""
+    """Name what is learnt: a quantity, classes or counts."""
 
     regression = "regression"
     classification = "classification"

@@ -6,17 +6,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from copy import copy
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import DomainError, OptionError
+from cuvee.errors import DomainError, OptionError, check_number
 from cuvee.facts import Facts
 from cuvee.hypothesis.base import LossKind, Space
 
 START = 2.5  # a loose W should not put adversaries where no trained model is
+
+
+@dataclass(frozen=True)
+class LinearHypothesis:
+    """Hold what users choose for every linear hypothesis, and check it."""
+
+    l2: float = 1e-2
+    intercept: bool = True
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("l2", self.l2, least=0.0)
+        if self.radius is not None:
+            check_number("radius", self.radius, above=0.0)
 
 
 class LinearSpace(Space):

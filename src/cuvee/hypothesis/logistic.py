@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cuvee.errors import check_number
 from cuvee.facts import Array, Facts
 from cuvee.hypothesis.base import LossKind, TableModel
 from cuvee.hypothesis.generalised import GeneralisedSpace
 from cuvee.hypothesis.labels import find_classes, number_labels
-from cuvee.hypothesis.linear import finite_radius
+from cuvee.hypothesis.linear import LinearHypothesis, finite_radius
 
 STANDARD_RADIUS = 5.0
 """W when the user names none, on unit-variance columns: scores of ±5, so probabilities of 0.7 % to
@@ -24,7 +23,7 @@ STANDARD_RADIUS = 5.0
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(LinearHypothesis):
     """Logistic regression with λ/2‖w‖², the intercept not penalised.
 
     `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of
@@ -34,15 +33,6 @@ class Logistic:
     scikit-learn's `LogisticRegression(C=1/l2)` with `sample_weight = α_j/m_j`. Two classes give one
     score; more give one each.
     """
-
-    l2: float = 1e-2
-    intercept: bool = True
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        check_number("l2", self.l2, least=0.0)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0.0)
 
     def bind(self, facts: Facts, *, standardised: bool = False) -> LogisticSpace:
         return LogisticSpace(facts, self, standardised)

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import DomainError, check_number
+from cuvee.errors import DomainError
 from cuvee.facts import Array, Facts
 from cuvee.hypothesis.base import LossKind, TableModel
 from cuvee.hypothesis.generalised import GeneralisedSpace
 from cuvee.hypothesis.labels import check_numeric
-from cuvee.hypothesis.linear import finite_radius
+from cuvee.hypothesis.linear import LinearHypothesis, finite_radius
 from cuvee.hypothesis.ridge import saturated
 from cuvee.problem import Domain
 
@@ -26,7 +26,7 @@ STANDARD_RADIUS = 3.0
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(LinearHypothesis):
     """Poisson regression with λ/2‖w‖², the intercept not penalised: E[y] = exp(x·w + b).
 
     Labels are counts, or rates: any numbers ≥ 0. Where rows were exposed for different times (days
@@ -44,15 +44,6 @@ class Poisson:
     >>> ward.y.tolist()
     [3.0, 4.0]
     """
-
-    l2: float = 1e-2
-    intercept: bool = True
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        check_number("l2", self.l2, least=0.0)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0.0)
 
     def bind(self, facts: Facts, *, standardised: bool = False) -> PoissonSpace:
         return PoissonSpace(facts, self, standardised)

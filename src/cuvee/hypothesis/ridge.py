@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import check_number
 from cuvee.facts import Array, Facts
 from cuvee.hypothesis.base import LossKind, TableModel
 from cuvee.hypothesis.labels import check_numeric
-from cuvee.hypothesis.linear import LinearSpace, finite_radius
+from cuvee.hypothesis.linear import LinearHypothesis, LinearSpace, finite_radius
 
 STANDARD_RADIUS = 2.0
 """W when the user names none: ‖w‖ ≤ 2 on unit-variance columns and labels; R² = 1 needs no more
@@ -22,7 +21,7 @@ than 1 on uncorrelated columns.
 
 
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(LinearHypothesis):
     """Linear regression with λ/2‖w‖², the intercept not penalised.
 
     `radius` makes W, in which the adversary of `cuvee.estimate` lives, a ball in the coordinates of
@@ -31,15 +30,6 @@ class Ridge:
     One mixture's risk is Σ_j α_j · mean ½(y − ŷ)² + l2/2 ‖w‖², which is scikit-learn's
     `Ridge(alpha=l2)` with `sample_weight = α_j/m_j`.
     """
-
-    l2: float = 1e-2
-    intercept: bool = True
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        check_number("l2", self.l2, least=0.0)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0.0)
 
     def bind(self, facts: Facts, *, standardised: bool = False) -> RidgeSpace:
         return RidgeSpace(facts, self, standardised)
