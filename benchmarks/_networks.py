@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import cuvee
-from cuvee.components import LocalComponents, rows
+from cuvee.components import LocalComponents, Part, rows
 from cuvee.data import mnist
 from cuvee.erm.network import training as network
 from cuvee.problem import Problem
@@ -100,12 +100,9 @@ def together(data: Problem, module: nn.Module, alpha: Tensor, seed: int) -> Outc
 
 def loop(data: Problem, module: nn.Module, alpha: Tensor, seed: int) -> Outcome:
     # The same held-out rows as on the other side.
-    parts = [
-        rows.split(s, rows.held_out_rows("source", s, seed, rows.LEAST_SOURCE))
-        for s in data.sources
-    ]
+    parts: tuple[Part, Part] = ("training", "held out")
     (X, y, domain), (X_held, y_held, domain_held) = (
-        tables(part) for part in zip(*parts, strict=True)
+        tables([rows.part_of("source", s, seed, part) for s in data.sources]) for part in parts
     )
     share, share_held = 1 / domain.bincount()[domain], 1 / domain_held.bincount()[domain_held]
     draw = torch.Generator().manual_seed(seed)

@@ -12,7 +12,7 @@ from torch import nn
 import cuvee
 from builders import Wrapped, conv_net, make_problem, mlp
 from cuvee.components import Batch, Folds, LocalComponents
-from cuvee.components.rows import LEAST_SOURCE, LEAST_TARGET, held_out_rows, row_weights, split
+from cuvee.components.rows import part_of, row_weights
 from cuvee.erm.network import training as network
 
 
@@ -195,28 +195,23 @@ def test_gradient_norm_is_autograds_on_all_rows(module):
         torch.testing.assert_close(trained.gradient[i], gradient.abs().max())
 
 
-def held_of(problem, seed):
-    """Numbers of held-out rows, and what is left to train on, of every source and every target."""
-    roles = (("source", problem.sources, LEAST_SOURCE), ("target", problem.targets, LEAST_TARGET))
-    held = {
-        role: [held_out_rows(role, d, seed, least) for d in domains]
-        for role, domains, least in roles
-    }
-    training = {
-        role: [split(d, h)[0] for d, h in zip(domains, held[role], strict=True)]
-        for role, domains, _ in roles
-    }
-    return held, training
+def parts_of(problem, seed):
+    """The held-out rows, and those left to train on, of every source and every target."""
+    roles = (("source", problem.sources), ("target", problem.targets))
+    return tuple(
+        {role: [part_of(role, d, seed, part) for d in domains] for role, domains in roles}
+        for part in ("held out", "training")
+    )
 
 
 def test_held_out_rows_are_kept_from_training():
     problem = make_problem((2, 3, 10, 25), (4, 5, 20), classes=2, weighted=True)
-    held, training = held_of(problem, 0)
-    assert [len(h) for h in held["source"]] == [2, 1, 2, 5]  # two rows stay whole
-    assert [len(h) for h in held["target"]] == [4, 1, 4]
+    held, training = parts_of(problem, 0)
+    assert [h.n_rows for h in held["source"]] == [2, 1, 2, 5]  # two rows stay whole
+    assert [h.n_rows for h in held["target"]] == [4, 1, 4]
     assert [s.n_rows for s in training["source"]] == [2, 2, 8, 20]
     assert [t.n_rows for t in training["target"]] == [4, 4, 16]
-    both = np.concatenate([training["source"][3].X, problem.sources[3].X[held["source"][3]]])
+    both = np.concatenate([training["source"][3].X, held["source"][3].X])
     assert {tuple(r) for r in both} == {tuple(r) for r in problem.sources[3].X}
     components = LocalComponents(problem, cuvee.Logistic().bind(problem.facts))
     for part in ("training", "held out"):
@@ -225,17 +220,17 @@ def test_held_out_rows_are_kept_from_training():
         torch.testing.assert_close(sums, torch.ones(4, dtype=sums.dtype))
         torch.testing.assert_close(rows.own_weight.sum(-1), torch.ones(3, 1, dtype=sums.dtype))
     # Another domain's presence changes nothing; another seed does.
-    fewer, _ = held_of(cuvee.Problem(problem.sources[2:]), 0)
-    np.testing.assert_array_equal(fewer["source"][1], held["source"][3])
-    assert not np.array_equal(held_of(problem, 1)[0]["source"][3], held["source"][3])
+    fewer, _ = parts_of(cuvee.Problem(problem.sources[2:]), 0)
+    np.testing.assert_array_equal(fewer["source"][1].X, held["source"][3].X)
+    assert not np.array_equal(parts_of(problem, 1)[0]["source"][3].X, held["source"][3].X)
 
 
 def test_rows_that_weigh_nothing_are_not_held_out():
     weight = np.zeros(10)
     weight[:4] = 1.0
     problem = cuvee.Problem([cuvee.Domain("s", np.eye(10), np.arange(10) % 2, weight)])
-    held, training = held_of(problem, 0)
-    assert len(held["source"][0]) == 1 and held["source"][0][0] < 4
+    held, training = parts_of(problem, 0)
+    assert held["source"][0].n_rows == 1 and held["source"][0].X[0].argmax() < 4
     assert training["source"][0].n_rows == 9
 
 

@@ -160,7 +160,7 @@ def _estimate(job: _Job) -> Mixtures:
         components=components(space, settings.compared(space)),
         settings=settings.complete(space),
         risk=lambda: components(job.hypothesis.bind(problem.facts), "trained"),
-        solver=partial(erm.solve, seed=settings.seed),
+        solver=partial(erm.solve, seed=settings.seed, tol=erm.ROUGH),
         progress=job.progress,
     )
     estimate = settings.how.estimate(request)

@@ -14,16 +14,13 @@ from cuvee.components import bounds
 from cuvee.components.bounds import RiskBounds, RowConstants
 from cuvee.components.protocol import Batch, Folds, Part, Pullback
 from cuvee.components.rows import (
-    LEAST_SOURCE,
-    LEAST_TARGET,
     Rows,
     Table,
     deal_folds,
-    held_out_rows,
     hold_out,
+    part_of,
     pick,
     source_sums,
-    split,
 )
 from cuvee.components.sampling import RowStream
 from cuvee.errors import OptionError
@@ -87,7 +84,7 @@ class LocalComponents:
         self._tables: dict[torch.dtype, Table] = {}
         self._chosen: dict[torch.dtype, Rows] = {}
         self._folded: tuple[Folds, torch.dtype, Rows] | None = None
-        self._parts: dict[Part, LocalComponents] = {}
+        self._parts: dict[Part, Self] = {}
         self._buffer: Tensor | None = None
         self._drawn: tuple[Batch, torch.dtype, Rows] | None = None
 
@@ -342,27 +339,19 @@ class LocalComponents:
             own_weight=own.own_weight if own else weight[n:].view(n_blocks, 1, size),
         )
 
-    def _part(self, part: Part) -> LocalComponents:
-        """Return the components of the rows that training sees, or of those it does not."""
+    def _part(self, part: Part) -> Self:
+        """Return the components of the rows that belong to a part."""
         if part not in self._parts:
-            index = 0 if part == "training" else 1
             present = (
                 self._own
                 if self._targets is None
                 else [self._own[i] for i in self._targets.tolist()]
             )
-            other = LocalComponents.of_samples(
-                (), self.space, self.loss, seed=self._seed, device=self._device
-            )
+            other = self.of_samples((), self.space, self.loss, seed=self._seed, device=self._device)
             other._bind(
-                [
-                    split(s, held_out_rows("source", s, self._seed, LEAST_SOURCE))[index]
-                    for s in self._sources
-                ],
-                [
-                    split(t, held_out_rows("target", t, self._seed, LEAST_TARGET))[index]
-                    for t in present
-                ],
+                [part_of("source", s, self._seed, part) for s in self._sources],
+                [part_of("target", t, self._seed, part) for t in present],
             )
+            other._gather()
             self._parts[part] = other
         return self._parts[part]

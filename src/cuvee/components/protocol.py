@@ -24,7 +24,17 @@ from cuvee.hypothesis.base import LossKind, Space
 from cuvee.hypothesis.generalised import GeneralisedSpace
 
 Pullback = Callable[[Tensor], Tensor]
-Part = Literal["all", "training", "held out"]
+
+
+@dataclass(frozen=True)
+class Half:
+    """Describe one half of every domain's rows: side 0 or 1 of a random split of this number."""
+
+    split: int
+    side: int
+
+
+Part = Literal["all", "training", "held out"] | Half
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +56,8 @@ class Batch:
 
     By default it is all of them. With a `step`, it is minibatch number `step` of `size` rows from
     every domain, drawn by a hash of the seed, the domain's name and the step; with `own_whole`
-    targets still give all their rows. `part` restricts every domain to four fifths ("training"), or
-    to the fifth that early stopping is checked on ("held out").
+    targets still give all their rows. `part` restricts every domain to four fifths ("training"), to
+    the fifth that early stopping is checked on ("held out"), or to one half of its rows.
     """
 
     step: int | None = None
@@ -172,7 +182,8 @@ class QuadraticSums(Components, Protocol):
     @property
     def roundings(self) -> float: ...
     def reference(self) -> Reference: ...
-    def source_grams(self, around: Reference | None = None) -> Grams: ...
+    def grams_of(self, part: Part) -> tuple[Grams, Grams]: ...
+    def source_grams(self, around: Reference | None = None, part: Part = "all") -> Grams: ...
     def own_grams(
         self,
         around: Reference | None = None,

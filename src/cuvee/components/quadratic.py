@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components.local import LocalComponents
-from cuvee.components.protocol import ALL, Batch, Folds, Grams, Pullback, Reference
+from cuvee.components.protocol import ALL, Batch, Folds, Grams, Part, Pullback, Reference
 from cuvee.components.rows import Rows, Table, pick, row_weights, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
@@ -67,8 +67,10 @@ class QuadraticComponents(LocalComponents):
             )
         return Reference(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
-    def source_grams(self, around: Reference | None = None) -> Grams:
+    def source_grams(self, around: Reference | None = None, part: Part = "all") -> Grams:
         """Return the Gram matrices of the sources (N, …), summed in blocks."""
+        if part != "all":
+            return self._part(part).source_grams(around)
         grams = each(
             lambda domain: _gram(domain, self.space, self._device, around),
             self._sources,
@@ -104,6 +106,14 @@ class QuadraticComponents(LocalComponents):
             self._sums["grams"] = self.source_grams()
         return self._sums["grams"], self.own_grams()[:, 0]
 
+    def grams_of(self, part: Part) -> tuple[Grams, Grams]:
+        """Return the same of some of the rows."""
+        return self.grams if part == "all" else self._part(part).grams
+
+    def own_grams_of(self, part: Part) -> Grams:
+        """Return the Gram matrices of own samples (M, …), of some of their rows."""
+        return (self if part == "all" else self._part(part)).own_grams()[:, 0]
+
     @property
     def _own_blocks(self) -> Rows:
         """Return the targets' rows, without stacking the sources' for them."""
@@ -131,6 +141,8 @@ class QuadraticComponents(LocalComponents):
         return upper
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
+        if batch.step is None and batch.folds is None and batch.part != "all":
+            return self._part(batch.part).losses(w, ALL)
         if batch != ALL:
             return super().losses(w, batch)
         if self.n_rows <= len(self.counts) * self.space.n_params:
@@ -138,7 +150,8 @@ class QuadraticComponents(LocalComponents):
         return losses_by_grams(w, *self.grams, self._packed)
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
-        return self.losses(w, batch)[0] if batch == ALL else super().values(w, batch)
+        by_grams = batch.step is None and batch.folds is None
+        return self.losses(w, batch)[0] if by_grams else super().values(w, batch)
 
 
 def packed(A: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cuvee.components.protocol import Half, Part
 from cuvee.errors import DomainError
 from cuvee.hypothesis.base import Space
 from cuvee.problem import Array, Domain
@@ -203,28 +204,29 @@ def deal_folds(rows: Rows, count: int) -> Tensor:
     return torch.where(real, rank % most, -1)
 
 
-def held_out_rows(role: str, domain: Domain, seed: int, least: int) -> Array:
-    """Return sorted numbers of the rows that training does not see.
+def part_of(role: str, domain: Domain, seed: int, part: Part) -> Domain:
+    """Return the rows of a domain that belong to a part.
 
-    A domain too small to be split gives all its rows. They depend only on the seed and the domain's
-    name, not on other domains.
+    A domain too small to be split gives all its rows. Which rows they are depends only on the seed
+    and the domain's name, not on other domains.
     """
-    # Neither part may consist only of rows with weight 0, so these are not drawn.
+    # No part may consist only of rows with weight 0, so these are not drawn.
     counted = np.arange(domain.n_rows) if domain.weight is None else np.flatnonzero(domain.weight)
-    if len(counted) < least:
-        return np.arange(domain.n_rows)
+    least = LEAST_SOURCE if role == "source" else LEAST_TARGET
+    if part == "all" or len(counted) < least:
+        return domain
     name = f"{role} {domain.name}"
     key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+    if isinstance(part, Half):
+        order = np.random.default_rng([seed, key, part.split]).permutation(counted)
+        # Sorted by label and dealt in turn: both halves have all classes, large labels and small.
+        dealt = order[np.argsort(np.unique(domain.y[order], return_inverse=True)[1], kind="stable")]
+        return _of_rows(domain, np.sort(dealt[part.side :: 2]))
     order = np.random.default_rng([seed, key]).permutation(counted)
-    return np.sort(order[: max(1, round(HELD_OUT * len(counted)))])
-
-
-def split(domain: Domain, held: Array) -> tuple[Domain, Domain]:
-    """Return the domain without the rows `held`, and those alone; both whole if all are held."""
-    if len(held) == domain.n_rows:
-        return domain, domain
-    training = np.setdiff1d(np.arange(domain.n_rows), held)
-    return _of_rows(domain, training), _of_rows(domain, held)
+    held = np.sort(order[: max(1, round(HELD_OUT * len(counted)))])
+    if part == "held out":
+        return _of_rows(domain, held)
+    return _of_rows(domain, np.setdiff1d(np.arange(domain.n_rows), held))
 
 
 def _of_rows(domain: Domain, rows: Array) -> Domain:

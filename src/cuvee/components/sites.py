@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cuvee.components.kinds import local_kind
 from cuvee.components.local import LocalComponents
-from cuvee.components.protocol import ALL, Batch, Folds, Grams, Pullback, Reference
+from cuvee.components.protocol import Batch, Folds, Grams, Part, Pullback, Reference
 from cuvee.components.quadratic import QuadraticComponents, losses_by_grams, nearest_to_zero, packed
 from cuvee.errors import DomainError
 from cuvee.facts import KnownFacts
@@ -318,7 +318,7 @@ class SiteQuadratic(SiteComponents):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._sums: dict[str, Any] = {}  # shared by everything narrowed from this
+        self._sums: dict[Part, tuple[Grams, Tensor]] = {}  # shared by everything narrowed from this
 
     def reference(self) -> Reference:
         references = self._all("reference")
@@ -328,8 +328,8 @@ class SiteQuadratic(SiteComponents):
         )
         return Reference(row, label)
 
-    def source_grams(self, around: Reference | None = None) -> Grams:
-        grams = self._all("source_grams", around)
+    def source_grams(self, around: Reference | None = None, part: Part = "all") -> Grams:
+        grams = self._all("source_grams", around, part)
         return Grams(*(torch.cat([getattr(g, name) for g in grams]) for name in ("A", "b", "r")))
 
     def own_grams(
@@ -344,19 +344,31 @@ class SiteQuadratic(SiteComponents):
 
     @property
     def grams(self) -> tuple[Grams, Grams]:
-        if "grams" not in self._sums:
-            self._sums["grams"] = self.source_grams()
-            self._sums["packed"] = packed(self._sums["grams"].A)
-        return self._sums["grams"], self.own_grams()[:, 0]
+        return self.grams_of("all")
+
+    def grams_of(self, part: Part) -> tuple[Grams, Grams]:
+        return self._shared_grams(part)[0], self._own.own_grams_of(part)
+
+    def _shared_grams(self, part: Part) -> tuple[Grams, Tensor]:
+        """Return the sources' Gram matrices, and their halves as `losses_by_grams` needs them."""
+        if part not in self._sums:
+            grams = self.source_grams(part=part)
+            self._sums[part] = grams, packed(grams.A)
+        return self._sums[part]
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
-        if batch != ALL:
+        if not _by_grams(batch):
             return super().losses(w, batch)
-        sources, own = self.grams
-        return losses_by_grams(w, sources, own, self._sums["packed"])
+        sources, upper = self._shared_grams(batch.part)
+        return losses_by_grams(w, sources, self._own.own_grams_of(batch.part), upper)
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
-        return self.losses(w, batch)[0] if batch == ALL else super().values(w, batch)
+        return self.losses(w, batch)[0] if _by_grams(batch) else super().values(w, batch)
 
     def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
-        return self.losses(w, ALL)[1](v) if batch == ALL else super().pull(w, v, batch)
+        return self.losses(w, batch)[1](v) if _by_grams(batch) else super().pull(w, v, batch)
+
+
+def _by_grams(batch: Batch) -> bool:
+    """Return whether Gram matrices describe the losses on these rows."""
+    return batch.step is None and batch.folds is None

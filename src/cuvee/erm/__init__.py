@@ -17,13 +17,13 @@ from cuvee.erm.convex.family import ConvexFamily
 from cuvee.erm.linear.family import GeneralisedFamily
 from cuvee.erm.network.family import NetworkFamily
 from cuvee.erm.ridge.family import RidgeFamily
-from cuvee.erm.solver import solve
+from cuvee.erm.solver import ROUGH, solve
 from cuvee.erm.wide_family import WideFamily
 from cuvee.hypothesis.base import Space
 from cuvee.oracle import Oracle
 from cuvee.problem import Problem
 
-__all__ = ["components", "descent", "family", "rows_space", "solve"]
+__all__ = ["ROUGH", "components", "descent", "family", "rows_space", "solve"]
 
 
 def family(

@@ -8,18 +8,22 @@ Otherwise a panel climbs with α held fixed, and its result is a lower bound.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, Components, QuadraticSums
+from cuvee.components import ALL, Batch, Components, Part, QuadraticSums
+from cuvee.components.protocol import Grams
 from cuvee.components.quadratic import PRODUCTS
 from cuvee.mixture import players as play
 from cuvee.mixture.objective import Discrepancy, Objective, differences
 from cuvee.mixture.players import Settings
+from cuvee.numerics.parallel import each
 
 HALVINGS = 100  # of the bracket around λ
+PARTS = 16  # quadratics are solved in at least so many parts, several at a time
 CHEAP = 2_000_000  # multiplications per target: up to this, a pass over all rows is cheap
 KINK = 1e-24  # of g(x) = √(x² + c): |x| to twelve digits
 
@@ -42,19 +46,64 @@ def largest_discrepancy(
 
 def _exact(components: QuadraticSums, alpha: Tensor, radius: float) -> Tensor:
     """Return the maxima (M,) of the quadratics f_T − Σ_j α_j f_j of mixtures and targets."""
-    sources, own = components.grams
-    N, P = len(sources.r), components.space.n_params
-    maxima = [alpha.new_zeros(0)]
-    for part in torch.arange(len(alpha)).split(max(1, PRODUCTS // P**2)):
-        a = alpha[part, :N].to(sources.A)
+    sides = _each_quadratic(
+        components.grams,
+        alpha[:, None],
+        lambda a, beta, r, V: torch.maximum(
+            largest_quadratic(a, beta, r, radius), largest_quadratic(-a, beta, -r, radius)
+        ),
+    )
+    return sides[:, 0]
+
+
+def quadratic_maximisers(components: QuadraticSums, alpha: Tensor, part: Part) -> Tensor:
+    """Return, for weights (M, G, N+1), the w (M, 2G, P) of W where f_T − Σ_j α_j f_j is extreme.
+
+    After each maximiser comes the minimiser; both are global.
+    """
+    radius = components.space.radius
+    assert radius is not None
+
+    def extremes(a: Tensor, beta: Tensor, r: Tensor, V: Tensor) -> Tensor:
+        ends = [quadratic_maximiser(s * a, s * beta, radius) for s in (1.0, -1.0)]
+        return (V[:, None] @ torch.stack(ends, 1)[..., None])[..., 0]  # (m, 2, P)
+
+    return _each_quadratic(components.grams_of(part), alpha, extremes).flatten(1, 2)
+
+
+def _each_quadratic(grams: tuple[Grams, Grams], alpha: Tensor, of: Callable[..., Tensor]) -> Tensor:
+    """Return `of` (eigenvalues, β, r, eigenvectors) of every f_T − Σ_j α_j f_j: (M, G, …)."""
+    sources, own = grams
+    (M, G, _), N, P = alpha.shape, len(sources.r), sources.b.shape[-1]
+    flat = alpha[..., :N].reshape(M * G, N).to(sources.A)
+    target = torch.arange(M, device=alpha.device).repeat_interleave(G)
+
+    def some(part: Tensor) -> Tensor:
+        a, i = flat[part], target[part]
         share = a.sum(1)  # f_T − Σ_j α_j f_j − α_T f_T = Σ_j α_j (f_T − f_j): the own part cancels
-        A = share[:, None, None] * own.A[part] - torch.tensordot(a, sources.A, 1)
-        b, r = share[:, None] * own.b[part] - a @ sources.b, share * own.r[part] - a @ sources.r
+        A = share[:, None, None] * own.A[i] - torch.tensordot(a, sources.A, 1)
+        b, r = share[:, None] * own.b[i] - a @ sources.b, share * own.r[i] - a @ sources.r
         eigenvalues, V = torch.linalg.eigh(A)
-        beta = (V.mT @ b[..., None])[..., 0]
-        sides = [largest_quadratic(s * eigenvalues, beta, s * r, radius) for s in (1.0, -1.0)]
-        maxima.append(torch.maximum(*sides))
-    return torch.cat(maxima)
+        return of(eigenvalues, (V.mT @ b[..., None])[..., 0], r, V)
+
+    size = max(1, min(PRODUCTS // P**2, -(-M * G // PARTS)))
+    parts = list(each(some, torch.arange(M * G, device=alpha.device).split(size), alpha.device))
+    return torch.cat(parts).unflatten(0, (M, G)) if parts else alpha.new_zeros(0, G, 2, P)
+
+
+def quadratic_maximiser(eigenvalues: Tensor, beta: Tensor, radius: float) -> Tensor:
+    """Return where ½Σ a_i x_i² − Σ β_i x_i is largest over ‖x‖ ≤ radius, (M, P).
+
+    a_i are the eigenvalues (M, P). Where λ = a_max leaves x inside the ball, any direction of the
+    top eigenvalue fills it up.
+    """
+    low, t = _multiplier(eigenvalues, beta.square(), radius)
+    gaps = low - eigenvalues + t
+    x = torch.where(beta == 0, 0.0, -beta / gaps.clamp(min=1e-300))
+    room = (radius**2 - x.square().sum(-1, keepdim=True)).clamp(min=0.0).sqrt()
+    top = eigenvalues.argmax(-1, keepdim=True)
+    filled = x.scatter_add(-1, top, torch.where((t == 0) & (low > 0), room, 0.0))
+    return filled * (radius / torch.linalg.vector_norm(filled, dim=-1, keepdim=True)).clamp(max=1.0)
 
 
 def largest_quadratic(eigenvalues: Tensor, beta: Tensor, r: Tensor, radius: float) -> Tensor:
@@ -64,23 +113,30 @@ def largest_quadratic(eigenvalues: Tensor, beta: Tensor, r: Tensor, radius: floa
     is the least ½λ·radius² + ½Σ_i β_i²/(λ − a_i) + r over λ ≥ max(0, a_max), and every such λ gives
     a value from above. β's sign does not matter, so that −A and −b take the same β.
     """
-    low = eigenvalues.amax(-1, keepdim=True).clamp(min=0.0)  # (M, 1)
-    gaps, square = low - eigenvalues, beta.square()
+    square = beta.square()
+    low, t = _multiplier(eigenvalues, square, radius)
+    rest = _over(square, low - eigenvalues, t, 1)
+    return (0.5 * (low + t) * radius**2 + 0.5 * rest).squeeze(-1) + r
 
-    def over(t: Tensor, power: int) -> Tensor:
-        """Return Σ β²/(λ − a)^power at λ = low + t, with terms of β = 0 counted as 0."""
-        return torch.where(square > 0, square / (gaps + t) ** power, 0.0).sum(-1, keepdim=True)
 
+def _over(square: Tensor, gaps: Tensor, t: Tensor, power: int) -> Tensor:
+    """Return Σ β²/(λ − a)^power at λ = low + t, (M, 1); terms of β = 0 count as 0."""
+    return torch.where(square > 0, square / (gaps + t) ** power, 0.0).sum(-1, keepdim=True)
+
+
+def _multiplier(eigenvalues: Tensor, square: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """Return max(0, a_max) and what the best λ is above it, each (M, 1), from β² (M, P)."""
+    low = eigenvalues.amax(-1, keepdim=True).clamp(min=0.0)
+    gaps = low - eigenvalues
     near = torch.zeros_like(low)
     far = square.sum(-1, keepdim=True).sqrt() / radius  # beyond it the dual only grows
     # λ = low itself: w lies inside the ball, or is filled up along the top eigenvector.
-    near_is_enough = over(near, 2) <= radius**2
+    near_is_enough = _over(square, gaps, near, 2) <= radius**2
     for _ in range(HALVINGS):
         middle = 0.5 * (near + far)
-        outside = over(middle, 2) > radius**2
+        outside = _over(square, gaps, middle, 2) > radius**2
         near, far = torch.where(outside, middle, near), torch.where(outside, far, middle)
-    t = torch.where(near_is_enough, 0.0, far)
-    return (0.5 * (low + t) * radius**2 + 0.5 * over(t, 1)).squeeze(-1) + r
+    return low, torch.where(near_is_enough, 0.0, far)
 
 
 def _climbed(

@@ -36,6 +36,11 @@ class Objective:
     C: float | Tensor
     inverse_counts: Tensor  # (M, J) or (1, J): 1/m_j, and 1/m_T in the own column
 
+    @property
+    def smoothing(self) -> float | None:
+        """Return c where g is taken of the whole, None where it is taken source by source."""
+        return self.c if self.discrepancy == "mixture" else None
+
     def g(self, x: Tensor) -> Tensor:
         """Return g(x) = √(x² + c), the smooth absolute value."""
         return (x.square() + self.c).sqrt()

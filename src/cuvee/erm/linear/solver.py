@@ -93,7 +93,8 @@ def solve(components: LinearSums, batch: Batch, alpha: Tensor, wanted: Wanted) -
     if wanted.extra is not None:
         penalty = penalty + wanted.extra.view(M, 1, 1)
     plan = _Plan.of(components, alpha, wanted.memory)
-    centre = alpha[..., :N].mean((0, 1))
+    # Without a certificate, one model's result must not depend on the others through their centre.
+    centre = alpha[..., :N].mean((0, 1)) if wanted.certified else components.counts.to(alpha)
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
     anchor = Anchor.solve(
