@@ -14,8 +14,7 @@ from cuvee.api import mixtures
 from cuvee.components import ALL, LocalComponents, QuadraticComponents
 from cuvee.components.rows import deal_folds
 from cuvee.data.synthetic import grouped_classes
-from cuvee.mixture import agp, path
-from cuvee.mixture.players import Settings
+from cuvee.mixture import path
 from cuvee.numerics.parallel import apart
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,22 +35,39 @@ def regression(seed, shifts, target_rows=20, rows=60, n_targets=1):
     )
 
 
-def test_the_path_runs_from_pooled_to_the_own_sample():
-    problem = regression(0, [0.0, 0.5, 2.0])
-    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem.facts, standardised=True))
-    outcomes = path.follow(agp, components, "mixture", 1e-3, Settings(steps=300))
-    own = [float(o.alpha[0, -1]) for o in outcomes]
-    pooled = 20 / (3 * 60 + 20)
-    assert abs(own[0] - pooled) < 0.05
-    assert own[-1] > 0.9
-    assert all(later >= earlier - 0.05 for earlier, later in pairwise(own))
+def test_the_path_runs_towards_the_own_sample():
+    mix = cuvee.estimate(regression(0, [0.0, 0.5, 2.0]), cuvee.Ridge())
+    for name in ("plain", "honest"):
+        own = [float(c.alpha[0, -1]) for c in mix.candidates if c.name.startswith(name)]
+        assert len(own) == path.POINTS
+        assert all(later >= earlier - 0.05 for earlier, later in pairwise(own))
+        assert own[0] < 0.6 < own[-1]
+
+
+def test_honest_adversaries_give_the_own_sample_less():
+    """Sources of the target's own law: what tells 20 rows of 15 columns apart is learnt by heart."""
+    rng = np.random.default_rng(0)
+    slope = rng.normal(size=15)
+
+    def domain(name, n):
+        X = rng.normal(size=(n, 15))
+        return cuvee.Domain(name, X, X @ slope + rng.normal(size=n))
+
+    problem = cuvee.Problem([domain(f"s{j}", 100) for j in range(4)], [domain("t", 20)])
+    mix = cuvee.estimate(problem, cuvee.Ridge())
+    own = {
+        name: np.mean([c.alpha[0, -1] for c in mix.candidates if c.name.startswith(name)])
+        for name in ("plain", "honest")
+    }
+    assert own["honest"] < 0.8 * own["plain"]
 
 
 def test_an_average_does_not_read_as_unfinished():
     """The searches along the path may run out of steps; the status says so, words that people read
     do not alarm.
     """
-    mix = cuvee.estimate(regression(0, [0.0, 2.0], n_targets=2), cuvee.Ridge(), steps=2)
+    problem = grouped_classes(0, n_targets=2)
+    mix = cuvee.estimate(problem, cuvee.Logistic(1e-2), steps=1)
     assert set(mix.status) == {cuvee.Status.STEP_LIMIT} and (mix.gap > 0).all()
     with pytest.raises(cuvee.StatusError, match="step limit"):
         mix.raise_for_status()
@@ -61,6 +77,12 @@ def test_an_average_does_not_read_as_unfinished():
     other = cuvee.estimate(regression(0, [0.0, 2.0]), cuvee.Ridge(), method="agp", steps=2)
     # here more steps are for the user to give
     assert "gap" in repr(other) and "step limit" in repr(other)
+
+
+def test_the_default_converges_and_its_gap_is_within_the_tolerance():
+    mix = cuvee.estimate(regression(0, [0.0, 0.5, 2.0], n_targets=3), cuvee.Ridge())
+    assert set(mix.status) == {cuvee.Status.CONVERGED}
+    assert (mix.gap <= 0.02 * mix.objective).all()
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)
@@ -114,21 +136,33 @@ def test_the_held_out_loss_is_that_of_models_that_never_saw_the_row():
 @pytest.mark.parametrize("squared", [True, False])
 def test_shares_prefer_lower_loss_and_know_no_unit(squared):
     losses, rows = np.array([[0.5, 0.6, 2.0]]), np.array([20])
-    share = path.shares(losses, rows, likelihood=not squared)
+    prior = np.zeros((1, 3))
+    share = path.shares(losses, prior, rows, likelihood=not squared)
     assert share.sum() == pytest.approx(1)
     assert share[0, 0] > share[0, 1] > share[0, 2]
     if squared:
-        np.testing.assert_allclose(path.shares(1e6 * losses, rows, likelihood=False), share)
+        np.testing.assert_allclose(path.shares(1e6 * losses, prior, rows, likelihood=False), share)
 
 
 def test_candidates_that_failed_get_nothing_and_never_spoil_the_rest():
     share = path.shares(
         np.array([[0.5, np.nan, 0.6], [np.nan, np.nan, np.nan]]),
+        np.zeros((2, 3)),
         np.array([20, 20]),
         likelihood=True,
     )
     assert share[0, 1] == 0 and share[0].sum() == pytest.approx(1)
     np.testing.assert_array_equal(share[1], [1, 0, 0])
+
+
+def test_the_prior_prefers_mixtures_that_rest_on_many_rows():
+    problem = regression(1, [0.0, 1.0])  # 60 + 60 + 20 rows
+    components = QuadraticComponents(problem, cuvee.Ridge().bind(problem.facts))
+    pooled, own = np.array([60, 60, 20]) / 140, np.array([0.0, 0.0, 1.0])
+    prior = path.prior(components, np.stack([pooled, own])[None])
+    np.testing.assert_allclose(prior, [[-path.PRIOR * 20 / 140, -path.PRIOR]])
+    share = path.shares(np.full((1, 2), 0.5), prior, np.array([20]), likelihood=True)
+    assert share[0, 0] > share[0, 1]
 
 
 def test_labels_beyond_what_a_model_can_hold_end_as_diverged_not_as_nan():
@@ -190,9 +224,9 @@ def test_default_is_about_as_good_as_the_best_simple_mixture_everywhere():
     seeds.
 
     Where every source is the target's own law, pooling is right and averaging over candidates costs
-    3 %.
+    a little.
     """
-    for shifts, most in (([0.0] * 5, 1.05), ([2.0] * 5, 1.02), ([0.0, 0.0, 2.0, 2.0, 2.0], 0.95)):
+    for shifts, most in (([0.0] * 5, 1.02), ([2.0] * 5, 1.02), ([0.0, 0.0, 2.0, 2.0, 2.0], 0.95)):
         scores = []
         for seed in range(20):
             problem = regression(seed, shifts)
@@ -204,6 +238,7 @@ def test_default_is_about_as_good_as_the_best_simple_mixture_everywhere():
             mix = cuvee.estimate(problem, cuvee.Ridge(l2=1e-3))
             scores.append([excess(problem, a, truth) for a in (*simple, mix.alpha)])
         *baselines, default = np.mean(scores, 0) + 0.25
+        print(shifts, default / min(baselines))
         assert default <= most * min(baselines), (shifts, baselines, default)
 
 

@@ -23,12 +23,18 @@ ROUGH = 1e-4  # ‖∇‖∞ that is enough for a held-out loss
 
 
 def solve(
-    components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, tol: float = 1e-8
+    components: Components,
+    batch: Batch,
+    alpha: Tensor,
+    start: Tensor | None = None,
+    *,
+    seed: int = 0,
+    tol: float = 1e-8,
 ) -> Tensor:
     """Return w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
     Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol, networks
-    by Adam on minibatches.
+    by Adam on minibatches. `start` (M, Q, P) is where quasi-Newton steps begin.
     """
     space = components.space
     if alpha.numel() == 0:
@@ -43,8 +49,8 @@ def solve(
         penalty = (space.l2 * space.penalised).to(alpha)
         return ridge.solve(sources, own, alpha, penalty, intercept=space.intercept).w
     if space.generalised and components.loss == "trained":
-        wanted = generalised.Wanted(tol, MEMORY, certified=tol < ROUGH)
+        wanted = generalised.Wanted(tol, MEMORY, start=start, certified=tol < ROUGH)
         return generalised.solve(cast(LinearSums, components), batch, alpha, wanted).w
     if space.convex:
-        return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY).w
+        return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY, start=start).w
     return network.train_briefly(components, batch, alpha, seed=seed)

@@ -12,16 +12,17 @@ largest F below that value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.mixture import cut_problem
-from cuvee.mixture.method import Progress
+from cuvee.mixture import cut_problem, panel, proportional
+from cuvee.mixture.method import AlphaMethod, Estimate, Progress, Request
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.panel import Panel
+from cuvee.mixture.points import Points
 from cuvee.numerics.parallel import each
 
 WORKING = 40  # cuts that a small problem looks at: those that come closest to being the largest
@@ -30,54 +31,8 @@ COURSE = 64 * 2**20  # bytes of α kept of the rounds
 CHUNK = 2**19  # numbers in the cuts of the small problems solved at a time
 
 
-@dataclass(frozen=True)
-class Points:
-    """Hold the weights of M targets for G values of C each."""
-
-    C: Tensor  # (M, G)
-    alpha: Tensor  # (M, G, J)
-    objective: Tensor  # (M, G) the largest F that the panel found at α
-    lower: Tensor  # (M, G) no α has a largest F below this
-    course: tuple[Points, ...] = ()  # what stood after each round, where there is room to keep it
-
-    @classmethod
-    def joined(cls, paths: Sequence[Points]) -> Points:
-        """Return the points of several paths side by side; a path that ended early stands still."""
-        fields = ("C", "alpha", "objective", "lower")
-        side_by_side = (torch.cat([getattr(path, name) for path in paths], 1) for name in fields)
-        C, alpha, objective, lower = side_by_side
-        rounds = max(len(path.course) for path in paths) if all(p.course for p in paths) else 0
-        course = (
-            cls.joined([replace(p.course[min(t, len(p.course) - 1)], course=()) for p in paths])
-            for t in range(rounds)
-        )
-        return cls(C, alpha, objective, lower, tuple(course))
-
-    def of(self, targets: Tensor) -> Points:
-        """Return the points of the given targets only."""
-        fields = (self.C, self.alpha, self.objective, self.lower)
-        C, alpha, objective, lower = (field[targets] for field in fields)
-        return Points(C, alpha, objective, lower)
-
-    def put(self, targets: Tensor, part: Points) -> Points:
-        """Return these points with those of the given targets replaced."""
-        alpha, objective, lower = (
-            getattr(self, name).index_copy(0, targets, getattr(part, name))
-            for name in ("alpha", "objective", "lower")
-        )
-        return replace(self, alpha=alpha, objective=objective, lower=lower)
-
-    @property
-    def gap(self) -> Tensor:
-        return (self.objective - self.lower).clamp(min=0.0)
-
-    def converged(self, tol: float) -> Tensor:
-        """Return (M, G) where the gap is at most this share of F."""
-        return self.gap <= tol * self.objective
-
-
 def follow(
-    panel: Panel,
+    adversaries: Panel,
     objective: Objective,
     C: Tensor,
     start: Tensor,
@@ -100,7 +55,9 @@ def follow(
     course: list[Points] = []
     keep = 8 * rounds * alpha.numel() <= COURSE
     for t in range(rounds):
-        cuts = torch.cat([cuts, cut_problem.rows(objective, panel.answer(alpha, t))], 1)
+        cuts = torch.cat(
+            [cuts, cut_problem.rows(objective, _finite(adversaries.answer(alpha, t)))], 1
+        )
         best = _better(objective, best, alpha, cuts)
         alpha, lower = _solve(objective, best, cuts, alpha, ~best.converged(SOLVED * tol))
         best = replace(best, lower=torch.maximum(best.lower, lower))
@@ -109,14 +66,25 @@ def follow(
             course.append(everyone)
         if progress:
             progress(what, t + 1, rounds)
-        if panel.settled(t):  # targets that are done leave
+        if adversaries.settled(t):  # targets that are done leave
             stay = (~best.converged(tol)).any(-1).nonzero()[:, 0]
             if len(stay) == 0:
                 break
             if len(stay) < len(running):
-                panel, objective, best = panel.narrow(stay), objective.narrow(stay), best.of(stay)
+                adversaries, objective = adversaries.narrow(stay), objective.narrow(stay)
+                best = best.of(stay)
                 cuts, alpha, running = cuts[stay], alpha[stay], running[stay]
     return replace(everyone, course=tuple(course))
+
+
+def _finite(z: Tensor) -> Tensor:
+    """Return cuts (M, K, N) with those of adversaries that overflowed replaced by others' or 0."""
+    good = z.isfinite().all(-1)
+    if bool(good.all()):
+        return z
+    first = good.to(torch.int8).argmax(-1)  # an adversary that did not, if there is one
+    spare = z.gather(1, first[:, None, None].expand(-1, 1, z.shape[-1])).nan_to_num(0.0, 0.0, 0.0)
+    return torch.where(good[..., None], z, spare)
 
 
 def largest(objective: Objective, C: Tensor, alpha: Tensor, cuts: Tensor) -> Tensor:
@@ -158,6 +126,37 @@ def _working(alpha: Tensor, cuts: Tensor) -> Tensor:
         return cuts
     chosen = (cuts @ alpha[..., None])[..., 0].topk(WORKING, dim=-1).indices
     return cuts.gather(1, chosen[..., None].expand(-1, -1, cuts.shape[-1]))
+
+
+def estimate(request: Request) -> Estimate:
+    """Return the α that minimises the largest F for the caller's C, with its proven gap."""
+    components, settings = request.components, request.settings
+    objective = request.objective()
+    C = torch.full((len(components.own_counts), 1), settings.C).to(objective.inverse_counts)
+    start = torch.as_tensor(proportional.weights(components, own=settings.own)).to(C)
+    adversaries = panel.of(components, objective, settings.run)
+    points = follow(
+        adversaries,
+        objective,
+        C,
+        start,
+        rounds=settings.run.steps,
+        tol=settings.run.tol,
+        progress=request.progress,
+    )
+    everything = np.ones((len(C), 1))
+    objective_value, gap, alpha = points.averaged(everything)
+    status = points.status(settings.run.tol)
+    return Estimate(alpha, gap, objective_value, status, points.trace(everything))
+
+
+METHOD = AlphaMethod(
+    "cuts",
+    estimate,
+    "Cutting planes for a given C: the weights with the least largest F, and a lower bound that "
+    "proves how close they are.",
+    steps=30,
+)
 
 
 def _better(objective: Objective, best: Points, alpha: Tensor, cuts: Tensor) -> Points:

@@ -46,9 +46,10 @@ def largest_discrepancy(
 
 def _exact(components: QuadraticSums, alpha: Tensor, radius: float) -> Tensor:
     """Return the maxima (M,) of the quadratics f_T − Σ_j α_j f_j of mixtures and targets."""
+    # f_T − Σ_j α_j f_j − α_T f_T = Σ_j α_j (f_T − f_j): the own part cancels
     sides = _each_quadratic(
         components.grams,
-        alpha[:, None],
+        alpha[:, None, : len(components.counts)],
         lambda a, beta, r, V: torch.maximum(
             largest_quadratic(a, beta, r, radius), largest_quadratic(-a, beta, -r, radius)
         ),
@@ -56,39 +57,36 @@ def _exact(components: QuadraticSums, alpha: Tensor, radius: float) -> Tensor:
     return sides[:, 0]
 
 
-def quadratic_maximisers(components: QuadraticSums, alpha: Tensor, part: Part) -> Tensor:
-    """Return, for weights (M, G, N+1), the w (M, 2G, P) of W where f_T − Σ_j α_j f_j is extreme.
-
-    After each maximiser comes the minimiser; both are global.
-    """
+def quadratic_maximisers(components: QuadraticSums, u: Tensor, part: Part) -> Tensor:
+    """Return the w (M, K, P) of W where Σ_j u_j (f_T − f_j) is largest, for u (M, K, N)."""
     radius = components.space.radius
     assert radius is not None
 
-    def extremes(a: Tensor, beta: Tensor, r: Tensor, V: Tensor) -> Tensor:
-        ends = [quadratic_maximiser(s * a, s * beta, radius) for s in (1.0, -1.0)]
-        return (V[:, None] @ torch.stack(ends, 1)[..., None])[..., 0]  # (m, 2, P)
+    def maximisers(a: Tensor, beta: Tensor, r: Tensor, V: Tensor) -> Tensor:
+        return (V @ quadratic_maximiser(a, beta, radius)[..., None])[..., 0]
 
-    return _each_quadratic(components.grams_of(part), alpha, extremes).flatten(1, 2)
+    return _each_quadratic(components.grams_of(part), u, maximisers)
 
 
-def _each_quadratic(grams: tuple[Grams, Grams], alpha: Tensor, of: Callable[..., Tensor]) -> Tensor:
-    """Return `of` (eigenvalues, β, r, eigenvectors) of every f_T − Σ_j α_j f_j: (M, G, …)."""
+def _each_quadratic(grams: tuple[Grams, Grams], u: Tensor, of: Callable[..., Tensor]) -> Tensor:
+    """Return `of` (eigenvalues, β, r, eigenvectors) of every Σ_j u_j (f_T − f_j): (M, K, …)."""
     sources, own = grams
-    (M, G, _), N, P = alpha.shape, len(sources.r), sources.b.shape[-1]
-    flat = alpha[..., :N].reshape(M * G, N).to(sources.A)
-    target = torch.arange(M, device=alpha.device).repeat_interleave(G)
+    (M, K, N), P = u.shape, sources.b.shape[-1]
+    flat = u.reshape(M * K, N).to(sources.A)
+    target = torch.arange(M, device=u.device).repeat_interleave(K)
 
     def some(part: Tensor) -> Tensor:
         a, i = flat[part], target[part]
-        share = a.sum(1)  # f_T − Σ_j α_j f_j − α_T f_T = Σ_j α_j (f_T − f_j): the own part cancels
+        share = a.sum(1)
         A = share[:, None, None] * own.A[i] - torch.tensordot(a, sources.A, 1)
         b, r = share[:, None] * own.b[i] - a @ sources.b, share * own.r[i] - a @ sources.r
         eigenvalues, V = torch.linalg.eigh(A)
         return of(eigenvalues, (V.mT @ b[..., None])[..., 0], r, V)
 
-    size = max(1, min(PRODUCTS // P**2, -(-M * G // PARTS)))
-    parts = list(each(some, torch.arange(M * G, device=alpha.device).split(size), alpha.device))
-    return torch.cat(parts).unflatten(0, (M, G)) if parts else alpha.new_zeros(0, G, 2, P)
+    size = max(1, min(PRODUCTS // P**2, -(-M * K // PARTS)))
+    parts = torch.arange(M * K, device=u.device).split(size)
+    done = list(each(some, parts, u.device))
+    return torch.cat(done).unflatten(0, (M, K)) if M * K else u.new_zeros(M, K, P)
 
 
 def quadratic_maximiser(eigenvalues: Tensor, beta: Tensor, radius: float) -> Tensor:

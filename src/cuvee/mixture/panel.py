@@ -1,7 +1,7 @@
-"""Send adversaries up: a panel answers weights α with the cuts its adversaries reach.
+"""Send adversaries up: a panel answers weights α with the cuts that its adversaries reach.
 
-A panel has SIDES adversaries for each of the G weights of a target. In the "mixture" form
-|x| = max(x, −x): one of them climbs Σ_j α_j z_j, the other descends it.
+A panel shares its adversaries among the G weights of a target, at least two for each. In the
+"mixture" form |x| = max(x, −x): every other adversary climbs Σ_j α_j z_j, the rest descend it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cuvee.mixture.largest import quadratic_maximisers
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.players import Pace, Settings
 
-SIDES = 2
 CLIMBS = 8  # steps of every adversary in a round
 SEASON = 3  # rounds after which the adversaries start afresh, elsewhere
 REACH = 0.5  # of W's radius: how far the first step goes
 LARGE = 2**13  # rows from which on adversaries climb on minibatches
+SIGNS = 4  # turns of an exact adversary in the "sum" form
 EXACT = 64  # parameters up to which quadratic adversaries are solved for
 
 
@@ -55,12 +55,11 @@ class Climbers:
     _pace: Pace | None = None
 
     def answer(self, alpha: Tensor, t: int) -> Tensor:
-        each = alpha.repeat_interleave(SIDES, 1)  # (M, G · SIDES, J)
+        each = _shared(alpha, self.settings)
         space = self.components.space
         if t % SEASON == 0 or self._w is None or self._pace is None:
-            first = space.start(each.shape[1], self.settings.seed + t).to(alpha.device)
-            self._w = first.expand(len(alpha), -1, -1).contiguous()
-            reach = REACH * play.w_reach(space, first)
+            self._w = _afresh(self.components, each.shape[:2], self.settings.seed + t)
+            reach = REACH * play.w_reach(space, self._w)
             self._pace = Pace.fresh(self.settings.gamma, reach, self._w)
         w, pace, cuts = self._w, self._pace, []
         for i in range(CLIMBS):
@@ -95,22 +94,38 @@ class Climbers:
 
 @dataclass(frozen=True)
 class Exact:
-    """Solve for the adversaries of squared losses in a ball: each is a trust-region problem."""
+    """Solve for the adversaries of squared losses in a ball: each is a trust-region problem.
+
+    In the "mixture" form both sides are solved globally. In the "sum" form,
+    Σ_j α_j |z_j| = max over signs s of Σ_j α_j s_j z_j: an adversary takes the best w for its signs
+    and the signs of that w in turn, so that F never falls.
+    """
 
     components: QuadraticSums
+    objective: Objective
+    settings: Settings
     climb: Part = "all"
     judge: Part = "all"
 
     def answer(self, alpha: Tensor, t: int) -> Tensor:
-        """Return the cuts of the exact adversaries."""
-        w = quadratic_maximisers(self.components, alpha, self.climb)  # (M, G · 2, P)
+        n = len(self.components.counts)
+        if self.objective.discrepancy == "mixture":
+            u = torch.stack([alpha[..., :n], -alpha[..., :n]], 2).flatten(1, 2)  # (M, 2G, N)
+            w = quadratic_maximisers(self.components, u, self.climb)
+        else:
+            each = _shared(alpha, self.settings)[..., :n]
+            w = _afresh(self.components, each.shape[:2], self.settings.seed + t)
+            for _ in range(SIGNS):
+                z = differences(self.components.values(w, Batch(part=self.climb)))
+                w = quadratic_maximisers(self.components, each * z.sign(), self.climb)
         return differences(self.components.values(w, Batch(part=self.judge)))
 
     def settled(self, t: int) -> bool:
-        return True
+        return self.objective.discrepancy == "mixture" or t >= SEASON
 
     def narrow(self, targets: Tensor) -> Exact:
-        return replace(self, components=self.components.narrow(targets))
+        components, objective = self.components.narrow(targets), self.objective.narrow(targets)
+        return replace(self, components=components, objective=objective)
 
 
 @dataclass(frozen=True)
@@ -139,9 +154,22 @@ def of(
     """Return the panel that suits the losses: exact where that is cheap, climbing elsewhere."""
     space = components.space
     quadratic = space.quadratic and components.loss == "trained" and space.radius
-    if quadratic and objective.discrepancy == "mixture" and space.n_params <= EXACT:
-        return Exact(cast(QuadraticSums, components), climb, judge)
+    if quadratic and space.n_params <= EXACT:
+        sums = cast(QuadraticSums, components)
+        return Exact(sums, objective, settings, climb, judge)
     return Climbers(components, objective, settings, climb, judge)
+
+
+def _shared(alpha: Tensor, settings: Settings) -> Tensor:
+    """Return the weights (M, K, J) of every adversary, from those of G points (M, G, J)."""
+    pairs = max(1, settings.adversaries // (2 * alpha.shape[1]))
+    return alpha.repeat_interleave(2 * pairs, 1)
+
+
+def _afresh(components: Components, shape: torch.Size, seed: int) -> Tensor:
+    """Return where the adversaries of M targets start, (M, K, P): the same for every target."""
+    first = components.space.start(shape[1], seed).to(components.counts.device)
+    return first.expand(shape[0], -1, -1).contiguous()
 
 
 def ascent(objective: Objective, alpha: Tensor, z: Tensor) -> Tensor:
@@ -153,6 +181,6 @@ def ascent(objective: Objective, alpha: Tensor, z: Tensor) -> Tensor:
     if objective.discrepancy == "sum":
         u = a * objective.g_prime(z)
     else:
-        side = 1.0 - 2.0 * (torch.arange(z.shape[1], device=z.device) % SIDES).to(z)
+        side = 1.0 - 2.0 * (torch.arange(z.shape[1], device=z.device) % 2).to(z)
         u = a * side[:, None]
     return torch.cat([-u, u.sum(-1, keepdim=True)], -1)

@@ -25,19 +25,20 @@ from torch import Tensor
 from cuvee.components import Batch, Components, Folds, Half
 from cuvee.mixture import cuts, panel, proportional, target_only, uniform
 from cuvee.mixture import players as play
-from cuvee.mixture.cuts import Points
 from cuvee.mixture.method import AlphaMethod, Estimate, Request, Solver
 from cuvee.mixture.objective import Objective, inverse_counts
+from cuvee.mixture.points import Points
 from cuvee.problem import Array
-from cuvee.results import Candidate, Floats, Status, Trace
+from cuvee.results import Candidate, Floats, Status
 
-POINTS = 8  # values of C between the two ends
+POINTS = 5  # values of C on a path
 ENDS = (3.0, 1.0)  # C/D at the two ends, in units of all rows and of the own rows
+FIRST = 3 / 7  # of the way between the ends: larger C gives little but the pooled weights
 SMOOTHING = 0.1  # √c as a share of the mean loss; small C needs more smoothing
-PRIOR = 1.0  # a mixture that rests on k rows like the own sample weighs e^−PRIOR beforehand
+PRIOR = 1.5  # a mixture that rests on k rows like the own sample weighs e^−PRIOR beforehand
 HEAVY = 0.05  # a path point with at least this share counts for the status
-# models that a target holds during cross-validation: 20 for each of 5 folds
-FITTED = 100
+# models that a target holds during cross-validation: 14 for each of 5 folds
+FITTED = 70
 HONEST = (Half(0, 0), Half(0, 1))  # the halves of every domain on which adversaries climb
 
 
@@ -58,15 +59,18 @@ def estimate(request: Request) -> Estimate:
     if request.progress:
         request.progress("cross-validating candidates", 1, 1)
     points = Points.joined(list(paths.values()))
-    weight = share[:, -points.C.shape[1] :]  # of the paths' points
+    on_path = share[:, -points.C.shape[1] :] + 1e-12
+    weight = on_path / on_path.sum(1, keepdims=True)
+    objective, gap, _ = points.averaged(weight)
+    heavy = (on_path >= HEAVY) | (on_path == on_path.max(1, keepdims=True))
+    status = points.status(settings.run.tol, torch.as_tensor(heavy, device=points.C.device))
+    failed = np.logical_and.reduce(np.isnan(cv_loss), 1)
     return Estimate(
         alpha=np.einsum("mg,mgj->mj", share, alpha),
-        gap=_weighed(points.gap, weight),
-        objective=_weighed(points.objective, weight),
-        status=_status(
-            points, weight, settings.run.tol, np.logical_and.reduce(np.isnan(cv_loss), 1)
-        ),
-        trace=_trace(points, weight),
+        gap=gap,
+        objective=objective,
+        status=tuple(Status.DIVERGED if bad else s for bad, s in zip(failed, status, strict=True)),
+        trace=points.trace(weight),
         candidates=tuple(
             Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)
         ),
@@ -119,16 +123,16 @@ def follow(request: Request) -> dict[str, Points]:
 def path_of_C(objective: Objective, D: Tensor) -> Tensor:
     """Return POINTS values of C (M, POINTS) in geometric steps, in each target's own units.
 
-    With D (M,) the discrepancy the panel starts with: at C = 3·D·(all rows) the penalty keeps α
-    within a few per cent of ∝ m_j; at C = D·(own rows) it is too weak to keep more than a per cent
-    of α off the own sample.
+    With D (M,) the discrepancy that adversaries start with: at C = 3·D·(all rows) the penalty keeps
+    α within a few per cent of ∝ m_j, which is a candidate of its own; at C = D·(own rows) it is too
+    weak to keep more than a per cent of α off the own sample.
     """
     counts = 1.0 / objective.inverse_counts
     high, low = (
         ENDS[0] * D[:, None] * counts.sum(-1, keepdim=True),
         ENDS[1] * D[:, None] * counts[:, -1:],
     )
-    return high * (low / high) ** (torch.arange(POINTS, device=D.device) / (POINTS - 1))
+    return high * (low / high) ** torch.linspace(FIRST, 1.0, POINTS, dtype=D.dtype, device=D.device)
 
 
 def candidates(components: Components, paths: dict[str, Points]) -> list[tuple[str, Floats]]:
@@ -201,37 +205,3 @@ def shares(cv_loss: Floats, log_prior: Floats, rows: Array, likelihood: bool) ->
     evidence[~np.isfinite(evidence).any(1), 0] = 0.0
     weight = np.exp(evidence - evidence.max(1, keepdims=True))
     return np.asarray(weight / weight.sum(1, keepdims=True))
-
-
-def _weighed(by_point: Tensor, share: Floats) -> Floats:
-    """Return a quantity (M, G) of the paths' points averaged with their shares (M, G): (M,)."""
-    weight = (share + 1e-12) / (share + 1e-12).sum(1, keepdims=True)
-    return np.asarray((weight * by_point.cpu().numpy()).sum(1))
-
-
-def _status(points: Points, share: Floats, tol: float, failed: Array) -> tuple[Status, ...]:
-    """Return for each target whether its heaviest points have converged.
-
-    They are the heaviest one and those with enough weight. A target without any model that could
-    be judged has diverged.
-    """
-    heavy = (share >= HEAVY) | (share == share.max(1, keepdims=True))
-    done = (points.converged(tol).cpu().numpy() | ~heavy).all(1)
-    return tuple(
-        Status.DIVERGED if bad else Status.CONVERGED if good else Status.STEP_LIMIT
-        for bad, good in zip(failed, done, strict=True)
-    )
-
-
-def _trace(points: Points, share: Floats) -> Trace | None:
-    """Return the course of the rounds, averaged over the paths' points with their shares."""
-    if not points.course:
-        return None
-    weight = (share + 1e-12) / (share + 1e-12).sum(1, keepdims=True)
-    alpha = [np.einsum("mg,mgj->mj", weight, then.alpha.cpu().numpy()) for then in points.course]
-    return Trace(
-        step=np.arange(1, len(points.course) + 1),
-        objective=np.stack([_weighed(then.objective, share) for then in points.course]),
-        gap=np.stack([_weighed(then.gap, share) for then in points.course]),
-        alpha=np.stack(alpha),
-    )

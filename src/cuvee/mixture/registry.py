@@ -15,19 +15,20 @@ from cuvee.mixture.method import AlphaMethod
 
 Searching = Literal[
     "path",
+    "cuts",
     "scgda",
     "sgda",
     "agp",
     "konstantinov_lampert",
 ]
-"""Methods that compare the target with the sources; `cuvee.OnlineMixtures` may learn from them."""
+"""Methods that take steps (`steps` above 0); `cuvee.OnlineMixtures` may learn from them."""
 
 ClosedForm = Literal[
     "uniform",
     "proportional",
     "target_only",
 ]
-"""Methods whose weights follow from numbers of rows."""
+"""Methods that take no steps, whether or not they look at losses."""
 
 Method = Literal[Searching, ClosedForm]
 
