@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP     = .venv/bin/pip --disable-pip-version-check
 BIN     = .venv/bin
 # A process per core, each with one thread: faster than one with many, and never two fighting for a core. A file's tests
-# stay together, as they share what took long to make; files go in their order, which has the long ones in the middle.
+# stay together, as they share what took long to make; tests/conftest.py has the longest files start first.
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo docs test test-full test-anywhere test-browser lint setup clean
