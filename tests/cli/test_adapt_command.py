@@ -143,7 +143,7 @@ def test_a_table_that_is_not_utf_8(cli, folder):
 
 def test_predictions_that_cannot_be_made(cli, finished):
     for words, sentence in (
-        (("--target", "nwe"), "'nwe' is no target of these models; did you mean 'new'?"),
+        (("--target", "nwe"), "'nwe' is not a target of these models; did you mean 'new'?"),
         ((), "no target of these models"),
         (("--target", "new", "--keep", "agee"), "no column 'agee'; did you mean 'age'?"),
     ):

@@ -640,13 +640,13 @@ def test_rows_that_cannot_be_predicted(run):
         (
             rows.assign(site="site 3"),
             {},
-            "domain 'site 3', which is no target of these models .12 such rows",
+            "domain 'site 3', which is not a target of these models .12 such rows",
         ),
         (rows.assign(site="site O"), {}, "did you mean 'site 1' or 'site 0'"),
         (
             rows,
             {"target": "site 3"},
-            "'site 3' is no target of these models; did you mean 'site (0|1)'",
+            "'site 3' is not a target of these models; did you mean 'site (0|1)'",
         ),
         (rows.assign(age="old"), {}, "'age' holds text, 'old'"),
         (

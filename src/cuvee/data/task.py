@@ -39,8 +39,8 @@ def infer(labels: Any, name: str = "label") -> Inferred:
     and each is there twice on average; so digits 0…9 are classes and exam scores 1…70 a quantity.
     Two whole numbers are always classes. What would be a quantity by that rule is counts where it
     starts at 0 and most of it is small: visits, sales, claims. Five numbers or more that would be
-    classes are counts where, besides, the largest is rare: classes are seldom sorted by how frequent
-    they are, and counts thin out.
+    classes are counts where, besides, the largest is rare: counts thin out, and classes are seldom
+    sorted by how frequent they are.
 
     >>> infer([0, 1, 1, 0], "readmitted").why
     "label 'readmitted' has 2 values: classification"
@@ -64,7 +64,9 @@ def infer(labels: Any, name: str = "label") -> Inferred:
         return Inferred(Task.counts, f"{numbers} from 0 on, most of them small: counts")
     if values >= FEWEST_COUNTS and _are_counts(column) and _thin_out(column):
         why = "from 0 on, most of them small and the largest rare: counts"
-        return Inferred(Task.counts, f"{numbers} {why} (if they are classes, choose classification)")
+        return Inferred(
+            Task.counts, f"{numbers} {why} (if they are classes, choose classification)"
+        )
     if values > MOST_CLASSES:
         return Inferred(Task.regression, f"{numbers}, more than {MOST_CLASSES}: regression")
     if rows < 2 * values:
@@ -151,7 +153,7 @@ def _tidy(labels: Any, name: str) -> Any:
         if isinstance(error, DomainError):
             raise
         raise DomainError(
-            f"label {name!r} is no list of labels; give one number or text per row"
+            f"label {name!r} is not a list of labels; give one number or text per row"
         ) from None
     if not len(column):
         raise DomainError(f"label {name!r} is missing in every row; there is nothing to learn from")
