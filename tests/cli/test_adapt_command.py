@@ -144,7 +144,7 @@ def test_a_table_that_is_not_utf_8(cli, folder):
 def test_predictions_that_cannot_be_made(cli, finished):
     for words, sentence in (
         (("--target", "nwe"), "'nwe' is not a target of these models; did you mean 'new'?"),
-        ((), "no target of these models"),
+        ((), "not a target of these models"),
         (("--target", "new", "--keep", "agee"), "no column 'agee'; did you mean 'age'?"),
     ):
         ended = cli("predict", "run", "visits.csv", "--out", "p.csv", *words)
