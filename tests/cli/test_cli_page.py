@@ -24,6 +24,10 @@ def test_tables_of_options_are_those_of_the_program():
     assert filled(PAGE) == PAGE, "python -m cuvee.cli.reference docs/cli.md"
 
 
+def test_every_hypothesis_is_named():
+    assert len(re.findall(r"`--hypothesis KIND` \| ridge, logistic, poisson, mlp,", PAGE)) == 6
+
+
 @pytest.mark.parametrize("command", [name for name in commands() if name not in APART])
 def test_the_page_shows_the_example_of_help(command):
     example = re.search(r"Example: (.*)", commands()[command].help, re.DOTALL)[1]
