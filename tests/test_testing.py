@@ -46,6 +46,16 @@ def test_what_keeps_its_word_passes(hypothesis):
     check_hypothesis(hypothesis)
 
 
+def test_a_space_may_have_a_scale_and_a_mean_of_its_own():
+    class Mine(RidgeSpace):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self._scale = self._mean = self._standardised = self._started = 1.0
+
+    check_hypothesis(Bent(Mine, cuvee.Ridge(0.1)))
+    cuvee.estimate(problem_of("quantities"), Bent(Mine, cuvee.Ridge(0.1)), method="agp", steps=2)
+
+
 def test_logistic_is_checked_with_two_and_three_classes():
     assert [s.labels for s in subjects(cuvee.Logistic(), None)] == ["two classes", "three classes"]
 
@@ -196,6 +206,24 @@ WRONG = {
         bent(PoissonSpace, score_bounds=lambda self, loss, length, y, radius: (
             0 * length, 0.0, 0 * length)),
         "score_bounds.* is exceeded",
+    ),
+    "a private name of the base taken": (
+        bent(RidgeSpace, _column_scale=property(lambda self: 2.0, lambda self, value: None)),
+        "AttributeError was raised when it was checked that .* standardised coordinates",
+    ),
+    "standardised labels that are lost": (
+        bent(RidgeSpace, encode=lambda self, y, name: y * (np.nan if self._columns_scaled else 1)),
+        "with standardised=True, trained is not finite",
+    ),
+    "starts that estimate cannot use": (
+        bent(start=lambda self, n, seed: PseudoHuberSpace.start(self, n, seed)[:6]),
+        "was raised when it was checked that cuvee.estimate finds weights",
+    ),
+    "a lie about how steep it gets": (bent(steepening=1.0), "steepening is 1, but the risk bends"),
+    "a loss that overflows far out": (
+        bent(trained=lambda self, s, y: (5 * residual(s, y)).cosh().log() / 25,
+             bounded=lambda self, s, y: residual(s, y).atan().square()),
+        "with labels 100 times as large cuvee.solve does not end well",
     ),
     "a class for a space": (
         bent(RidgeSpace, encode=None), "without encode: derive it from cuvee.hypothesis.Space",

@@ -68,7 +68,7 @@ class PoissonSpace(GeneralisedSpace):
 
     likelihood = True
     task = "counts"
-    sharpness = steepening = None
+    sharpness = None
     concordance = 1.0
     n_kinds = 2  # zeros, and counts above 0
 

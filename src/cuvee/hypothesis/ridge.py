@@ -48,6 +48,7 @@ class RidgeSpace(LinearSpace):
     """
 
     quadratic = True
+    steepening = 1.0
 
     def __init__(self, facts: Facts, spec: Ridge, standardised: bool) -> None:
         self.loss_words = MODEL.losses
