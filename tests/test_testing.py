@@ -207,6 +207,10 @@ WRONG = {
             0 * length, 0.0, 0 * length)),
         "score_bounds.* is exceeded",
     ),
+    "a curvature range too small": (
+        bent(PoissonSpace, curvature_range=lambda self, reach, y: (0 * reach, 0 * reach + 1.0)),
+        r"curvature_range\(reach, y\) does not hold",
+    ),
     "a private name of the base taken": (
         bent(RidgeSpace, _column_scale=property(lambda self: 2.0, lambda self, value: None)),
         "AttributeError was raised when it was checked that .* standardised coordinates",

@@ -120,10 +120,11 @@ class LinearSpace(Space):
         """
 
     @abstractmethod
-    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+    def curvature_range(self, reach: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the least and the largest curvature of the trained loss for scores within reach.
 
-        Shapes (…,), as `reach` has; scores lie between −reach and reach.
+        Shapes (…,), as `reach` has; scores lie between −reach and reach, and y (…,) are the rows'
+        encoded labels.
         """
 
     @property
