@@ -22,7 +22,14 @@ from cuvee.learn import registry
 from cuvee.learn.choose import Chosen, untried
 from cuvee.learn.method import Map
 from cuvee.mixture import registry as alpha_registry
-from cuvee.testing import check_hypothesis, check_map, hypotheses, maps, structure
+from cuvee.testing import (
+    alpha_methods,
+    check_hypothesis,
+    check_map,
+    hypotheses,
+    maps,
+    structure,
+)
 from cuvee.testing.subject import problem_of, subjects
 from erm.test_convex import PseudoHuber, PseudoHuberSpace
 
@@ -266,7 +273,10 @@ def test_bounds_that_do_not_hold_are_told(monkeypatch):
 
 
 def test_every_check_says_what_it_checks():
-    for check in (*hypotheses.CHECKS, *maps.CHECKS, maps.check_record):
+    for check in (
+        *(*hypotheses.CHECKS, *maps.CHECKS, *alpha_methods.CHECKS),
+        *(maps.check_record, alpha_methods.check_record),
+    ):
         assert check.__doc__.startswith("Check that "), check
 
 
