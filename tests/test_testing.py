@@ -214,6 +214,13 @@ WRONG = {
             0 * length, 0.0, 0 * length)),
         "score_bounds.* is exceeded",
     ),
+    "a second derivative that overflows": (
+        bent(RidgeSpace, quadratic=False, trained=lambda self, s, y: torch.logaddexp(
+            1e3 * residual(s, y), -1e3 * residual(s, y)) / 1e3 - np.log(2) / 1e3,
+            score_bounds=lambda self, loss, length, y, radius: (
+                length + 9, 1.0, 9 * length + 9 + y.abs())),
+        "torch finds no finite second derivative of trained: .* softplus instead of logaddexp",
+    ),
     "a curvature range too small": (
         bent(PoissonSpace, curvature_range=lambda self, reach, y: (0 * reach, 0 * reach + 1.0)),
         r"curvature_range\(reach, y\) does not hold",

@@ -217,6 +217,11 @@ def check_curvature_range(s: Subject) -> None:
         (bends,) = torch.autograd.grad(slope[..., a, :].sum(), scores, retain_graph=True)
         bend = bends[..., a, :]
         s.require(
+            bend.isfinite(),
+            "torch finds no finite second derivative of trained: write it without exponentials "
+            "that overflow, such as softplus instead of logaddexp",
+        )
+        s.require(
             (bend >= low * (1 - 1e-9) - 1e-12) & (bend <= high * (1 + 1e-9) + 1e-12),
             f"curvature_range(reach, y) does not hold for a model with ‖w‖ = {radius:g}: give the "
             "least and the largest second derivative of trained for scores from −reach to reach",
