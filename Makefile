@@ -24,11 +24,12 @@ test-browser: setup
 	.ci/browser
 	$(BIN)/python -m pytest -m browser tests/browser
 
-docs: setup  # the API reference, from signatures and docstrings; the α methods; the verdicts on the page about the paper
+docs: setup  # the API reference and the options of commands; the maps and the α methods; the verdicts on the page about the paper
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_maps.py
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_paper.py
+	$(BIN)/python -m cuvee.cli.reference docs/cli.md
 
 lint: setup
 	$(BIN)/ruff check .

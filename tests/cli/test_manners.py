@@ -159,6 +159,12 @@ def test_version_and_help(cli, folder):
     assert cli().code == 2
 
 
+def test_python_m_cuvee_is_the_command():
+    program = [sys.executable, "-m", "cuvee", "--version"]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, f"cuvee {cuvee.__version__}\n"), ended.stderr
+
+
 @pytest.mark.parametrize("command", commands())
 def test_every_help_has_a_purpose_and_an_example(cli, folder, command):
     shown = cli(command, "--help")
