@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP     = .venv/bin/pip --disable-pip-version-check
 BIN     = .venv/bin
 # A process per core, each with one thread: faster than one with many, and never two fighting for a core. A file's tests
-# stay together, as they share what took long to make; files go in their order, which has the long ones in the middle.
+# stay together, as they share what took long to make; tests/conftest.py has the longest files start first.
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo docs test test-full test-anywhere test-browser lint setup clean
@@ -24,11 +24,12 @@ test-browser: setup
 	.ci/browser
 	$(BIN)/python -m pytest -m browser tests/browser
 
-docs: setup  # the API reference, from signatures and docstrings; the α methods; the verdicts on the page about the paper
+docs: setup  # the API reference and the options of commands; the maps and the α methods; the verdicts on the page about the paper
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_maps.py
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_paper.py
+	$(BIN)/python -m cuvee.cli.reference docs/cli.md
 
 lint: setup
 	$(BIN)/ruff check .

@@ -119,9 +119,13 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "Checks: for a hypothesis or a map of your own",
+        "Checks: for a hypothesis, an α method or a map of your own",
         "See [CONTRIBUTING](../CONTRIBUTING.md).",
-        ("cuvee.testing.check_hypothesis", "cuvee.testing.check_map"),
+        (
+            "cuvee.testing.check_hypothesis",
+            "cuvee.testing.check_alpha_method",
+            "cuvee.testing.check_map",
+        ),
     ),
     (
         "Results: what comes back",

@@ -194,6 +194,12 @@ def test_tensors_of_every_float_are_converted(dtype):
     assert domain.weight.tolist() == [1.5, 3.0, 1.0]
 
 
+def test_complex_numbers_are_refused_without_a_warning(recwarn):
+    with pytest.raises(DomainError, match="'north': X holds complex numbers; give their real"):
+        Domain("north", np.asarray(X, dtype=complex), [0, 1, 1])
+    assert not recwarn.list
+
+
 @properties
 @given(st.data())
 def test_first_bad_cell_is_named(data):

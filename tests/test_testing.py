@@ -22,7 +22,14 @@ from cuvee.learn import registry
 from cuvee.learn.choose import Chosen, untried
 from cuvee.learn.method import Map
 from cuvee.mixture import registry as alpha_registry
-from cuvee.testing import check_hypothesis, check_map, hypotheses, maps, structure
+from cuvee.testing import (
+    alpha_methods,
+    check_hypothesis,
+    check_map,
+    hypotheses,
+    maps,
+    structure,
+)
 from cuvee.testing.subject import problem_of, subjects
 from erm.test_convex import PseudoHuber, PseudoHuberSpace
 
@@ -44,6 +51,16 @@ GOOD = {
 @pytest.mark.parametrize("hypothesis", GOOD.values(), ids=GOOD)
 def test_what_keeps_its_word_passes(hypothesis):
     check_hypothesis(hypothesis)
+
+
+def test_a_space_may_have_a_scale_and_a_mean_of_its_own():
+    class Mine(RidgeSpace):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self._scale = self._mean = self._standardised = self._started = 1.0
+
+    check_hypothesis(Bent(Mine, cuvee.Ridge(0.1)))
+    cuvee.estimate(problem_of("quantities"), Bent(Mine, cuvee.Ridge(0.1)), method="agp", steps=2)
 
 
 def test_logistic_is_checked_with_two_and_three_classes():
@@ -197,6 +214,35 @@ WRONG = {
             0 * length, 0.0, 0 * length)),
         "score_bounds.* is exceeded",
     ),
+    "a second derivative that overflows": (
+        bent(RidgeSpace, quadratic=False, trained=lambda self, s, y: torch.logaddexp(
+            1e3 * residual(s, y), -1e3 * residual(s, y)) / 1e3 - np.log(2) / 1e3,
+            score_bounds=lambda self, loss, length, y, radius: (
+                length + 9, 1.0, 9 * length + 9 + y.abs())),
+        "torch finds no finite second derivative of trained: .* softplus instead of logaddexp",
+    ),
+    "a curvature range too small": (
+        bent(PoissonSpace, curvature_range=lambda self, reach, y: (0 * reach, 0 * reach + 1.0)),
+        r"curvature_range\(reach, y\) does not hold",
+    ),
+    "a private name of the base taken": (
+        bent(RidgeSpace, _column_scale=property(lambda self: 2.0, lambda self, value: None)),
+        "AttributeError was raised when it was checked that .* standardised coordinates",
+    ),
+    "standardised labels that are lost": (
+        bent(RidgeSpace, encode=lambda self, y, name: y * (np.nan if self._columns_scaled else 1)),
+        "with standardised=True, trained is not finite",
+    ),
+    "starts that estimate cannot use": (
+        bent(start=lambda self, n, seed: PseudoHuberSpace.start(self, n, seed)[:6]),
+        "was raised when it was checked that cuvee.estimate finds weights",
+    ),
+    "a lie about how steep it gets": (bent(steepening=1.0), "steepening is 1, but the risk bends"),
+    "a loss that overflows far out": (
+        bent(trained=lambda self, s, y: (5 * residual(s, y)).cosh().log() / 25,
+             bounded=lambda self, s, y: residual(s, y).atan().square()),
+        "with labels 100 times as large cuvee.solve does not end well",
+    ),
     "a class for a space": (
         bent(RidgeSpace, encode=None), "without encode: derive it from cuvee.hypothesis.Space",
     ),
@@ -234,7 +280,10 @@ def test_bounds_that_do_not_hold_are_told(monkeypatch):
 
 
 def test_every_check_says_what_it_checks():
-    for check in (*hypotheses.CHECKS, *maps.CHECKS, maps.check_record):
+    for check in (
+        *(*hypotheses.CHECKS, *maps.CHECKS, *alpha_methods.CHECKS),
+        *(maps.check_record, alpha_methods.check_record),
+    ):
         assert check.__doc__.startswith("Check that "), check
 
 

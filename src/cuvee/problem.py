@@ -249,15 +249,18 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     array = np.empty(0)
     try:
         array = as_array(X)
-        if array.dtype.kind == "c":
-            raise TypeError("complex numbers")
-        if array.dtype != np.float32 and array.ndim:
+        if array.dtype != np.float32 and array.dtype.kind != "c" and array.ndim:
             array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         where = first_text(array, features) or str(error)
         raise DomainError(
             f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first"
         ) from None
+    if array.dtype.kind == "c":
+        raise DomainError(
+            f"domain {name!r}: X holds complex numbers; give their real and imaginary parts as two "
+            "columns"
+        )
     if array.ndim == 0:
         raise DomainError(
             f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}"
@@ -298,7 +301,7 @@ def _labels(name: str, y: Any, n_rows: int) -> Array:
     except DomainError:
         raise
     except ValueError as error:
-        raise DomainError(f"domain {name!r}: y is no list of labels ({error})") from None
+        raise DomainError(f"domain {name!r}: y is not a list of labels ({error})") from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.cli.adapt import _proven
 from cuvee.run import open_run
 
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
@@ -31,6 +32,19 @@ def test_adapt_ends_with_a_table_and_the_report(cli, folder):
         and (folder / "run" / "report.html").is_file()
     )
     assert ": regression\n" in ended.err and "hypothesis: ridge regression, l2 = 0.01" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("status", "distance", "words"),
+    [
+        ("solved", 1.1e-4, "1.1e-04"),
+        ("solved", None, "not proven"),  # of a network, or with a free intercept
+        ("diverged", None, "not proven (diverged)"),
+        ("iteration limit", 0.5, "5.0e-01 (iteration limit)"),
+    ],
+)
+def test_the_column_of_bounds_says_where_nothing_is_proven(status, distance, words):
+    assert _proven(status, distance) == words
 
 
 def test_json_is_one_object_and_nothing_else(cli, folder):
@@ -143,8 +157,8 @@ def test_a_table_that_is_not_utf_8(cli, folder):
 
 def test_predictions_that_cannot_be_made(cli, finished):
     for words, sentence in (
-        (("--target", "nwe"), "'nwe' is no target of these models; did you mean 'new'?"),
-        ((), "no target of these models"),
+        (("--target", "nwe"), "'nwe' is not a target of these models; did you mean 'new'?"),
+        ((), "not a target of these models"),
         (("--target", "new", "--keep", "agee"), "no column 'agee'; did you mean 'age'?"),
     ):
         ended = cli("predict", "run", "visits.csv", "--out", "p.csv", *words)

@@ -24,7 +24,7 @@ BAD_TABLES = [
         "no column 'readmited'; did you mean 'readmitted'?",
     ),
     (("visists.csv", "--domain", "hospital"), "visists.csv does not exist"),
-    (("foreign.bin", "--domain", "hospital"), "foreign.bin is no text"),
+    (("foreign.bin", "--domain", "hospital"), "foreign.bin is not text"),
     ((*ROLES, "--features", "agee"), "no column 'agee'; did you mean 'age'?"),
     ((*ROLES, "--drop", "agee"), "no column 'agee'; did you mean 'age'?"),
     ((*ROLES, "--hypothesis", "forest"), "hypothesis must be"),
@@ -91,12 +91,13 @@ OTHERS = [
     ),
     (
         ("solve", *ROLES, "--alpha", "foreign.bin", "--out", "x.safetensors"),
-        "foreign.bin cannot be read",
+        "foreign.bin is not UTF-8; save the weights",
     ),
     (
         ("solve", *ROLES, "--alpha", "gone.csv", "--out", "x.safetensors"),
         "gone.csv cannot be read: No such file",
     ),
+    (("sample", "visits.txt"), "FILE visits.txt: the name must end in .csv or .parquet"),
     (("solve", *ROLES, "--alpha", "-", "--out", "x.safetensors"), "stdin holds no"),
     (("solve", *ROLES, "--alpha", "alpha.csv", "--out", "x.csv"), "must end in .safetensors"),
     (("solve", *ROLES, *ALPHA, "--tol", "0"), "tol must be"),

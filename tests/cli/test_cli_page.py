@@ -24,6 +24,12 @@ def test_tables_of_options_are_those_of_the_program():
     assert filled(PAGE) == PAGE, "python -m cuvee.cli.reference docs/cli.md"
 
 
+def test_make_docs_fills_the_tables_of_options():
+    recipe = (Path(__file__).resolve().parents[2] / "Makefile").read_text(encoding="utf-8")
+    docs = re.search(r"^docs:.*\n((?:\t.*\n)+)", recipe, re.MULTILINE)[1]
+    assert "-m cuvee.cli.reference docs/cli.md" in docs
+
+
 @pytest.mark.parametrize("command", [name for name in commands() if name not in APART])
 def test_the_page_shows_the_example_of_help(command):
     example = re.search(r"Example: (.*)", commands()[command].help, re.DOTALL)[1]

@@ -73,8 +73,19 @@ def test_ctrl_c_while_torch_loads(tmp_path):
     module, _, function = pyproject["project"]["scripts"]["cuvee"].partition(":")
     program = [sys.executable, "-c", f"from {module} import {function}; {function}()", "--version"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
+
+    def as_in_a_terminal():
+        """Undo what a shell without a terminal does to programs in its background."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
     with subprocess.Popen(
-        program, stdout=-1, stderr=-1, text=True, env=environment, cwd=tmp_path
+        program,
+        stdout=-1,
+        stderr=-1,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        preexec_fn=as_in_a_terminal,
     ) as child:
         assert child.stdout.readline() == "loading\n"
         child.send_signal(signal.SIGINT)
@@ -146,6 +157,12 @@ def test_version_and_help(cli, folder):
     shown = cli("--help")
     assert shown.code == 0 and all(name in shown.out for name in commands())
     assert cli().code == 2
+
+
+def test_python_m_cuvee_is_the_command():
+    program = [sys.executable, "-m", "cuvee", "--version"]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, f"cuvee {cuvee.__version__}\n"), ended.stderr
 
 
 @pytest.mark.parametrize("command", commands())

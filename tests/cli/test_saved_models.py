@@ -344,8 +344,12 @@ def test_a_file_of_a_run_is_not_one_of_solve(cli, folder, table):
 def test_rows_that_cannot_be_predicted(cli, folder, table, solve):
     path = solve()
     for frame, words, sentence in (
-        (table, ("--target", "nwe"), "'nwe' is no target of these models; did you mean 'new'"),
-        (table, (), "row 0 is of domain 'north', which is no target of these models .72 such rows"),
+        (table, ("--target", "nwe"), "'nwe' is not a target of these models; did you mean 'new'"),
+        (
+            table,
+            (),
+            "row 0 is of domain 'north', which is not a target of these models .72 such rows",
+        ),
         (
             table.drop(columns="hospital"),
             (),

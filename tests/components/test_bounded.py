@@ -57,3 +57,16 @@ def test_a_stale_minibatch_refuses():
     components.values(w, Batch(1, 4))
     with pytest.raises(RuntimeError, match="overwritten"):
         pullback(torch.ones_like(losses))
+
+
+@pytest.mark.parametrize("case", LOGISTIC, ids=repr)
+def test_models_may_be_a_view_that_is_not_contiguous(case):
+    problem = case.problem(sources=(5, 7), targets=(3, 2))
+    space = case.hypothesis.bind(problem.facts)
+    components = BoundedComponents(problem, space)
+    w = models(space, 2, 3)
+    view = w.mT.contiguous().mT
+    assert not view.is_contiguous()
+    losses, _ = components.losses(view, ALL)
+    assert_rounded(losses, components.losses(w, ALL)[0])
+    assert_rounded(components.values(view, ALL), losses)

@@ -108,7 +108,7 @@ def test_json_restores_it_bit_by_bit(impute):
     ],
 )
 def test_what_is_no_stored_encoder(stored):
-    with pytest.raises(InputError, match="no stored encoder"):
+    with pytest.raises(InputError, match="not a stored encoder"):
         Encoder.from_dict(stored)
 
 

@@ -272,8 +272,8 @@ BAD_ARRAYS = {
         (np.zeros((3, 2)), [1, 2, 3], ["a"]),
         r"X has 3 rows, but domain has shape \(1,\)",
     ),
-    "flat X": ({"a": ([1, 2], [1, 2])}, "domain 'a': a list is no table, rows × columns"),
-    "ragged X": ({"a": ([[1], [1, 2]], [1, 2])}, "domain 'a': a list is no table"),
+    "flat X": ({"a": ([1, 2], [1, 2])}, "domain 'a': a list is not a table, rows × columns"),
+    "ragged X": ({"a": ([[1], [1, 2]], [1, 2])}, "domain 'a': a list is not a table"),
     "no dataset": ({"a": 3}, "domain 'a': a int is neither"),
     "items of one": ({"a": Items([1, 2], None)}, "domain 'a': a Items is neither"),
     "different columns": (

@@ -114,13 +114,17 @@ def bad_files(folder):
         "cannot be read as a table",
     )
     yield "torn.parquet", good[:200] + bytes(100) + good[300:], "cannot be read as a table"
-    yield "text.parquet", b"a,b\n1,2\n", "is no Parquet file, or a broken one"
-    yield "noise.feather", os.urandom(100), "is no Feather file"
+    yield "text.parquet", b"a,b\n1,2\n", "is not a Parquet file, or a broken one"
+    yield "noise.feather", os.urandom(100), "is not a Feather file"
     yield "empty.parquet", b"", "is empty"
     yield "cut.csv.gz", packed[: len(packed) // 2], "cannot be read as a table"
-    yield "sheet.xlsx", b"PK\x03\x04" + os.urandom(50), "is no text; save the table as CSV in UTF-8"
-    yield "binary.csv", bytes(range(256)) * 4, "is no text"
-    yield "utf16.csv", VISITS.to_csv(index=False).encode("utf-16"), "is no text"
+    yield (
+        "sheet.xlsx",
+        b"PK\x03\x04" + os.urandom(50),
+        "is not text; save the table as CSV in UTF-8",
+    )
+    yield "binary.csv", bytes(range(256)) * 4, "is not text"
+    yield "utf16.csv", VISITS.to_csv(index=False).encode("utf-16"), "is UTF-16; .* utf-16"
     yield (
         "latin.csv",
         LATIN,
@@ -189,7 +193,7 @@ def test_paths_that_lead_nowhere(tmp_path):
         read(tmp_path)
     with pytest.raises(InputError, match=r"cannot be read|does not exist"):
         read("a" * 5000)
-    with pytest.raises(InputError, match="a int is no table; give a path, a frame"):
+    with pytest.raises(InputError, match="a int is not a table; give a path, a frame"):
         read(3)
     locked = written(VISITS, tmp_path, "locked.csv")
     locked.chmod(0)

@@ -70,7 +70,7 @@ def test_labels_that_teach_nothing():
         infer([1.0, np.inf], "y")
     with pytest.raises(DomainError, match="'y' mixes types"):
         infer([1, 2, "a"], "y")
-    with pytest.raises(DomainError, match="no list of labels"):
+    with pytest.raises(DomainError, match="not a list of labels"):
         infer(np.zeros((2, 2)), "y")
 
 

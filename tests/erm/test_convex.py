@@ -5,6 +5,7 @@ learnt.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 import pytest
@@ -146,3 +147,88 @@ def test_estimate_and_learn(sources):
         atlas = cuvee.learn(sources, PseudoHuber(), method=method, n_labels=40)
         exact = cuvee.solve(sources, PseudoHuber(), alpha).w
         np.testing.assert_allclose(atlas(alpha, trust="corrected", tol=1e-6).w, exact, atol=1e-3)
+
+
+class LogCoshSpace(PseudoHuberSpace):
+    """log cosh r: farther than some 20 from the label its second derivative is 0 but for rounding,
+    and farther than some 350 torch cannot compute it.
+    """
+
+    def trained(self, scores, y):
+        r = scores.squeeze(-2) - y
+        return torch.logaddexp(r, -r) - log(2.0)
+
+
+@dataclass(frozen=True)
+class LogCosh(PseudoHuber):
+    def bind(self, facts, *, standardised=False):
+        return LogCoshSpace(facts, self)
+
+
+@pytest.mark.parametrize("most_dense", [256, 2])
+@pytest.mark.parametrize("l2", [1e-2, 0.0])
+def test_labels_far_out_where_the_loss_is_nearly_straight(sources, l2, most_dense, monkeypatch):
+    monkeypatch.setattr("cuvee.erm.convex.solver.DENSE_P", most_dense)
+    far = [Domain(s.name, s.X, 100.0 * s.y) for s in sources]
+    alpha = np.random.default_rng(4).dirichlet(np.ones(3), size=5)
+    solution = cuvee.solve(far, LogCosh(l2), alpha, tol=1e-7)
+    assert set(solution.status) == {Status.SOLVED}
+
+    def slope(w, a):
+        parts = [s.X.T @ np.tanh(s.X @ w - s.y) / s.n_rows for s in far]
+        return a @ parts + l2 * w
+
+    for w, a in zip(solution.w, alpha, strict=True):
+        assert np.abs(slope(w, a)).max() <= 1.1e-7
+
+
+@pytest.mark.parametrize("hypothesis", [PseudoHuber(), LogCosh()])
+def test_descent_needs_no_limit_of_the_curvature(sources, hypothesis):
+    far = [Domain(s.name, s.X, 10.0 * s.y) for s in sources]
+    alpha = np.random.default_rng(4).dirichlet(np.ones(3), size=5)
+    solution = cuvee.solve(far, hypothesis, alpha, method="descent", tol=1e-6)
+    assert set(solution.status) == {Status.SOLVED}
+
+
+class WithIntercept(PseudoHuberSpace):
+    intercept = True
+
+    def __init__(self, facts, spec):
+        super().__init__(facts, spec)
+        self.n_params += 1
+
+    @property
+    def penalised(self):
+        return torch.cat([torch.ones(self.n_params - 1), torch.zeros(1)]).double()
+
+    def prepare(self, X):
+        return torch.nn.functional.pad(X.to(self.dtype), (0, 1), value=1.0)
+
+
+@dataclass(frozen=True)
+class FreeIntercept(PseudoHuber):
+    def bind(self, facts, *, standardised=False):
+        return WithIntercept(facts, self)
+
+
+def test_what_is_not_certified_says_why_and_what_to_do(sources):
+    def rests_on(hypothesis):
+        return cuvee.solve(sources, hypothesis, [[0.2, 0.5, 0.3]]).certificate.rests_on
+
+    assert rests_on(PseudoHuber(0.0)) == (
+        "not certified: l2 = 0 leaves no strong convexity; set l2 above 0"
+    )
+    assert rests_on(FreeIntercept(0.1)) == (
+        "not certified: the intercept is not penalised, which leaves no strong convexity; set "
+        "intercept=False for a certificate"
+    )
+    assert rests_on(FreeIntercept(0.0)).endswith("; set l2 above 0 and intercept=False")
+    assert rests_on(cuvee.Ridge(0.0)).endswith("; set l2 above 0")  # its intercept is no obstacle
+
+
+def test_newton_steps_alone_come_down_from_far_out(sources, monkeypatch):
+    """Damping serves those whom L-BFGS leaves far out, where the Hessian is 0 or not a number."""
+    monkeypatch.setattr("cuvee.erm.convex.solver.MAX_PASSES", 1)
+    far = [Domain(s.name, s.X, 100.0 * s.y) for s in sources]
+    alpha = [[0.2, 0.5, 0.3], [1.0, 0.0, 0.0]]
+    assert set(cuvee.solve(far, LogCosh(), alpha, tol=1e-7).status) == {Status.SOLVED}

@@ -178,6 +178,17 @@ def test_what_is_far_worse_does_not_set_the_scale():
         assert plot.count(f'"{intervals.EDGE} ') >= 1 and ": " in plot
 
 
+def test_the_best_baseline_is_drawn_over_its_equals():
+    f = findings(4, 3, regression=True)
+    scores = f.scores.copy()
+    scores[:, 2:] = scores[:, 1:2]
+    drawn = intervals.by_target(rescored(f, scores), range(4), 1, range(4))
+    ticks = re.findall(r'class="(rival|other)"', drawn)
+    assert ticks.count("rival") == 4 and ticks[len(ticks) // 4 - 1 :: len(ticks) // 4] == (
+        ["rival"] * 4
+    )
+
+
 def test_differences_of_nothing_do_not_set_a_scale():
     f = findings(4, 3, regression=True)
     scores = f.scores.copy()

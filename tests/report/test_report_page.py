@@ -275,6 +275,12 @@ def test_notes_are_on_the_page():
     assert "column 'ward' has one value and is left out" in text[text.index("Noted on the way") :]
 
 
+def test_options_are_in_words():
+    said = {"drop": ["id", "day"], "text": [], "exclude": None, "strict": False, "seed": 3}
+    text = words(render(replace(SHAPES["one"](), about={"options": said})))
+    assert "drop id, day text none exclude none strict no seed 3" in text
+
+
 def test_lower_is_better_for_errors():
     said = summary(SHAPES["regression"]())[1]
     assert (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cuvee.errors import MixtureError
+from cuvee.errors import InputError, MixtureError
 from cuvee.run.alpha_file import from_csv, given, to_csv
 
 WANTED = [[0.5, 0.25, 0.25], [0.125, 0.875, 0.0]]
@@ -53,3 +53,10 @@ def test_names_with_separators_do_not_mislead():
         targets,
         columns,
     )
+
+
+def test_another_encoding_is_said_in_words(tmp_path):
+    path = tmp_path / "alpha.csv"
+    path.write_bytes("target,süd,nord\nt,0.5,0.5\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"alpha.csv is not UTF-8; save the weights as CSV in UTF"):
+        given(path, ["süd", "nord"], ["t"])

@@ -303,7 +303,7 @@ def test_broken_and_foreign_files(tmp_path, what, suffix):
         content = {"empty": b"", "blank": b"\n \n", "png": png(), "binary": bytes(range(256)) * 9}
         source.write_bytes({**content, "cut Parquet": whole[:-100], "broken Parquet": broken}[what])
     check_table(
-        tmp_path, source, rf"{source.name}.*(is empty|is no |cannot be read|is it complete)"
+        tmp_path, source, rf"{source.name}.*(is empty|is not |cannot be read|is it complete)"
     )
 
 
@@ -379,7 +379,7 @@ def test_files_that_hold_no_weights(tmp_path, source):
     )
     check_table(tmp_path, source, "cannot be read: Is a directory", alpha=tmp_path)
     (tmp_path / "bits.csv").write_bytes(bytes(range(256)))
-    check_table(tmp_path, source, "bits.csv cannot be read", alpha=tmp_path / "bits.csv")
+    check_table(tmp_path, source, "bits.csv is not UTF-8", alpha=tmp_path / "bits.csv")
 
 
 @pytest.mark.parametrize(
@@ -640,13 +640,13 @@ def test_rows_that_cannot_be_predicted(run):
         (
             rows.assign(site="site 3"),
             {},
-            "domain 'site 3', which is no target of these models .12 such rows",
+            "domain 'site 3', which is not a target of these models .12 such rows",
         ),
         (rows.assign(site="site O"), {}, "did you mean 'site 1' or 'site 0'"),
         (
             rows,
             {"target": "site 3"},
-            "'site 3' is no target of these models; did you mean 'site (0|1)'",
+            "'site 3' is not a target of these models; did you mean 'site (0|1)'",
         ),
         (rows.assign(age="old"), {}, "'age' holds text, 'old'"),
         (

@@ -44,6 +44,22 @@ def test_counts_are_recognised_and_said(table):
     assert infer([0, 1, 1, 0, 5, 9, 2, 33, 1, 0], "claims").task is Task.counts
 
 
+def test_small_counts_are_recognised_too():
+    rng = np.random.default_rng(0)
+    for mean in (0.6, 1.0, 2.5):
+        inferred = infer(rng.poisson(mean, size=3000), "claims")
+        assert inferred.task is Task.counts and "the largest rare: counts" in inferred.why
+    severity = np.repeat([0, 1, 2, 3, 4], [164, 55, 36, 35, 13])  # the heart disease of UCI
+    inferred = infer(severity, "severity")
+    assert inferred.task is Task.classification
+    assert inferred.why.endswith("classification (if they count something, choose counts)")
+    few = np.repeat([0, 1, 2], [900, 90, 1])
+    assert infer(few, "grade").task is Task.classification
+    assert infer(np.repeat(range(1, 8), [900, 90, 30, 9, 5, 3, 1]), "cover").task is (
+        Task.classification
+    )
+
+
 def test_labels_below_zero_are_no_counts():
     with pytest.raises(DomainError, match="label 'y' is -2 at row 1; counts are not below 0"):
         check([3, -2, 5], "counts", "y")

@@ -152,6 +152,7 @@ def test_imbalance_is_seen(tmp_path):
     run = adapt(rare(), tmp_path / "run", **ASKED)
     found = run.metrics
     assert found["methods"][-1] == "majority class"
+    assert all(0 <= end <= 1 for _, low, high in found["mean"] for end in (low, high))
     accuracy = [m[0] for m in found["mean"]]
     assert accuracy[0] > 0.95 and accuracy[-1] >= accuracy[0]
     for name, value in (("balanced accuracy", 0.5), ("AUC", 0.5)):

@@ -63,7 +63,7 @@ def test_small_sources_are_one_source(tmp_path, stream):
     )
     np.testing.assert_allclose(run.w, same.w, atol=1e-9)
     with pytest.raises(
-        InputError, match="row 0 is of domain 'hut 0', which is no target of these models"
+        InputError, match="row 0 is of domain 'hut 0', which is not a target of these models"
     ):
         run.predict(frame[frame.site == "hut 0"])
 
@@ -78,7 +78,7 @@ def test_small_sources_that_cannot_be_pooled_are_left_out(tmp_path):
     assert any("rename it to have them pooled" in note for note in kept.notes)
     bare = BASE.assign(cost=BASE.cost.where(BASE.site != "site 3"))
     assert (
-        "domain 'site 3' has no labelled row: it is no source"
+        "domain 'site 3' has no labelled row: it is not a source"
         in prepared(bare, tmp_path, targets="site 0").notes
     )
 

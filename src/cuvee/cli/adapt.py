@@ -285,6 +285,5 @@ def _proven(status: str, distance: float | None) -> str:
     """Return the bound in words, with the status where that is not a good one."""
     from cuvee.report.summary import is_bad
 
-    if distance is None:
-        return status
-    return f"{distance:.1e} ({status})" if is_bad(status) else f"{distance:.1e}"
+    bound = "not proven" if distance is None else f"{distance:.1e}"
+    return f"{bound} ({status})" if is_bad(status) else bound

@@ -16,7 +16,7 @@ from cuvee.cli.output import print_csv, write_file
 from cuvee.errors import InputError, MixtureError
 from cuvee.inputs.alpha import Labelled, ordered_alpha
 from cuvee.results import OWN, Floats, Mixtures
-from cuvee.run.alpha_file import from_csv, to_csv
+from cuvee.run.alpha_file import from_csv, read_text, to_csv
 from cuvee.simplex import check_alpha
 
 
@@ -101,15 +101,20 @@ class Weights:
         ), note
 
 
+def _stdin() -> str:
+    """Return what comes in on stdin."""
+    try:
+        return sys.stdin.read()
+    except OSError as error:
+        raise InputError(f"stdin cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError("stdin is not UTF-8; send the weights as CSV in UTF-8") from None
+
+
 def read_alpha(path: str) -> Weights:
     """Read α from a file, or from stdin for "-"; errors name the row that is wrong."""
     where = "stdin" if path == "-" else path
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{where} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
-        ) from None
+    text = _stdin() if path == "-" else read_text(path)
     targets, columns, alpha = from_csv(text, where)
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:

@@ -73,7 +73,7 @@ def sample(
     with speaking(quiet):
         if seed < 0:
             raise OptionError(f"--seed must be at least 0; got {seed}")
-        check_out(out, force, (".csv", ".parquet"))
+        check_out(out, force, (".csv", ".parquet"), "FILE")
         write_frame(visits(seed), out)
 
 

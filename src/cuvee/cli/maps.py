@@ -345,7 +345,9 @@ def _sample(path: str | None, sources: list[str], voice: Any) -> Any:
     try:
         given = given.ordered(sources)
     except MixtureError as error:
-        raise MixtureError(f"--mixtures: {error}, or name who is no source in --targets") from None
+        raise MixtureError(
+            f"--mixtures: {error}, or name who is not a source in --targets"
+        ) from None
     if note:
         voice.note(note)
     return given.alpha

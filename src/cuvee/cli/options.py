@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cuvee.hypothesis.registry import MODELS
 from cuvee.mixture import registry as alpha_methods
 
 if TYPE_CHECKING:
@@ -155,8 +156,8 @@ HypothesisName = Annotated[
         metavar="KIND",
         rich_help_panel=_MODEL,
         help=(
-            "ridge, logistic, mlp, or package.module:factory, called with the numbers of inputs "
-            "and outputs."
+            f"{', '.join(MODELS)}, mlp, or package.module:factory, called with the numbers of "
+            "inputs and outputs."
         ),
     ),
 ]

@@ -88,7 +88,7 @@ class BoundedComponents(LocalComponents):
         With two classes there is one score, of the second class. With more, the scores say how far
         the last class is ahead of each other class.
         """
-        by_model = w.to(rows.X.dtype).view(-1, self.space.n_outputs, self.space.width)
+        by_model = w.to(rows.X.dtype).reshape(-1, self.space.n_outputs, self.space.width)
         if self.space.n_outputs > 1:
             by_model = by_model[:, -1:] - by_model[:, :-1]
         return by_model.permute(2, 1, 0).reshape(self.space.width, -1)

@@ -61,7 +61,7 @@ def risk_bounds(rows: Rows, space: LinearSpace, radius: float) -> RiskBounds:
     """Return bounds on curvature and gradients of the sources' mean losses, ‖w‖ ≤ radius."""
     length = torch.linalg.vector_norm(rows.X, dim=-1)
     slope, _, _ = space.score_bounds("trained", length, rows.y, radius)
-    low, high = space.curvature_range(length * radius)
+    low, high = space.curvature_range(length * radius, rows.y)
     lengths = rows.lengths.tolist()
 
     def moments(by_row: Tensor) -> Tensor:

@@ -75,8 +75,8 @@ def _check_numbers(column: Any, values: Floats, named: str, *, whole: bool) -> N
         row = column.index[int(np.argmax(infinite))]
         raise DomainError(
             f"{named} is infinite at row {row} "
-            f"({count(int(infinite.sum()), 'such value')}); correct it, or leave it empty and use "
-            "impute (--impute)",
+            f"({count(int(infinite.sum()), 'such value')}); correct it or leave it empty; a "
+            "feature with gaps needs impute (--impute)",
             row,
         )
 

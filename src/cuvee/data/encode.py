@@ -251,7 +251,7 @@ class Encoder:
                 raise KeyError(f"format {stored['format']!r}; this version of cuvee reads {FORMAT}")
             return cls(tuple(_restored(**column) for column in stored["columns"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"this is no stored encoder: {error}") from None
+            raise InputError(f"this is not a stored encoder: {error}") from None
 
 
 def _restored(kind: str, name: str, **rest: Any) -> Number | Category:

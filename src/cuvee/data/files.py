@@ -29,6 +29,7 @@ BINARY = {
 }
 TEXT = (".csv", ".tsv", ".txt")
 SEPARATORS = ",;\t|"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
 
 
 def files(path: Path, encoding: str = UTF8) -> list[tuple[File, str | None]]:
@@ -76,15 +77,20 @@ def _recognised(path: Path, encoding: str) -> File:
             with pa.memory_map(str(path)) as mapped:
                 return File(path, "Feather", tuple(ipc.open_file(mapped).schema.names))
         if (wanted := BINARY.get(_suffix(path))) and magic:
-            raise InputError(f"{path} is no {wanted} file, or a broken one; write it again")
+            raise InputError(f"{path} is not a {wanted} file, or a broken one; write it again")
         packed = magic[:2] == b"\x1f\x8b"
         with pa.input_stream(str(path), compression="gzip" if packed else None) as stream:
             head = stream.read(HEAD)
         if not head.strip():
             raise InputError(f"{path} is empty")
         text = head.decode("utf-8-sig" if encoding == UTF8 else encoding, errors="replace")
+        if head[:2] in UTF16 and encoding == UTF8:
+            raise InputError(
+                f"{path} is UTF-16; save the table as UTF-8, or say --encoding utf-16 "
+                '(encoding="utf-16" in Python)'
+            )
         if magic[:2] == b"PK" or "\0" in text:
-            raise InputError(f"{path} is no text; save the table as CSV in UTF-8, or as Parquet")
+            raise InputError(f"{path} is not text; save the table as CSV in UTF-8, or as Parquet")
         nameless = File(path, "text", (), separator_of(text), packed, encoding)
         with understood(path, nameless), nameless.opened() as reader:
             return replace(nameless, columns=tuple(reader.schema.names))

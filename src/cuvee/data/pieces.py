@@ -69,8 +69,8 @@ def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
         return [_of_frame(frame, "")]
     if not isinstance(source, Mapping):
         raise InputError(
-            f"a {type(source).__name__} is no table; give a path, a frame, a mapping name -> (X, "
-            "y), or (X, y, domain)"
+            f"a {type(source).__name__} is not a table; give a path, a frame, a mapping "
+            "name -> (X, y), or (X, y, domain)"
         )
     if not source:
         raise DomainError("the mapping is empty; give at least one domain")
@@ -143,7 +143,7 @@ def _as_frame(data: Any, where: str) -> Any:
         flat = array.reshape(len(array), int(np.prod(array.shape[1:])))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DomainError(
-            f"{at(where)}a {type(data).__name__} is no table, rows × columns ({error})"
+            f"{at(where)}a {type(data).__name__} is not a table, rows × columns ({error})"
         ) from None
     return pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
 

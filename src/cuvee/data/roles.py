@@ -59,7 +59,7 @@ def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
             f"{AWAY}"
         )
     notes = (
-        [f"{_have(bare)} no labelled row: {_they(bare, 'is no source', 'are no sources')}"]
+        [f"{_have(bare)} no labelled row: {_they(bare, 'is not a source', 'are not sources')}"]
         if bare
         else []
     )

@@ -13,6 +13,7 @@ from cuvee.data.columns import as_written, count, is_number, short, tidy
 from cuvee.errors import DomainError
 
 MOST_CLASSES = 20  # whole numbers with more values than this are taken for a quantity
+FEWEST_COUNTS = 5  # fewer whole numbers than this are always taken for classes
 MOST_FORCED = 1000  # classes that a user may ask for; the same limit as `cuvee.hypothesis.labels`
 
 
@@ -37,7 +38,9 @@ def infer(labels: Any, name: str = "label") -> Inferred:
     Text and truth values are classes. Whole numbers are classes when there are at most 20 of them
     and each is there twice on average; so digits 0…9 are classes and exam scores 1…70 a quantity.
     Two whole numbers are always classes. What would be a quantity by that rule is counts where it
-    starts at 0 and most of it is small: visits, sales, claims.
+    starts at 0 and most of it is small: visits, sales, claims. Five numbers or more that would be
+    classes are counts where, besides, the largest is rare: counts thin out, and classes are seldom
+    sorted by how frequent they are.
 
     >>> infer([0, 1, 1, 0], "readmitted").why
     "label 'readmitted' has 2 values: classification"
@@ -59,14 +62,19 @@ def infer(labels: Any, name: str = "label") -> Inferred:
     numbers = f"{head} {values} different whole numbers"
     if (values > MOST_CLASSES or rows < 2 * values) and _are_counts(column):
         return Inferred(Task.counts, f"{numbers} from 0 on, most of them small: counts")
+    if values >= FEWEST_COUNTS and _are_counts(column) and _thin_out(column):
+        why = "from 0 on, most of them small and the largest rare: counts"
+        return Inferred(
+            Task.counts, f"{numbers} {why} (if they are classes, choose classification)"
+        )
     if values > MOST_CLASSES:
         return Inferred(Task.regression, f"{numbers}, more than {MOST_CLASSES}: regression")
     if rows < 2 * values:
         why = f"{head} {values} different whole numbers in only {count(rows, 'row')}: regression"
         return Inferred(Task.regression, why)
+    hint = " (if they count something, choose counts)" if _are_counts(column) else ""
     return Inferred(
-        Task.classification,
-        f"{head} {values} different whole numbers, not more than {MOST_CLASSES}: classification",
+        Task.classification, f"{numbers}, not more than {MOST_CLASSES}: classification{hint}"
     )
 
 
@@ -112,6 +120,11 @@ def _are_counts(column: Any) -> bool:
     return bool(column.min() == 0 and column.mean() <= column.max() / 3)
 
 
+def _thin_out(column: Any) -> bool:
+    """Return whether the largest number has less than a tenth of the rows of an average one."""
+    return bool((column == column.max()).mean() < 0.1 / column.nunique())
+
+
 def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:
     """Return the kind of tidy labels (rows,); missing ones are ignored.
 
@@ -140,7 +153,7 @@ def _tidy(labels: Any, name: str) -> Any:
         if isinstance(error, DomainError):
             raise
         raise DomainError(
-            f"label {name!r} is no list of labels; give one number or text per row"
+            f"label {name!r} is not a list of labels; give one number or text per row"
         ) from None
     if not len(column):
         raise DomainError(f"label {name!r} is missing in every row; there is nothing to learn from")

@@ -40,15 +40,17 @@ def gd(
 ) -> tuple[Tensor, int]:
     """Return v (M, P) after K steps for α (M, N or N+1) with rates γ (M,), and the number of steps.
 
-    There are fewer than K steps when no step is longer than γ·tol any more. Where the curvature has
-    no upper limit no γ is safe: a step that goes too far is undone, and γ is halved.
+    There are fewer than K steps when no step is longer than γ·tol any more. Where a convex risk
+    declares no upper limit of its curvature, no γ is safe: a step that goes too far is undone, and
+    γ is halved.
     """
+    guarded = space.convex and space.steepening is None
     rate, at_v = gamma[:, None].to(v), gradient(alpha, v) if K else v
     for k in range(1, K + 1):
         new = space.project(v - rate * at_v)
-        at_new = gradient(alpha, new) if k < K or space.steepening is None else at_v
+        at_new = gradient(alpha, new) if k < K or guarded else at_v
         moved = (new - v).abs() / rate
-        if space.steepening is None:
+        if guarded:
             # A convex risk that still falls, or rests, at the end of a step has fallen all along
             # it.
             far = ~((at_new * (new - v)).sum(-1, keepdim=True) <= 0)

@@ -16,10 +16,21 @@ from cuvee.problem import Array
 from cuvee.results import Status
 
 
-def nothing_penalised(space: Space) -> str:
-    """Return what certificates say they rest on when λ = 0."""
+def not_penalised(space: Space) -> str:
+    """Return what certificates say where a parameter without a penalty leaves them nothing."""
     binding = ", except where W binds" if space.radius is not None else ""
-    return f"not certified: l2 = 0 leaves no strong convexity{binding}"
+    if space.l2 == 0:
+        free = space.intercept and not (space.quadratic or space.generalised)
+        return (
+            f"not certified: l2 = 0 leaves no strong convexity{binding}; set l2 above 0"
+            f"{' and intercept=False' if free else ''}"
+        )
+    remedy = "set intercept=False" if space.intercept else "let `penalised` be 1 everywhere"
+    what = "the intercept is" if space.intercept else "some parameters are"
+    return (
+        f"not certified: {what} not penalised, which leaves no strong convexity{binding}; {remedy} "
+        "for a certificate"
+    )
 
 
 def statuses(M: int, *marks: tuple[Tensor, Status]) -> Array:

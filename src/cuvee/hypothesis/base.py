@@ -42,9 +42,9 @@ class Space(ABC):
     """Whether the trained loss is quadratic in w, so that Gram matrices say everything."""
     likelihood = False
     """Whether the trained loss is a negative log-likelihood, in which case it has no unit."""
-    steepening: float | None = 1.0
-    """How many times its curvature at w = 0 the trained loss can reach elsewhere; None where there
-    is no limit.
+    steepening: float | None = None
+    """How many times its curvature at w = 0 a mixture's trained loss can reach elsewhere; None
+    where there is no limit, or none is proven.
     """
     convex = True
     """Whether the mixture risk is convex in w, so that a minimiser can be certified."""

@@ -1,4 +1,4 @@
-"""What `Ridge` and `Logistic` share: scores linear in w, flat parameters (outputs, features [+
+"""What linear hypotheses share: scores linear in w, flat parameters (outputs, features [+
 intercept]).
 """
 
@@ -35,7 +35,11 @@ class LinearHypothesis:
 
 
 class LinearSpace(Space):
-    """Scores X w, all models and rows in one matrix product."""
+    """Scores X w, all models and rows in one matrix product.
+
+    Its own private names say that they are about columns, so that a subclass does not take one by
+    accident.
+    """
 
     dtype = torch.float64
     bounds_known = linear = True
@@ -52,24 +56,23 @@ class LinearSpace(Space):
     ) -> None:
         if len(facts.input_shape) != 1:
             raise DomainError(
-                f"rows of X have shape {facts.input_shape}; ridge and logistic need one row of "
-                "numbers "
-                "each: flatten X, or use Network"
+                f"rows of X have shape {facts.input_shape}; a linear hypothesis needs rows of "
+                "plain numbers: flatten X, or use Network"
             )
         self.l2, self.radius, self.intercept = l2, radius, intercept
         self.n_outputs = n_outputs
         self._set_features(facts.input_shape[0])
-        self._standardised = standardised
+        self._columns_scaled = standardised
         if standardised:
             mean, scale = facts.columns()
-            self._mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
-            self._scale = torch.as_tensor(scale)
+            self._column_mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
+            self._column_scale = torch.as_tensor(scale)
 
     def _set_features(self, n_features: int) -> None:
         self.input_shape = (n_features,)
         self.width = n_features + int(self.intercept)
         self.n_params = self.n_outputs * self.width
-        self._started = n_features
+        self._started_columns = n_features
 
     def in_coordinates(self, n_features: int, started: int) -> Self:
         """Return this space for rows that were standardised already and then given new coordinates.
@@ -78,14 +81,14 @@ class LinearSpace(Space):
         """
         other = copy(self)
         other._set_features(n_features)
-        other._standardised, other._started = False, started
+        other._columns_scaled, other._started_columns = False, started
         return other
 
     def standardise(self, X: Tensor) -> Tensor:
         """Return rows (..., features) in the coordinates that models see, without the intercept."""
         X = X.to(self.dtype)
-        if self._standardised:
-            X = (X - self._mean.to(X)) / self._scale.to(X)
+        if self._columns_scaled:
+            X = (X - self._column_mean.to(X)) / self._column_scale.to(X)
         return X
 
     def prepare(self, X: Tensor) -> Tensor:
@@ -117,10 +120,11 @@ class LinearSpace(Space):
         """
 
     @abstractmethod
-    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+    def curvature_range(self, reach: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the least and the largest curvature of the trained loss for scores within reach.
 
-        Shapes (…,), as `reach` has; scores lie between −reach and reach.
+        Shapes (…,), as `reach` has; scores lie between −reach and reach, and y (…,) are the rows'
+        encoded labels.
         """
 
     @property
@@ -135,7 +139,7 @@ class LinearSpace(Space):
 
         They lie at half the radius of W, but never farther than START.
         """
-        features = self._started
+        features = self._started_columns
         shape = (self.n_outputs, features + int(self.intercept))
         drawn = [np.random.default_rng([seed, k]).standard_normal(shape) for k in range(n_models)]
         each = torch.as_tensor(np.reshape(drawn, (n_models, *shape)), dtype=self.dtype)

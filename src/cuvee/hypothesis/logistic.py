@@ -149,7 +149,7 @@ class LogisticSpace(GeneralisedSpace):
         against = self._lead(length * finite_radius(radius))
         return steepest * torch.sigmoid(against), most_bent, functional.softplus(against)
 
-    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+    def curvature_range(self, reach: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         if self.n_outputs > 1:  # softmax does not feel what all classes share
             return torch.zeros_like(reach), torch.full_like(reach, 0.5)
         wrong = torch.sigmoid(reach)

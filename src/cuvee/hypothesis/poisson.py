@@ -68,7 +68,7 @@ class PoissonSpace(GeneralisedSpace):
 
     likelihood = True
     task = "counts"
-    sharpness = steepening = None
+    sharpness = None
     concordance = 1.0
     n_kinds = 2  # zeros, and counts above 0
 
@@ -165,7 +165,7 @@ class PoissonSpace(GeneralisedSpace):
         slope = torch.minimum(slope, (0.65 * (most * y).sqrt()).clamp(min=most))
         return slope, bend + 2.0 * float(slope.max()) ** 2 / most, largest.clamp(max=most)
 
-    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+    def curvature_range(self, reach: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return (-reach).exp(), reach.exp()
 
     def decide(self, scores: Tensor) -> Array:

@@ -48,6 +48,7 @@ class RidgeSpace(LinearSpace):
     """
 
     quadratic = True
+    steepening = 1.0
 
     def __init__(self, facts: Facts, spec: Ridge, standardised: bool) -> None:
         self.loss_words = MODEL.losses
@@ -94,7 +95,7 @@ class RidgeSpace(LinearSpace):
         residual = length * finite_radius(radius) + y.abs()
         return residual, 1.0, 0.5 * residual.square()
 
-    def curvature_range(self, reach: Tensor) -> tuple[Tensor, Tensor]:
+    def curvature_range(self, reach: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return torch.ones_like(reach), torch.ones_like(reach)
 
     def decide(self, scores: Tensor) -> Array:

@@ -97,7 +97,7 @@ def by_target(
         baselines = [
             (float(findings.scores[i, m, 0]), m) for m in range(len(findings.methods)) if m != us
         ]
-        for at, m in baselines:
+        for at, m in sorted(baselines, key=lambda b: b[1] == best):  # the best on top of its equals
             if x.low <= at <= x.high:
                 class_ = "rival" if m == best else "other"
                 parts.append(svg.rect(x(at) - 1.25, y - 6, 2.5, 12, class_, _spelt(findings, i, m)))

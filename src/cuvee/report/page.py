@@ -101,8 +101,12 @@ def _about(about: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> str:
     """Return a value of run.json in words."""
-    if value is None or isinstance(value, bool):
-        return "none" if value is None else "yes" if value else "no"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, list) and all(isinstance(v, str) for v in value):
+        value = ", ".join(value)
     text = (
         str(value)
         if isinstance(value, (str, int, float))

@@ -90,6 +90,16 @@ def to_csv(targets: Sequence[str], columns: Sequence[str], alpha: Floats) -> byt
     return text.getvalue().encode()
 
 
+def read_text(path: str | Path) -> str:
+    """Return the text of a file of weights; newlines in names stay as they are."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8; save the weights as CSV in UTF-8") from None
+
+
 def from_csv(text: str, where: str) -> tuple[tuple[str, ...], tuple[str, ...], Floats]:
     """Return what `to_csv` wrote: targets, columns, α.
 
@@ -146,14 +156,7 @@ def given(
     0.
     """
     if isinstance(alpha, str | Path):
-        try:
-            # newlines in names stay as they are
-            text = Path(alpha).read_bytes().decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"{alpha} cannot be read: {getattr(error, 'strerror', None) or error}"
-            ) from None
-        names, columns, values = from_csv(text, str(alpha))
+        names, columns, values = from_csv(read_text(alpha), str(alpha))
         alpha = Labelled(values, columns, names or None, named=True)
     if (table := read(alpha, sources)) is not None:
         # columns first: an error names one that does not belong

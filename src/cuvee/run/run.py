@@ -134,7 +134,7 @@ class Predictor(ABC):
     ) -> Any:
         prepared, known = self._prepared, self.targets
         if target is not None and target not in known:
-            raise OptionError(f"{target!r} is no target of these models{suggest(target, known)}")
+            raise OptionError(f"{target!r} is not a target of these models{suggest(target, known)}")
         if (
             target is None
             and len(known) == 1
@@ -160,7 +160,7 @@ class Predictor(ABC):
         if (place < 0).any():
             row = int(np.argmax(place < 0))
             raise DomainError(
-                f"row {row} is of domain {names[row]!r}, which is no target of these models "
+                f"row {row} is of domain {names[row]!r}, which is not a target of these models "
                 f"({int((place < 0).sum())} such rows){suggest(str(names[row]), self.targets)}",
                 row,
             )

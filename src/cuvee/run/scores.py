@@ -44,6 +44,7 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
     sign = 1.0 if classify else -1.0
     gains = sign * (score[:, :1] - score)
     mean = _mean_interval(score[scored], judged_error(judged, score, classify)[scored])
+    mean = mean.clip(0.0, 1.0 if classify else None)  # no score lies beyond
     if scored.sum() == 1:
         mean = np.stack([score, low, high], -1)[scored][0]
     gain = _mean_interval(gains[scored], paired_error(judged, score, rows, classify)[scored])

@@ -8,7 +8,7 @@ import torch
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.problem import Problem
-from cuvee.testing import structure
+from cuvee.testing import structure, use
 from cuvee.testing.subject import Subject, subjects
 
 FAR = (1e2, 1e4)  # parameters at which a bounded loss must have stopped growing
@@ -281,4 +281,5 @@ CHECKS = (
     check_project,
     check_predictions,
     *structure.CHECKS,
+    *use.CHECKS,
 )

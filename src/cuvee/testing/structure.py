@@ -191,10 +191,7 @@ def check_score_bounds(s: Subject) -> None:
     """Check that score_bounds bounds losses and slopes of every model in the ball."""
     if not s.space.bounds_known:
         return
-    radius = s.space.radius or 1.0
-    w = s.models(300, seed=12)
-    w = w * (radius / torch.linalg.vector_norm(w, dim=-1, keepdim=True))
-    length = torch.linalg.vector_norm(s.X, dim=-1)
+    w, radius, length = _sphere(s)
     for kind in ("trained", "bounded"):
         slope, _, largest = s.space.score_bounds(kind, length, s.y, radius)
         scores = s.space.scores(w, s.X).detach().requires_grad_()
@@ -205,6 +202,38 @@ def check_score_bounds(s: Subject) -> None:
             & (torch.linalg.vector_norm(gradient, dim=-2) <= slope * (1 + 1e-9) + 1e-12),
             f"score_bounds({kind!r}, …) is exceeded by a model with ‖w‖ = {radius:g}",
         )
+
+
+def check_curvature_range(s: Subject) -> None:
+    """Check that curvature_range bounds how a row's trained loss bends in the ball."""
+    if not s.space.bounds_known:
+        return
+    w, radius, length = _sphere(s)
+    low, high = s.space.curvature_range(length * radius, s.y)
+    scores = s.space.scores(w, s.X).detach().requires_grad_()
+    losses = s.space.trained(scores, s.y)
+    (slope,) = torch.autograd.grad(losses.sum(), scores, create_graph=True)
+    for a in range(s.space.n_outputs):
+        (bends,) = torch.autograd.grad(slope[..., a, :].sum(), scores, retain_graph=True)
+        bend = bends[..., a, :]
+        s.require(
+            bend.isfinite(),
+            "torch finds no finite second derivative of trained: write it without exponentials "
+            "that overflow, such as softplus instead of logaddexp",
+        )
+        s.require(
+            (bend >= low * (1 - 1e-9) - 1e-12) & (bend <= high * (1 + 1e-9) + 1e-12),
+            f"curvature_range(reach, y) does not hold for a model with ‖w‖ = {radius:g}: give the "
+            "least and the largest second derivative of trained for scores from −reach to reach",
+        )
+
+
+def _sphere(s: Subject) -> tuple[Tensor, float, Tensor]:
+    """Return models (n, P) at the edge of W, or at norm 1, that norm, and the lengths of rows."""
+    radius = s.space.radius or 1.0
+    w = s.models(300, seed=12)
+    w = w * (radius / torch.linalg.vector_norm(w, dim=-1, keepdim=True))
+    return w, radius, torch.linalg.vector_norm(s.X, dim=-1)
 
 
 def check_solve(s: Subject) -> None:
@@ -257,5 +286,6 @@ CHECKS = (
     check_concordance,
     check_components,
     check_score_bounds,
+    check_curvature_range,
     check_solve,
 )

@@ -19,7 +19,7 @@ from cuvee.erm.convex import conjugate_gradient
 from cuvee.erm.convex import solver as convex
 from cuvee.erm.convex.precondition import add_diagonal
 from cuvee.erm.convex.solver import Solved
-from cuvee.erm.shared import implicit_derivative, nothing_penalised, statuses
+from cuvee.erm.shared import implicit_derivative, not_penalised, statuses
 from cuvee.hypothesis.base import Space
 from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
@@ -57,7 +57,7 @@ class ConvexFamily:
     @property
     def rests_on(self) -> str:
         if not self._strongly_convex:
-            return nothing_penalised(self.space)
+            return not_penalised(self.space)
         return f"λ-strong convexity with λ = {self.space.l2:g}, rounding not counted"
 
     @property

@@ -30,6 +30,14 @@ Pairs = list[tuple[Tensor, Tensor, Tensor]]  # (s, y, 1/sᵀy) with s, y (M, Q, 
 class Task(Protocol):
     """Describe M × Q minimisations."""
 
+    @property
+    def rescaled(self) -> bool:
+        """Return whether the preconditioner is scaled anew by the curvature of every step.
+
+        That helps where it was made far from the minimiser, and costs one more `precondition`.
+        """
+        ...
+
     def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
         """Return the gradients (M, Q, P) at w (M, Q, P), by one pass over the data.
 
@@ -79,6 +87,7 @@ def minimise(
     targets = torch.arange(len(w), device=w.device)
     running, arrived = excess > 1, torch.ones_like(excess, dtype=torch.bool)
     pairs: Pairs = []
+    gamma = torch.ones_like(excess)
     length, direction, slope = (
         torch.ones_like(excess),
         torch.zeros_like(w),
@@ -87,7 +96,7 @@ def minimise(
     for _ in range(max_passes):
         if not bool(running.any()):
             break
-        fresh = _descend(task, g, pairs)
+        fresh = _descend(task, g, pairs, gamma)
         direction = torch.where(arrived, fresh, direction)
         slope = torch.where(arrived, (fresh * g).sum(-1, keepdim=True), slope)
         if credit > 0:
@@ -98,8 +107,8 @@ def minimise(
         report(len(result.w) - len(keep))
         if len(keep) <= LEAVE * len(w):
             task, targets = task.narrow(keep), targets[keep]
-            state = (w, g, excess, before, running, arrived, length, direction, slope)
-            w, g, excess, before, running, arrived, length, direction, slope = (
+            state = (w, g, excess, before, running, arrived, length, direction, slope, gamma)
+            w, g, excess, before, running, arrived, length, direction, slope, gamma = (
                 t[keep] for t in state
             )
             pairs = [(s[keep], y[keep], rho[keep]) for s, y, rho in pairs]
@@ -115,6 +124,9 @@ def minimise(
         curvature = (step * change).sum(-1, keepdim=True)
         rho = torch.where(curvature > 0, 1.0 / curvature.clamp(min=torch.finfo(w.dtype).tiny), 0.0)
         pairs = [*pairs[1 - MEMORY :], (step, change, rho)]
+        if task.rescaled:
+            held = (change * task.precondition(change)).sum(-1, keepdim=True)
+            gamma = torch.where((curvature > 0) & (held > 0), curvature / held, gamma)
         w, g = torch.where(arrived, trial, w), torch.where(arrived, new, g)
         before, excess = (
             torch.where(arrived, excess, before),
@@ -135,14 +147,19 @@ def _no(w: Tensor) -> Tensor:
     return torch.zeros_like(w[..., 0], dtype=torch.bool)
 
 
-def _descend(task: Task, gradient: Tensor, pairs: Pairs) -> Tensor:
-    """Return −H∇ by the usual two loops around the preconditioner; skips pairs with 1/sᵀy = 0."""
+def _descend(task: Task, gradient: Tensor, pairs: Pairs, gamma: Tensor) -> Tensor:
+    """Return −H∇ by the usual two loops around γ times the preconditioner.
+
+    Pairs with 1/sᵀy = 0 are skipped.
+    """
     q, history = gradient, []
     for s, y, rho in reversed(pairs):
         a = rho * (s * q).sum(-1, keepdim=True)
         q = q - a * y
         history.append((s, y, rho, a))
     r = task.precondition(q)
+    if task.rescaled:
+        r = gamma * r
     for s, y, rho, a in reversed(history):
         b = rho * (y * r).sum(-1, keepdim=True)
         r = r + (a - b) * s

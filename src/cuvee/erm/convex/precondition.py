@@ -54,6 +54,12 @@ class Factors:
         scaled = (q.to(self.L.dtype) * self.scale)[..., None]
         return (torch.cholesky_solve(scaled, self.L)[..., 0] * self.scale).to(q.dtype)
 
+    def take_one_curvature(self, models: Tensor, curvature: Tensor) -> None:
+        """Take one curvature (M, Q, 1) in all directions for the given models (M, Q), in place."""
+        self.L[models] = torch.eye(self.L.shape[-1], dtype=self.L.dtype, device=self.L.device)
+        least = torch.finfo(self.scale.dtype).tiny ** 0.5
+        self.scale[models] = curvature.clamp(min=least).rsqrt().to(self.scale)[models]
+
     def narrow(self, targets: Tensor) -> Factors:
         return Factors(self.L[targets], self.scale[targets])
 
@@ -100,6 +106,7 @@ class Task:
     penalty: Tensor  # (M or 1, 1, P)
     preconditioner: Preconditioner
     free: Tensor | None = None  # (M, Q, P) of 0 and 1
+    rescaled: bool = False  # whether L-BFGS scales the preconditioner by what its steps meet
 
     def gradient(self, w: Tensor, running: Tensor | None = None) -> Tensor:
         # Sources with weight 0 are skipped.

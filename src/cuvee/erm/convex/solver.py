@@ -7,18 +7,19 @@ losses; derivatives come from the graph behind them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from cuvee.components import ALL, Batch, Components
 from cuvee.erm.convex import lbfgs, newton
-from cuvee.erm.convex.precondition import Diagonal, Factors, Preconditioner, Task, add_diagonal
+from cuvee.erm.convex.precondition import Diagonal, Factors, Task, add_diagonal
 
 DENSE_P = 256  # parameters up to which every model gets its own Hessian
-MAX_PASSES = 500
+MAX_PASSES = 1000
 POWER_STEPS = 8
+FLAT = 2.0  # as no risk is below 0, none can gain more than itself; beyond this, H is no guide
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,9 @@ def solve(
     for chunk in chunks(components, M, Q, memory):
         part = components if len(chunk) == M else components.narrow(chunk)
         chunk_penalty = penalty if len(penalty) == 1 else penalty[chunk]
-        task = Task(
-            part,
-            batch,
-            alpha[chunk],
-            chunk_penalty,
-            _preconditioner(part, batch, w[chunk], alpha[chunk], chunk_penalty),
+        unit = Diagonal(alpha.new_ones(P))
+        task = _preconditioned(
+            Task(part, batch, alpha[chunk], chunk_penalty, unit, rescaled=True), w[chunk]
         )
         solved = lbfgs.minimise(task, w[chunk], tol=tol, max_passes=MAX_PASSES)
         w[chunk], gradient[chunk], passes[chunk], stuck[chunk] = (
@@ -103,18 +101,29 @@ def chunks(components: Components, M: int, Q: int, memory: int) -> tuple[Tensor,
     return torch.arange(M, device=components.counts.device).split(max(1, memory // per_target))
 
 
-def _preconditioner(
-    components: Components, batch: Batch, w: Tensor, alpha: Tensor, penalty: Tensor
-) -> Preconditioner:
-    """Return every model's Hessian at its start, or one over the largest curvature."""
-    if components.space.n_params <= DENSE_P:
-        return Factors.of(add_diagonal(components.hessians(w, alpha, batch), penalty))
+def _preconditioned(task: Task, w: Tensor) -> Task:
+    """Return the task with every model's Hessian at w, or one over the largest curvature.
+
+    Where a loss is nearly straight at w, its Hessian there says nothing about the way. Then one
+    over a curvature that the risk must reach counts.
+    """
+    f, g = newton.value(task, w), task.gradient(w)
+    reached = newton.reached(f, g)
+    if w.shape[-1] <= DENSE_P:
+        H, known = newton.hessians(task.components, task.batch, task.alpha, w)
+        factors = Factors.of(add_diagonal(H, task.penalty))
+        gain = 0.5 * (g * factors.apply(g)).sum(-1)  # of a Newton step, were the risk quadratic
+        factors.take_one_curvature(~known | ~(gain <= FLAT * f), reached)
+        return replace(task, preconditioner=factors)
     u = torch.ones_like(w)
     for _ in range(POWER_STEPS):
         u = u / torch.linalg.vector_norm(u, dim=-1, keepdim=True).clamp(min=1e-30)
-        u = components.hessian_times(w, u, alpha, batch) + penalty * u
-    largest = torch.linalg.vector_norm(u, dim=-1).amax()
-    return Diagonal((1.0 / largest.clamp(min=1e-12)).expand(w.shape[-1]))
+        u = task.components.hessian_times(w, u, task.alpha, task.batch) + task.penalty * u
+    bend = torch.linalg.vector_norm(u, dim=-1, keepdim=True).nan_to_num(0.0)
+    largest = bend.maximum(reached).amax()
+    return replace(
+        task, preconditioner=Diagonal((1.0 / largest.clamp(min=1e-12)).expand(w.shape[-1]))
+    )
 
 
 def gradients(

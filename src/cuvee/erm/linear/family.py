@@ -18,7 +18,7 @@ from cuvee.erm.convex.precondition import rough_diagonal
 from cuvee.erm.convex.solver import Solved
 from cuvee.erm.linear import solver as generalised
 from cuvee.erm.linear.row_spread import Spreads
-from cuvee.erm.shared import nothing_penalised, statuses
+from cuvee.erm.shared import not_penalised, statuses
 from cuvee.hypothesis.generalised import GeneralisedSpace
 from cuvee.oracle import Bounds, Outcome, Progress
 from cuvee.problem import Problem
@@ -48,7 +48,7 @@ class GeneralisedFamily(ConvexFamily):
     @property
     def rests_on(self) -> str:
         if self.space.l2 == 0:
-            return nothing_penalised(self.space)
+            return not_penalised(self.space)
         free = (
             "; in the unpenalised intercept, the mixture's own curvature there and self-concordance"
         )

@@ -16,7 +16,7 @@ from cuvee.erm import certificate, linear_system
 from cuvee.erm.certificate import EPS, Mean
 from cuvee.erm.ridge import compensated
 from cuvee.erm.ridge import solver as ridge
-from cuvee.erm.shared import implicit_derivative, nothing_penalised, statuses
+from cuvee.erm.shared import implicit_derivative, not_penalised, statuses
 from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
@@ -60,7 +60,7 @@ class RidgeFamily:
     @property
     def rests_on(self) -> str:
         if self.space.l2 == 0:
-            return nothing_penalised(self.space)
+            return not_penalised(self.space)
         exact = (
             ", and exact curvature 1 in the unpenalised intercept" if self.space.intercept else ""
         )
