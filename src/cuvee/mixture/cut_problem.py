@@ -53,6 +53,7 @@ class CutProblem:
         return self.phi(t) + (self.d * alpha.square()).sum(-1)
 
     def phi(self, t: Tensor) -> Tensor:
+        """Return φ(t), (B,)."""
         return t if self.c is None else (t.square() + self.c).sqrt()
 
     def derivatives(self, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,7 +76,7 @@ class CutProblem:
 
     def scaled(self) -> CutProblem:
         """Return the problems in units of their largest number; the best α stays the same."""
-        unit = self.a.abs().amax((-1, -2))
+        unit = torch.maximum(self.a.abs().amax((-1, -2)), self.phi(torch.zeros_like(self.d[:, 0])))
         unit = torch.where(unit > 0, unit, 1.0)
         c = None if self.c is None else self.c / unit**2
         return CutProblem(self.a / unit[:, None, None], self.d / unit[:, None], c)

@@ -49,9 +49,11 @@ def follow(
     """
     M, G = C.shape
     alpha = start[:, None].expand(-1, G, -1).contiguous()
-    best = everyone = Points(C, alpha, torch.full_like(C, torch.inf), torch.zeros_like(C))
     running = torch.arange(M, device=C.device)
-    cuts = start.new_zeros(M, 0, start.shape[-1])
+    z = _finite(adversaries.answer(alpha, 0))
+    cuts = cut_problem.rows(objective, z)
+    first = panel.reached(objective, start, z)
+    best = everyone = Points(C, alpha, torch.full_like(C, torch.inf), torch.zeros_like(C), first)
     course: list[Points] = []
     keep = 8 * rounds * alpha.numel() <= COURSE
     for t in range(rounds):

@@ -178,9 +178,22 @@ def ascent(objective: Objective, alpha: Tensor, z: Tensor) -> Tensor:
     α is (M, K, J): each adversary has its own weights.
     """
     a = alpha[..., : z.shape[-1]]
-    if objective.discrepancy == "sum":
-        u = a * objective.g_prime(z)
-    else:
-        side = 1.0 - 2.0 * (torch.arange(z.shape[1], device=z.device) % 2).to(z)
-        u = a * side[:, None]
+    u = a * objective.g_prime(z) if objective.discrepancy == "sum" else a * _sides(z)[:, None]
     return torch.cat([-u, u.sum(-1, keepdim=True)], -1)
+
+
+def reached(objective: Objective, alpha: Tensor, z: Tensor) -> Tensor:
+    """Return the largest discrepancy (M,) of weights (M, J) in cuts z (M, K, N).
+
+    In the "mixture" form an adversary counts on the side that it climbed: with cuts from other rows
+    than it climbed on, the discrepancy it has found may turn out to be negative there.
+    """
+    if objective.discrepancy == "sum":
+        return objective.distance(alpha, z).amax(-1)
+    by_adversary = (z @ alpha[:, : z.shape[-1], None])[..., 0]
+    return (by_adversary * _sides(z)).amax(-1).clamp(min=0.0)
+
+
+def _sides(z: Tensor) -> Tensor:
+    """Return +1 for adversaries that climb, −1 for those that descend: (K,)."""
+    return 1.0 - 2.0 * (torch.arange(z.shape[1], device=z.device) % 2).to(z)
