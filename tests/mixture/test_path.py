@@ -37,7 +37,7 @@ def regression(seed, shifts, target_rows=20, rows=60, n_targets=1):
 
 def test_the_path_runs_towards_the_own_sample():
     mix = cuvee.estimate(regression(0, [0.0, 0.5, 2.0]), cuvee.Ridge())
-    for name in ("plain", "honest"):
+    for name in ("path ", "honest path "):
         own = [float(c.alpha[0, -1]) for c in mix.candidates if c.name.startswith(name)]
         assert len(own) == path.POINTS
         assert all(later >= earlier - 0.05 for earlier, later in pairwise(own))
@@ -57,9 +57,9 @@ def test_honest_adversaries_give_the_own_sample_less():
     mix = cuvee.estimate(problem, cuvee.Ridge())
     own = {
         name: np.mean([c.alpha[0, -1] for c in mix.candidates if c.name.startswith(name)])
-        for name in ("plain", "honest")
+        for name in ("path", "honest path")
     }
-    assert own["honest"] < 0.8 * own["plain"]
+    assert own["honest path"] < 0.8 * own["path"]
 
 
 def test_an_average_does_not_read_as_unfinished():

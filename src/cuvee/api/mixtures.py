@@ -63,7 +63,8 @@ def estimate(
 
     The default, `method="path"`, needs no choice: it tries a path of C, the simple mixtures and the
     target's own sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the
-    paper, `"sgda"` the same without its correction, `"agp"` its full-batch companion; these take C.
+    paper, `"sgda"` the same without its correction, `"agp"` its full-batch companion, `"cuts"` solves
+    the same problem by cutting planes; these take C.
 
     W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates
     of X. Otherwise it is a ball in standardised coordinates, and for ridge C and c are in units of
@@ -79,14 +80,14 @@ def estimate(
             others do not.
         loss: what the discrepancy compares; "auto" is bounded, except for ridge, whose W bounds it.
         adversaries: size of the panel; 1 is the paper, the default is 16 (4 for a network).
-        steps: of the minimax method (per value of C for the path).
+        steps: of the minimax method; rounds of adversaries for "path" and "cuts".
         batch_size: B of Algorithm 1; 32, for a network 16.
         beta: β of Algorithm 1.
         eta, gamma: constant step sizes for α and w; by default they adapt, whatever the scale of X
             and y.
         average: return the average of late iterates of α instead of the last one.
-        tol: converged when neither player could change F by more than this share of it; 0.02, along
-            the path 0.1.
+        tol: converged when neither player could change F by more than this share of it, for "path"
+            and "cuts" when F is proven to be at most this share above its least value; 0.02.
         folds: of the path's cross-validation; 20 for ridge, where they cost nothing, 5 for
             logistic, 3 for a network.
         seed: the same seed gives the same bits on the same machine, with the same number of threads

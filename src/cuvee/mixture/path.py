@@ -41,6 +41,7 @@ PRIOR = 12.0
 HEAVY = 0.05  # a path point with at least this share counts for the status
 # models that a target holds during cross-validation: 14 for each of 5 folds
 FITTED = 70
+PATHS = {"plain": "path", "honest": "honest path"}  # what candidates are called
 HONEST = (Half(0, 0), Half(0, 1))  # the halves of every domain on which adversaries climb
 
 
@@ -115,7 +116,7 @@ def follow(request: Request) -> dict[str, Points]:
             rounds=settings.run.steps,
             tol=settings.run.tol,
             progress=request.progress,
-            what=f"α along the {name} path",
+            what=f"α along the {PATHS[name]}",
         )
         for name, adversaries in (("plain", plain), ("honest", honest))
     }
@@ -151,7 +152,7 @@ def candidates(components: Components, paths: dict[str, Points]) -> list[tuple[s
     if np.allclose(simple[1][1], simple[2][1]):
         del simple[1]
     return simple + [
-        (f"{name} path {i + 1}/{POINTS}", points.alpha[:, i].cpu().numpy())
+        (f"{PATHS[name]} {i + 1}/{POINTS}", points.alpha[:, i].cpu().numpy())
         for name, points in paths.items()
         for i in range(POINTS)
     ]

@@ -29,7 +29,7 @@ class Convergence:
 class Tried:
     """Hold the G mixtures tried for one target.
 
-    Path points are named "path 1/8", from large C to small.
+    Path points are named "path 1/5", from large C to small.
     """
 
     names: tuple[str, ...]

@@ -194,7 +194,7 @@ def convergence(f: Findings) -> dict[str, Any]:
         ),
         (
             "Stationarity gap.",
-            "What either player could still gain.",
+            "How far F may be above its least value, or what either player could still gain.",
             courses.course(names, runs, "gap", log=True),
         ),
     )
@@ -204,7 +204,8 @@ def convergence(f: Findings) -> dict[str, Any]:
             "text": "No course was recorded: the weights needed no search, or recording was off.",
             "cards": [],
         }
-    text = "Steps run along the path of C, one point after another, where a path was followed."
+    text = "A step is one round of adversaries for all values of C where a path was followed, else one "
+        "update of both players."
     total = sum(run is not None for run in f.convergence)
     if total > len(chosen):
         text += f" {len(chosen)} of {total:,} targets are drawn."
