@@ -204,8 +204,10 @@ def convergence(f: Findings) -> dict[str, Any]:
             "text": "No course was recorded: the weights needed no search, or recording was off.",
             "cards": [],
         }
-    text = "A step is one round of adversaries for all values of C where a path was followed, else one "
-        "update of both players."
+    text = (
+        "A step is one round of adversaries for all values of C where a path was followed, else "
+        "one update of both players."
+    )
     total = sum(run is not None for run in f.convergence)
     if total > len(chosen):
         text += f" {len(chosen)} of {total:,} targets are drawn."
