@@ -1,9 +1,9 @@
 """Time `cuvee.estimate` on a problem from a file, with whatever cuvee this Python has.
 
-    python benchmarks/_estimate_once.py problem.npz THREADS REPEATS
+    python benchmarks/_estimate_once.py problem.npz THREADS REPEATS [alpha.npy]
 
-It prints the seconds of every repeat as one JSON line. `benchmarks/alpha.py` runs it, also with the
-Python of another version.
+It prints the seconds of every repeat as one JSON line, and writes α where a file is named.
+`benchmarks/alpha.py` and `benchmarks/quality.py` run it, also with the Python of another version.
 """
 
 import json
@@ -17,7 +17,7 @@ import torch
 import cuvee
 
 
-def main(path: str, threads: int, repeats: int) -> None:
+def main(path: str, threads: int, repeats: int, out: str | None = None) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
     with np.load(path) as arrays:
@@ -33,10 +33,12 @@ def main(path: str, threads: int, repeats: int) -> None:
     seconds = []
     for _ in range(repeats):
         began = time.perf_counter()
-        cuvee.estimate(problem, hypothesis)
+        mix = cuvee.estimate(problem, hypothesis)
         seconds.append(time.perf_counter() - began)
+    if out:
+        np.save(out, mix.alpha)
     print(json.dumps(seconds))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

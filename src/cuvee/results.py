@@ -141,9 +141,9 @@ class Mixtures:
     columns: tuple[str, ...]  # names of the sources, and OWN where the target's own sample joined
     targets: tuple[str, ...]
     gap: Floats
-    """(M,) Definition 1 of the paper, on full data; NaN where nothing was optimised. For "cuts" what F
-    may be above its least value, as far as adversaries saw; for "path" the mean of that over the
-    path's points, each at its own C, weighed by their shares in α.
+    """(M,) Definition 1 of the paper, on full data; NaN where nothing was optimised. For "cuts" how
+    much F may be above its least value, as far as adversaries saw; for "path" the mean of that over
+    the path's points, each at its own C, weighed by their shares in α.
     """
     status: tuple[Status, ...]
     method: str
