@@ -6,7 +6,7 @@ matter of quality, not of time.
 Tables: school and parkinsons (with every domain's level in the labels and taken out), office, the
 MNIST groups of the paper on 40 principal components, and synthetic ones: all sources of the
 target's own law, none like it, two of five, one law of rows with shifted labels, 45 small sources.
-Seeds start at FIRST, far from those that anything was chosen on. Each row gives the mean test loss (½
+Seeds start at FIRST, far from those that anything was chosen on. Each row has the mean test loss (½
 squared error or cross-entropy) of each mixture, the default's loss over the best simple mixture's,
 and, with `CUVEE_OTHER`, the other version's with the paired difference and its 95 % interval over
 seeds (a seed is the mean of its targets).

@@ -177,7 +177,12 @@ def test_progress_is_reported_to_the_end():
         grouped_classes(0), cuvee.Logistic(), steps=20, progress=lambda *call: seen.append(call)
     )
     last = {what: (done, total) for what, done, total in seen}
-    assert len(last) == 2 and all(done == total for done, total in last.values())
+    assert list(last) == [
+        "α along the path",
+        "α along the honest path",
+        "cross-validating candidates",
+    ]
+    assert all(done == total for done, total in last.values())
 
 
 def test_many_targets_fit_into_memory_and_keep_their_order():

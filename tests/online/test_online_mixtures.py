@@ -160,7 +160,7 @@ def test_learning_brings_predictions_closer_to_the_oracle():
         for target, answer in zip(problem.targets[:12], answers[:12], strict=True):
             mixer.learn_one(target, answer)
         after.append(distance(mixer.predict(problem.targets[12:]), answers[12:]))
-    assert np.mean(after) < 0.9 * np.mean(before)
+    assert np.mean(after) < 0.95 * np.mean(before)
 
 
 @pytest.mark.slow

@@ -63,8 +63,8 @@ def estimate(
 
     The default, `method="path"`, needs no choice: it tries a path of C, the simple mixtures and the
     target's own sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the
-    paper, `"sgda"` the same without its correction, `"agp"` its full-batch companion; `"cuts"` finds
-    the same minimum by cutting planes. These take C.
+    paper, `"sgda"` the same without its correction, `"agp"` its full-batch companion; `"cuts"` does
+    the same by cutting planes. These take C.
 
     W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates
     of X. Otherwise it is a ball in standardised coordinates, and for ridge C and c are in units of

@@ -25,7 +25,8 @@ from cuvee.mixture.panel import Panel
 from cuvee.mixture.points import Points
 from cuvee.numerics.parallel import each
 
-WORKING = 40  # cuts that a small problem looks at: those that come closest to being the largest
+# numbers in the cuts that a small problem looks at, but at least LEAST cuts: the largest ones
+WORKING, LEAST = 12_000, 96
 SOLVED = 0.5  # of the tolerance: points with a smaller gap are not solved again
 COURSE = 64 * 2**20  # bytes of α kept of the rounds
 CHUNK = 2**19  # numbers in the cuts of the small problems solved at a time
@@ -71,6 +72,8 @@ def follow(
         if adversaries.settled(t):  # targets that are done leave
             stay = (~best.converged(tol)).any(-1).nonzero()[:, 0]
             if len(stay) == 0:
+                if progress:
+                    progress(what, rounds, rounds)
                 break
             if len(stay) < len(running):
                 adversaries, objective = adversaries.narrow(stay), objective.narrow(stay)
@@ -123,10 +126,11 @@ def _solve(
 
 
 def _working(alpha: Tensor, cuts: Tensor) -> Tensor:
-    """Return the WORKING cuts (B, WORKING, J) that are largest at α (B, J)."""
-    if cuts.shape[1] <= WORKING:
+    """Return the cuts that are largest at α (B, J), as many as a small problem may have."""
+    most = max(LEAST, WORKING // cuts.shape[-1])
+    if cuts.shape[1] <= most:
         return cuts
-    chosen = (cuts @ alpha[..., None])[..., 0].topk(WORKING, dim=-1).indices
+    chosen = (cuts @ alpha[..., None])[..., 0].topk(most, dim=-1).indices
     return cuts.gather(1, chosen[..., None].expand(-1, -1, cuts.shape[-1]))
 
 

@@ -61,19 +61,14 @@ class Climbers:
             self._w = _afresh(self.components, each.shape[:2], self.settings.seed + t)
             reach = REACH * play.w_reach(space, self._w)
             self._pace = Pace.fresh(self.settings.gamma, reach, self._w)
-        w, pace, cuts = self._w, self._pace, []
+        w, pace = self._w, self._pace
         for i in range(CLIMBS):
-            batch = self._batch(t * CLIMBS + i)
-            losses, pullback = self.components.losses(w, batch)
-            z = differences(losses)
-            if batch == Batch(part=self.judge):
-                cuts.append(z)
-            gradient = pullback(ascent(self.objective, each, z))
+            losses, pullback = self.components.losses(w, self._batch(t * CLIMBS + i))
+            gradient = pullback(ascent(self.objective, each, differences(losses)))
             pace = pace.after(gradient)
             w = space.project(w + pace.step * gradient)
         self._w, self._pace = w, pace
-        cuts.append(differences(self.components.values(w, Batch(part=self.judge))))
-        return torch.cat(cuts, 1)
+        return differences(self.components.values(w, Batch(part=self.judge)))
 
     def settled(self, t: int) -> bool:
         return t % SEASON == SEASON - 1 and t >= SEASON
