@@ -4,10 +4,10 @@ F(α, w) is convex in α, and z(w) = f_T(w) − f_j(w) depends neither on α nor
 data at adversaries w gives *cuts*: F(α, w) is a lower bound on max_w F for every α and every C. All
 cuts are kept. The best α for the cuts so far is a small problem without data
 (`cuvee.mixture.cut_problem`), solved for all targets and all C together. Then each value of C sends
-its adversaries, one per side, a step up its own F, and the next pass gives the next cuts.
+its adversaries some steps up its own F, and where they arrive they give the next cuts.
 
-What the panel's best F exceeds the value of the small problem by is a true *gap*: no α can have a
-largest F below that value.
+No α has a largest F below the value of the small problem. So the largest F that adversaries find at
+α, minus that value, is a true *gap*.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def follow(
     course: list[Points] = []
     keep = 8 * rounds * alpha.numel() <= COURSE
     for t in range(rounds):
-        cuts = torch.cat(
-            [cuts, cut_problem.rows(objective, _finite(adversaries.answer(alpha, t)))], 1
-        )
+        if t > 0:
+            z = _finite(adversaries.answer(alpha, t))
+            cuts = torch.cat([cuts, cut_problem.rows(objective, z)], 1)
         best = _better(objective, best, alpha, cuts)
         alpha, lower = _solve(objective, best, cuts, alpha, ~best.converged(SOLVED * tol))
         best = replace(best, lower=torch.maximum(best.lower, lower))
