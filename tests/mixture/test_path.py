@@ -159,14 +159,10 @@ def test_the_prior_prefers_mixtures_that_rest_on_many_rows():
     problem = regression(1, [0.0, 1.0])  # 60 + 60 + 20 rows
     components = QuadraticComponents(problem, cuvee.Ridge().bind(problem.facts))
     pooled, own = np.array([60, 60, 20]) / 140, np.array([0.0, 0.0, 1.0])
-    alpha = np.stack([pooled, own])[None]
-    half = torch.tensor([2.0]), torch.tensor([1.0])  # half of the discrepancy holds elsewhere
-    prior = path.prior(components, alpha, *half)
-    np.testing.assert_allclose(prior, [[-path.PRIOR / 2 * 20 / 140, -path.PRIOR / 2]])
+    prior = path.prior(components, np.stack([pooled, own])[None])
+    np.testing.assert_allclose(prior, [[-path.PRIOR * 20 / 140, -path.PRIOR]])
     share = path.shares(np.full((1, 2), 0.5), prior, np.array([20]), likelihood=True)
     assert share[0, 0] > share[0, 1]
-    # where all of it holds, the sources are truly different, and few rows are no fault
-    np.testing.assert_array_equal(path.prior(components, alpha, half[0], half[0]), np.zeros((1, 2)))
 
 
 def test_labels_beyond_what_a_model_can_hold_end_as_diverged_not_as_nan():

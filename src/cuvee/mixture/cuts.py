@@ -51,16 +51,13 @@ def follow(
     M, G = C.shape
     alpha = start[:, None].expand(-1, G, -1).contiguous()
     running = torch.arange(M, device=C.device)
-    z = _finite(adversaries.answer(alpha, 0))
-    cuts = cut_problem.rows(objective, z)
-    first = panel.reached(objective, start, z)
-    best = everyone = Points(C, alpha, torch.full_like(C, torch.inf), torch.zeros_like(C), first)
+    best = everyone = Points(C, alpha, torch.full_like(C, torch.inf), torch.zeros_like(C))
+    cuts = start.new_zeros(M, 0, start.shape[-1])
     course: list[Points] = []
     keep = 8 * rounds * alpha.numel() <= COURSE
     for t in range(rounds):
-        if t > 0:
-            z = _finite(adversaries.answer(alpha, t))
-            cuts = torch.cat([cuts, cut_problem.rows(objective, z)], 1)
+        z = _finite(adversaries.answer(alpha, t))
+        cuts = torch.cat([cuts, cut_problem.rows(objective, z)], 1)
         best = _better(objective, best, alpha, cuts)
         alpha, lower = _solve(objective, best, cuts, alpha, ~best.converged(SOLVED * tol))
         best = replace(best, lower=torch.maximum(best.lower, lower))

@@ -177,18 +177,6 @@ def ascent(objective: Objective, alpha: Tensor, z: Tensor) -> Tensor:
     return torch.cat([-u, u.sum(-1, keepdim=True)], -1)
 
 
-def reached(objective: Objective, alpha: Tensor, z: Tensor) -> Tensor:
-    """Return the largest discrepancy (M,) of weights (M, J) in cuts z (M, K, N).
-
-    In the "mixture" form an adversary counts on the side that it climbed: with cuts from other rows
-    than it climbed on, the discrepancy it has found may turn out to be negative there.
-    """
-    if objective.discrepancy == "sum":
-        return objective.distance(alpha, z).amax(-1)
-    by_adversary = (z @ alpha[:, : z.shape[-1], None])[..., 0]
-    return (by_adversary * _sides(z)).amax(-1).clamp(min=0.0)
-
-
 def _sides(z: Tensor) -> Tensor:
     """Return +1 for adversaries that climb, −1 for those that descend: (K,)."""
     return 1.0 - 2.0 * (torch.arange(z.shape[1], device=z.device) % 2).to(z)

@@ -35,9 +35,9 @@ POINTS = 5  # values of C on a path
 ENDS = (3.0, 1.0)  # C/D at the two ends, in units of all rows and of the own rows
 FIRST = 3 / 7  # of the way between the ends: larger C gives little but the pooled weights
 SMOOTHING = 0.1  # √c as a share of the mean loss; small C needs more smoothing
-# Where no discrepancy holds on other rows than it was found on, a mixture that rests on as few rows
-# as the own sample weighs e^−PRIOR beforehand.
-PRIOR = 12.0
+# Shares are ∝ (held-out likelihood)^¾, because folds share most of their rows.
+TEMPERATURE = 0.75
+PRIOR = 0.5  # a mixture that rests on as few rows as the own sample weighs e^−PRIOR beforehand
 HEAVY = 0.05  # a path point with at least this share counts for the status
 # models that a target holds during cross-validation: 14 for each of 5 folds
 FITTED = 70
@@ -56,8 +56,8 @@ def estimate(request: Request) -> Estimate:
         request.progress("cross-validating candidates", 0, 1)
     # (M, G), NaN where a model failed
     cv_loss = held_out_loss(risk, request.solver, alpha, settings.folds)
-    log_prior = prior(risk, alpha, paths["plain"].first, paths["honest"].first)
-    share = shares(cv_loss, log_prior, risk.own_counts.cpu().numpy(), risk.space.likelihood)
+    rows = risk.own_counts.cpu().numpy()
+    share = shares(cv_loss, prior(risk, alpha), rows, risk.space.likelihood)
     if request.progress:
         request.progress("cross-validating candidates", 1, 1)
     points = Points.joined(list(paths.values()))
@@ -181,22 +181,18 @@ def held_out_loss(components: Components, solver: Solver, alpha: Floats, folds: 
     return np.where(np.isfinite(loss), loss, np.nan)
 
 
-def prior(components: Components, alpha: Floats, plain: Tensor, honest: Tensor) -> Floats:
+def prior(components: Components, alpha: Floats) -> Floats:
     """Return the logarithm of what candidates (M, G, N+1) weigh before any row is seen: (M, G).
 
-    Σ_j α_j²/m_j, the paper's variance term, is 1/(rows that the mixture rests on). It counts the
-    more, the less of the discrepancy `plain` (M,) that adversaries find between the target and the
-    pooled sources remains, as `honest` (M,), on rows that they have not seen: what does not remain
-    is no reason to rest on few rows.
+    Σ_j α_j²/m_j, the paper's variance term, is 1/(rows that the mixture rests on).
     """
     inverse = inverse_counts(components).cpu().numpy()
-    doubt = (1.0 - honest / plain.clamp(min=1e-300)).clamp(0.0, 1.0).cpu().numpy()
     rows = np.einsum("mgj,mj->mg", alpha**2, inverse) / inverse[:, -1:]  # 1 for the own sample
-    return np.asarray(-PRIOR * np.nan_to_num(doubt)[:, None] * rows)
+    return np.asarray(-PRIOR * rows)
 
 
 def shares(cv_loss: Floats, log_prior: Floats, rows: Array, likelihood: bool) -> Floats:
-    """Return shares (M, G) ∝ prior · held-out likelihood of k = rows (M,) labelled rows.
+    """Return shares (M, G) ∝ prior · (likelihood of k = rows (M,) held-out rows)^TEMPERATURE.
 
     They lie on the simplex; a candidate whose loss is NaN gets 0.
 
@@ -206,6 +202,7 @@ def shares(cv_loss: Floats, log_prior: Floats, rows: Array, likelihood: bool) ->
     """
     k = np.asarray(rows)[:, None]
     evidence = -k * cv_loss if likelihood else -0.5 * k * np.log(np.maximum(cv_loss, 1e-300))
+    evidence = TEMPERATURE * evidence
     evidence = np.where(np.isfinite(evidence), evidence + log_prior, -np.inf)
     # without any finite loss, the first candidate (pooled + own) gets all the weight
     evidence[~np.isfinite(evidence).any(1), 0] = 0.0

@@ -20,7 +20,6 @@ class Points:
     alpha: Tensor  # (M, G, J)
     objective: Tensor  # (M, G) the largest F that adversaries found at α
     lower: Tensor  # (M, G) no α has a largest F below this
-    first: Tensor  # (M,) the largest discrepancy that adversaries found at the start
     course: tuple[Points, ...] = ()  # what stood after each round, where there is room to keep it
 
     @classmethod
@@ -35,14 +34,13 @@ class Points:
             cls.joined([replace(p.course[min(t, len(p.course) - 1)], course=()) for p in paths])
             for t in range(rounds)
         )
-        first = torch.stack([path.first for path in paths]).amax(0)
-        return cls(C, alpha, objective, lower, first, tuple(course))
+        return cls(C, alpha, objective, lower, tuple(course))
 
     def of(self, targets: Tensor) -> Points:
         """Return the points of the given targets only, without their course."""
-        fields = (self.C, self.alpha, self.objective, self.lower, self.first)
-        C, alpha, objective, lower, first = (field[targets] for field in fields)
-        return Points(C, alpha, objective, lower, first)
+        fields = (self.C, self.alpha, self.objective, self.lower)
+        C, alpha, objective, lower = (field[targets] for field in fields)
+        return Points(C, alpha, objective, lower)
 
     def put(self, targets: Tensor, part: Points) -> Points:
         """Return these points with those of the given targets replaced."""
