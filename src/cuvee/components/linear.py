@@ -10,7 +10,7 @@ are skipped, model by model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,6 +25,7 @@ from cuvee.components.rows import Rows, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.generalised import GeneralisedSpace
+from cuvee.numerics.parallel import count, cut, each, tiles
 from cuvee.problem import Problem
 
 TILE_ROWS = 1024  # rows of a tile
@@ -32,7 +33,8 @@ SMALL = 128  # sources with fewer rows share tiles
 SPARSE = 0.7  # of the models: a source that fewer of them use is computed for those only
 MANY_FEATURES, MOST_FEATURES = 256, 2048  # second moments get a rougher bound from each of these
 # scores in a tile: as many as fit a cache, or keep a GPU busy
-TILE = {"cpu": 2**20, "cuda": 2**29}
+TILE = {"cpu": 2**18, "cuda": 2**29}
+PARTIAL = 2**23  # numbers in the sums of all cuts of the rows
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,14 @@ class Tile:
     high: int
     first: int
     last: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Hold the work that one worker does at a time: some models on some tiles."""
+
+    models: slice
+    tiles: list[Tile]
 
 
 class LinearComponents(LocalComponents):
@@ -67,7 +77,8 @@ class LinearComponents(LocalComponents):
             )
         super().__init__(problem, space, loss, **options)
         if memory is not None:
-            self._room = max(1, min(self._room, memory // 64))  # a few tiles of float64 at a time
+            # a few tiles of float64 for each worker
+            self._room = max(1, min(self._room, memory // (64 * count())))
 
     def _gather(self) -> None:
         self._room = TILE["cuda" if self.counts.is_cuda else "cpu"]
@@ -88,20 +99,24 @@ class LinearComponents(LocalComponents):
         """
         rows, space, lengths = self._all(self.space.dtype), self.space, self.counts.tolist()
         total = rows.X.new_zeros(len(lengths), space.n_params)
-        parts = zip(
-            rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True
-        )
-        for sum_of, even, source in zip(total, self._even, parts, strict=True):
-            for X, y, weight in zip(*(t.split(TILE_ROWS) for t in source), strict=True):
+        parts = (t.split(lengths) for t in (rows.X, rows.y, rows.weight))
+        sources = list(zip(total, self._even, *parts, strict=True))
+
+        def add(source: tuple[Tensor, bool, Tensor, Tensor, Tensor]) -> None:
+            sum_of, even, *rows = source
+            for X, y, weight in zip(*(t.split(TILE_ROWS) for t in rows), strict=True):
                 by_row = space.statistic(y) if even else space.statistic(y) * weight
                 sum_of += (by_row @ X).view(-1) * (weight[0] if even else 1.0)
+
+        each(add, sources, rows.X.device)
         return total
 
     @cached_property
     def largest(self) -> float:
         """Return the largest number, in absolute value, of all rows."""
         rows = self._all(self.space.dtype)
-        return max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
+        held = [X for X in (rows.X, rows.own_X) if X.numel()]
+        return max(max(float(X.amax()), -float(X.amin())) for X in held)
 
     @cached_property
     def longest_row(self) -> Tensor:
@@ -116,7 +131,7 @@ class LinearComponents(LocalComponents):
     def mean_squares(self) -> Tensor:
         """Return the mean over all source rows of each column's square, (width,)."""
         X = self._all(self.space.dtype).X
-        return torch.einsum("rp,rp->p", X, X) / len(X)
+        return torch.stack([part.square().sum(0) for part in X.split(TILE_ROWS)]).sum(0) / len(X)
 
     @cached_property
     def rows_of_kind(self) -> Tensor:
@@ -163,13 +178,15 @@ class LinearComponents(LocalComponents):
         bound. Both are of features only, without the intercept.
         """
         rows, lengths = self._all(self.space.dtype), self.counts.tolist()
-        reach, largest = [], []
-        for X, weight in zip(
-            rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True
-        ):
+
+        def of(source: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            X, weight = source
             centred = X - reference
-            reach.append(torch.linalg.vector_norm(centred, dim=-1).amax())
-            largest.append(largest_moment(centred.mul_(weight.sqrt()[:, None])))
+            reach = torch.linalg.vector_norm(centred, dim=-1).amax()
+            return reach, largest_moment(centred.mul_(weight.sqrt()[:, None]))
+
+        sources = zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True)
+        reach, largest = zip(*each(of, sources, rows.X.device), strict=True)
         return torch.stack(reach), torch.stack(largest)
 
     def own_spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,24 +219,51 @@ class LinearComponents(LocalComponents):
         flat, shares = w.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N].to(w.dtype)
         gradient = -(shares @ self.statistics.to(w.dtype))
         bends = w.new_zeros(M * Q, K, K)
-        size = max(1, self._room // (K * self._longest))
-        for low in range(0, len(flat), size):
-            chunk = slice(low, low + size)
+
+        def add(block: Block, g: Tensor, bend: Tensor) -> None:
+            chunk = block.models
             busy = (shares[chunk] != 0).sum(0).tolist()
-            for tile in self._tiles:
-                self._add(
-                    gradient[chunk],
-                    bends[chunk] if second else None,
-                    flat[chunk],
-                    shares[chunk],
-                    busy,
-                    tile,
-                    rows,
-                )
+            for tile in block.tiles:
+                self._add(g, bend if second else None, flat[chunk], shares[chunk], busy, tile, rows)
+
+        self._share_out(add, (gradient, bends), scores=K, cost=2 * P)
         gradient, bends = gradient.view(M, Q, P), bends.view(M, Q, K, K)
         if v.shape[-1] > N and M > 0:
             self._add_own(gradient, bends if second else None, w, v[..., N:].to(w.dtype), rows)
         return gradient, bends
+
+    def _share_out(
+        self, add: Callable[..., None], totals: tuple[Tensor, ...], *, scores: int, cost: int
+    ) -> None:
+        """Let workers add their blocks to the totals (models, …).
+
+        A tile holds `scores` numbers for each of its models and rows, and takes `cost`
+        multiplications for each. Models are cut so that tiles fit, and belong to one worker each.
+        If that makes too few blocks, the rows are cut too; then every cut has totals of its own,
+        which are added up in the order of the rows.
+        """
+        models, device = len(totals[0]), totals[0].device
+        size = max(1, self._room // (scores * self._longest))
+        chunks = [slice(low, low + size) for low in range(0, models, size)]
+        if not chunks:
+            return
+        cuts = -(-tiles(cost * models * self.n_rows) // len(chunks))
+        cuts = min(cuts, len(self._tiles), PARTIAL // sum(t.numel() for t in totals))
+        if cuts <= 1:
+            blocks = [Block(chunk, self._tiles) for chunk in chunks]
+            each(lambda b: add(b, *(t[b.models] for t in totals)), blocks, device)
+            return
+        runs = cut(len(self._tiles), cuts)
+        blocks = [Block(chunk, self._tiles[run]) for chunk in chunks for run in runs]
+
+        def partial(block: Block) -> tuple[Tensor, ...]:
+            sums = tuple(torch.zeros_like(t[block.models]) for t in totals)
+            add(block, *sums)
+            return sums
+
+        for block, sums in zip(blocks, each(partial, blocks, device), strict=True):
+            for total, part in zip(totals, sums, strict=True):
+                total[block.models] += part
 
     def _add(
         self,
@@ -288,11 +332,10 @@ class LinearComponents(LocalComponents):
         )
         result = torch.zeros_like(flat)
 
-        size = max(1, self._room // (space.n_outputs * self._longest))
-        for low in range(0, len(flat), size):
-            chunk = slice(low, low + size)
+        def add(block: Block, total: Tensor) -> None:
+            chunk = block.models
             busy = (shares[chunk] != 0).any(0).tolist()
-            for tile in self._tiles:
+            for tile in block.tiles:
                 if not any(busy[tile.first : tile.last]):
                     continue
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
@@ -300,7 +343,9 @@ class LinearComponents(LocalComponents):
                     space.mean_(space.scores(flat[chunk], X)), space.scores(moved[chunk], X)
                 )
                 bent *= (shares[chunk][:, self._source_of[part]] * rows.weight[part])[:, None]
-                result[chunk] += (bent.view(-1, len(X)) @ X).view(-1, P)
+                total += (bent.view(-1, len(X)) @ X).view(-1, P)
+
+        self._share_out(add, (result,), scores=space.n_outputs, cost=3 * P)
         result = result.view(M, Q, P)
         if v.shape[-1] > N and M > 0:
             bent = space.change(
@@ -336,20 +381,21 @@ class LinearComponents(LocalComponents):
             bend = space.curvature(mean, output)
             return bend[..., output : output + 1, :] if only else bend
 
-        size = max(1, self._room // (space.n_outputs * width * self._longest))
-        for low in range(0, len(flat), size):
-            chunk = slice(low, low + size)
-            for tile in self._tiles:
-                active = (shares[chunk, tile.first : tile.last] != 0).any(1).nonzero()[:, 0] + low
+        def add(block: Block, total: Tensor) -> None:
+            mine, share = flat[block.models], shares[block.models]
+            for tile in block.tiles:
+                active = (share[:, tile.first : tile.last] != 0).any(1).nonzero()[:, 0]
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
                 if len(active) == 0:
                     continue
-                bend = curvature(space.mean_(space.scores(flat[active], X)))  # (m, K, rows)
-                bend = (
-                    bend * (shares[active][:, self._source_of[part]] * rows.weight[part])[:, None]
-                )
+                bend = curvature(space.mean_(space.scores(mine[active], X)))  # (m, K, rows)
+                bend = bend * (share[active][:, self._source_of[part]] * rows.weight[part])[:, None]
                 scaled = bend[:, :, None] * X.T.contiguous()  # (m, K, width, rows)
-                blocks[active] += (scaled.view(-1, len(X)) @ X).view(-1, K, width, width)
+                total[active] += (scaled.view(-1, len(X)) @ X).view(-1, K, width, width)
+
+        self._share_out(
+            add, (blocks,), scores=space.n_outputs * width, cost=(P + K * width) * width
+        )
         blocks = blocks.view(M, Q, K, width, width)
         if v.shape[-1] > N and M > 0:
             bend = curvature(space.mean_(space.own_scores(w, rows.own_X)))

@@ -50,17 +50,16 @@ def solve(
     """
     result = _room(alpha, sources)
 
-    def work(chunk: Chunk) -> Chunk:
+    def work(chunk: Chunk) -> None:
         H, b, r = _system(sources, own, alpha, penalty, chunk)
         x, result.singular[chunk] = linear_system.solve(H, b[..., None], free_last=intercept)
         result.w[chunk] = x[..., 0]
         if radius is not None:
             _into_ball(H, b, result.w[chunk], result.singular[chunk], radius)
         _evaluate(result, chunk, H, b, r)
-        return chunk
 
-    for chunk in each(work, _chunks(alpha, sources, memory), alpha.device):
-        report(min(chunk[0].stop, len(alpha)))
+    chunks = _chunks(alpha, sources, memory)
+    each(work, chunks, alpha.device, tell=lambda done: report(len(alpha) * done // len(chunks)))
     return result
 
 
@@ -70,8 +69,11 @@ def evaluate(
     """Return the same fields for any given w (M, Q, P)."""
     result = _room(alpha, sources)
     result.w.copy_(w)
-    for chunk in _chunks(alpha, sources, memory):
+
+    def work(chunk: Chunk) -> None:
         _evaluate(result, chunk, *_system(sources, own, alpha, penalty, chunk))
+
+    each(work, _chunks(alpha, sources, memory), alpha.device)
     return result
 
 
