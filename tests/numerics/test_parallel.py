@@ -198,7 +198,7 @@ def results(n, kind):
 @pytest.mark.parametrize("kind", ["ridge", "logistic", "softmax"])
 def test_numbers_of_workers_agree(threads, monkeypatch, kind):
     monkeypatch.setattr("cuvee.components.linear.TILE", {"cpu": 2**12, "cuda": 2**12})
-    monkeypatch.setattr("cuvee.components.linear.TILE_ROWS", 150)
+    monkeypatch.setattr("cuvee.components.tiles.TILE_ROWS", 150)
     one, two, three = (results(n, kind) for n in (1, 2, 3))
     tolerances = (1e-6, 1e-6, 1e-4, 0.5, 2e-3)
     for several in (two, three):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.linear import LinearSpace
 from cuvee.numerics import parallel
-from cuvee.numerics.parallel import cut, each
+from cuvee.numerics.parallel import crowd, cut, each
 from cuvee.problem import Problem
 
 # probabilities in a tile: as many as fit a cache, or keep a GPU busy
@@ -65,7 +65,7 @@ class BoundedComponents(LocalComponents):
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         M, Q, _ = w.shape
-        rows = self._rows(batch, self._inside)
+        rows = self._signed_labels(self._rows(batch, self._inside))
         W, version = self._columns(w, rows), rows.X._version
         keep = len(rows.X) * W.shape[1] <= KEPT
         kept: list[Kept] = []
@@ -84,9 +84,16 @@ class BoundedComponents(LocalComponents):
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
         M, Q, _ = w.shape
-        rows = self._rows(batch, self._inside)
+        rows = self._signed_labels(self._rows(batch, self._inside))
         W = self._columns(w, rows)
         return self._values(W, rows, list(_tiles(rows, W)), M, Q, None).to(w.dtype)
+
+    def _signed_labels(self, rows: Rows) -> Rows:
+        """Return the rows with −1 and 1 for the labels 1 and 0 of two classes."""
+        if self.space.n_outputs > 1:
+            return rows
+        y, own_y = ((1 - 2 * label).to(rows.X.dtype) for label in (rows.y, rows.own_y))
+        return replace(rows, y=y, own_y=own_y)
 
     def _columns(self, w: Tensor, rows: Rows) -> Tensor:
         """Return w (M, Q, P) as (width, scores · models), in the rows' precision.
@@ -124,7 +131,7 @@ class BoundedComponents(LocalComponents):
             p, wrong = self._chances(tile.X, tile.y, W)
             return p if kept is not None else None, tile.sums(wrong)
 
-        for tile, (p, sums) in zip(tiles, each(some, tiles, W.device), strict=True):
+        for tile, (p, sums) in zip(tiles, each(some, tiles, W.device, large=True), strict=True):
             total[tile.sources] += sums
             if kept is not None and p is not None:
                 kept.append(p)
@@ -158,7 +165,7 @@ class BoundedComponents(LocalComponents):
         work = len(rows.X) * W.numel() * 2
         runs = cut(len(tiles), max(1, min(parallel.tiles(work), PARTIAL // W.numel())))
         gradient = torch.zeros_like(W)
-        for part in each(some, runs, W.device):
+        for part in each(some, runs, W.device, large=True):
             gradient += part
         gradient = gradient.view(self.space.width, -1, M, Q)
         if len(rows.own_X):
@@ -259,7 +266,8 @@ def _tiles(rows: Rows, W: Tensor) -> Iterator[_Tile]:
     Where that makes fewer tiles than the workers could use, they are smaller.
     """
     (n, N), (width, columns) = (len(rows.X), len(rows.lengths)), W.shape
-    room = max(1, TILE["cuda" if rows.X.is_cuda else "cpu"] // max(1, columns))
+    held = TILE["cuda"] if rows.X.is_cuda else TILE["cpu"] * crowd()
+    room = max(1, int(held // max(1, columns)))
     size = room if rows.X.is_cuda else min(room, _shared_out(n, columns * (2 * width + CHANCE)))
     equal = rows.regular and n // N <= room
     if equal:
@@ -279,9 +287,9 @@ def _shared_out(n: int, cost: int) -> int:
     return max(1, -(-n // parallel.tiles(n * cost)))
 
 
-def _signed(X: Tensor, y: Tensor) -> Tensor:
+def _signed(X: Tensor, sign: Tensor) -> Tensor:
     """Return rows whose score is the log-odds of the wrong one of two classes."""
-    return X * (1 - 2 * y).to(X.dtype)[..., None]
+    return X * sign[..., None]
 
 
 def _lines(y: Tensor, odds: Tensor) -> Tensor:

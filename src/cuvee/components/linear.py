@@ -10,10 +10,7 @@ are skipped, model by model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -22,37 +19,17 @@ from torch import Tensor
 from cuvee.components.local import LocalComponents
 from cuvee.components.protocol import Batch
 from cuvee.components.rows import Rows, source_sums
+from cuvee.components.tiles import TILE_ROWS, Add, Block, Tile, cut_rows, share_out
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.generalised import GeneralisedSpace
-from cuvee.numerics.parallel import count, cut, each, tiles
+from cuvee.numerics.parallel import count, crowd, each
 from cuvee.problem import Problem
 
-TILE_ROWS = 1024  # rows of a tile
-SMALL = 128  # sources with fewer rows share tiles
 SPARSE = 0.7  # of the models: a source that fewer of them use is computed for those only
 MANY_FEATURES, MOST_FEATURES = 256, 2048  # second moments get a rougher bound from each of these
-# scores in a tile: as many as fit a cache, or keep a GPU busy
+# scores in a tile: as many as fit a cache, or keep a GPU busy; more where many workers share Python
 TILE = {"cpu": 2**18, "cuda": 2**29}
-PARTIAL = 2**23  # numbers in the sums of all cuts of the rows
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Hold the rows low:high, which belong to the sources first:last."""
-
-    low: int
-    high: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class Block:
-    """Hold the work that one worker does at a time: some models on some tiles."""
-
-    models: slice
-    tiles: list[Tile]
 
 
 class LinearComponents(LocalComponents):
@@ -81,14 +58,17 @@ class LinearComponents(LocalComponents):
             self._room = max(1, min(self._room, memory // (64 * count())))
 
     def _gather(self) -> None:
-        self._room = TILE["cuda" if self.counts.is_cuda else "cpu"]
+        self._room = TILE["cuda"] if self.counts.is_cuda else int(TILE["cpu"] * crowd())
         rows, lengths = self._all(self.space.dtype), self.counts.tolist()
-        self._tiles = list(_tiles(lengths, on_gpu=self.counts.is_cuda))
+        self._tiles = list(cut_rows(lengths, on_gpu=self.counts.is_cuda))
         self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(
             self.counts
         )
         # Rows of a source mostly have equal weights; then one number replaces a pass over the tile.
-        self._even = [bool((weight == weight[0]).all()) for weight in rows.weight.split(lengths)]
+        self._even = [
+            float(weight[0]) if bool((weight == weight[0]).all()) else None
+            for weight in rows.weight.split(lengths)
+        ]
         self.statistics = self._statistics()
         """(N, P) Σ_i p_i statistic(y_i) ⊗ x_i: the label's part of every source's gradient."""
 
@@ -102,11 +82,11 @@ class LinearComponents(LocalComponents):
         parts = (t.split(lengths) for t in (rows.X, rows.y, rows.weight))
         sources = list(zip(total, self._even, *parts, strict=True))
 
-        def add(source: tuple[Tensor, bool, Tensor, Tensor, Tensor]) -> None:
+        def add(source: tuple[Tensor, float | None, Tensor, Tensor, Tensor]) -> None:
             sum_of, even, *rows = source
             for X, y, weight in zip(*(t.split(TILE_ROWS) for t in rows), strict=True):
                 by_row = space.statistic(y) if even else space.statistic(y) * weight
-                sum_of += (by_row @ X).view(-1) * (weight[0] if even else 1.0)
+                sum_of += (by_row @ X).view(-1) * (even or 1.0)
 
         each(add, sources, rows.X.device)
         return total
@@ -221,10 +201,10 @@ class LinearComponents(LocalComponents):
         bends = w.new_zeros(M * Q, K, K)
 
         def add(block: Block, g: Tensor, bend: Tensor) -> None:
-            chunk = block.models
-            busy = (shares[chunk] != 0).sum(0).tolist()
+            models, v = flat[block.models], shares[block.models]
+            busy = (v != 0).sum(0).tolist()
             for tile in block.tiles:
-                self._add(g, bend if second else None, flat[chunk], shares[chunk], busy, tile, rows)
+                self._add(g, bend if second else None, models, v, busy, tile, rows)
 
         self._share_out(add, (gradient, bends), scores=K, cost=2 * P)
         gradient, bends = gradient.view(M, Q, P), bends.view(M, Q, K, K)
@@ -232,38 +212,14 @@ class LinearComponents(LocalComponents):
             self._add_own(gradient, bends if second else None, w, v[..., N:].to(w.dtype), rows)
         return gradient, bends
 
-    def _share_out(
-        self, add: Callable[..., None], totals: tuple[Tensor, ...], *, scores: int, cost: int
-    ) -> None:
+    def _share_out(self, add: Add, totals: tuple[Tensor, ...], *, scores: int, cost: int) -> None:
         """Let workers add their blocks to the totals (models, …).
 
         A tile holds `scores` numbers for each of its models and rows, and takes `cost`
-        multiplications for each. Models are cut so that tiles fit, and belong to one worker each.
-        If that makes too few blocks, the rows are cut too; then every cut has totals of its own,
-        which are added up in the order of the rows.
+        multiplications for each.
         """
-        models, device = len(totals[0]), totals[0].device
         size = max(1, self._room // (scores * self._longest))
-        chunks = [slice(low, low + size) for low in range(0, models, size)]
-        if not chunks:
-            return
-        cuts = -(-tiles(cost * models * self.n_rows) // len(chunks))
-        cuts = min(cuts, len(self._tiles), PARTIAL // sum(t.numel() for t in totals))
-        if cuts <= 1:
-            blocks = [Block(chunk, self._tiles) for chunk in chunks]
-            each(lambda b: add(b, *(t[b.models] for t in totals)), blocks, device)
-            return
-        runs = cut(len(self._tiles), cuts)
-        blocks = [Block(chunk, self._tiles[run]) for chunk in chunks for run in runs]
-
-        def partial(block: Block) -> tuple[Tensor, ...]:
-            sums = tuple(torch.zeros_like(t[block.models]) for t in totals)
-            add(block, *sums)
-            return sums
-
-        for block, sums in zip(blocks, each(partial, blocks, device), strict=True):
-            for total, part in zip(totals, sums, strict=True):
-                total[block.models] += part
+        share_out(add, totals, self._tiles, size, cost * len(totals[0]) * self.n_rows)
 
     def _add(
         self,
@@ -285,19 +241,20 @@ class LinearComponents(LocalComponents):
             index = v[:, 0].nonzero()[:, 0]
             w, v = w[index], v[index]
         mean = space.mean_(space.scores(w, X))  # (m, K, rows)
-        weight = rows.weight[tile.low : tile.high]
-        if tile.last - tile.first == 1 and self._even[tile.first]:
-            weighted, factor = mean, v * weight[:1]
+        even = self._even[tile.first] if tile.last - tile.first == 1 else None
+        if even is not None:
+            weighted, factor = mean, v * even
         else:
             source = self._source_of[tile.low : tile.high] - tile.first
-            weighted, factor = mean * (v[:, source] * weight)[:, None], torch.ones_like(v[:, :1])
-        g = (weighted.view(-1, X.shape[0]) @ X).view(len(w), -1) * factor
+            by_row = v[:, source] * rows.weight[tile.low : tile.high]
+            weighted, factor = mean * by_row[:, None], torch.ones_like(v[:, :1])
+        g = (weighted.view(-1, X.shape[0]) @ X).view(len(w), -1)
         if index is None and active < len(w):
             g[(v == 0).all(1)] = 0.0  # a model with v = 0 may have overflowed
         if index is None:
-            gradient += g
+            gradient.addcmul_(g, factor)
         else:
-            gradient.index_add_(0, index, g)
+            gradient.index_add_(0, index, g * factor)
         if bends is None:
             return
         bend = space.summed_curvature(weighted, mean) * factor[..., None]
@@ -406,27 +363,6 @@ class LinearComponents(LocalComponents):
     @property
     def _longest(self) -> int:
         return max((tile.high - tile.low for tile in self._tiles), default=1)
-
-
-def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
-    """Yield row ranges of at most TILE_ROWS: parts of a source, or several small sources."""
-    longest = 16 * TILE_ROWS if on_gpu else TILE_ROWS
-    low, first = 0, 0  # first row and first source of the current run of small sources
-    end = 0
-    for j, length in enumerate(lengths):
-        start, end = end, end + length
-        if length < SMALL and end - low <= longest:
-            continue
-        if start > low:
-            yield Tile(low, start, first, j)
-        low, first = start, j
-        if length >= SMALL:
-            parts = -(-length // longest)
-            cuts = [start + length * i // parts for i in range(parts + 1)]
-            yield from (Tile(a, b, j, j + 1) for a, b in pairwise(cuts))
-            low, first = end, j + 1
-    if end > low:
-        yield Tile(low, end, first, len(lengths))
 
 
 def largest_moment(R: Tensor) -> Tensor:

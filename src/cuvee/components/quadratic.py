@@ -174,7 +174,7 @@ def losses_by_grams(
     flat = w.reshape(-1, P)
     size = max(1, PRODUCTS // P**2)
     models = slices(len(flat), P**2 * N, most=size)
-    parts = each(lambda part: _squares(flat[part]) @ upper, models, w.device)
+    parts = each(lambda part: _squares(flat[part]) @ upper, models, w.device, large=True)
     squares = torch.cat(parts).view(M, Q, N)
     shared = squares - w @ sources.b.T + sources.r
 

@@ -26,7 +26,7 @@ def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Ten
     )
     if len(parts) <= 1:
         return _solve(H, b, free_last)
-    solved = each(lambda part: _solve(H[part], b[part], free_last), parts, H.device)
+    solved = each(lambda part: _solve(H[part], b[part], free_last), parts, H.device, large=True)
     x, singular = (torch.cat(of) for of in zip(*solved, strict=True))
     return x, singular
 

@@ -7,10 +7,15 @@ whose core is taken does not hold up the rest.
 
     with workers():                            # around a public call
         parts = each(work, items, device)      # [work(item) for item in items]
+
+Workers are threads. They compute side by side inside torch's operations, but between these Python
+runs one of them at a time. So tiles are larger where workers are many, and `each` calls no more
+workers than the code it runs has turned out to keep busy.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -22,11 +27,24 @@ import torch
 
 from cuvee.numerics.cores import available
 
+_this_thread: int | None
+try:
+    import resource
+
+    _this_thread = resource.RUSAGE_THREAD
+except (ImportError, AttributeError):  # only Linux counts how often a thread waits
+    _this_thread = None
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Tell = Callable[[int], None]
+Clock = tuple[float, float, float]  # seconds, those at work, waits
 
 TILES = 4  # per worker: a worker that is held up leaves its share to the others
 LEAST = 2**21  # multiplications that are worth a tile of their own: a fraction of a millisecond
+FEW = 4  # workers that Python can serve when tiles are the smallest
+IDLE, BUSY = 0.6, 0.85  # share of the time at work: with less, workers leave; with more, some join
+OFTEN = 1_000.0  # waits a second: workers in need of Python wait often, those without a core do not
 
 
 class _Crew:
@@ -34,6 +52,7 @@ class _Crew:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self._useful: dict[object, int] = {}  # workers, by the code that they run
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -41,6 +60,19 @@ class _Crew:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.size - 1, "cuvee")  # the caller works too
         return self._pool
+
+    def useful(self, code: object, first: int) -> int:
+        """Return how many workers this code keeps busy, as far as is known; at first `first`."""
+        return min(self.size, self._useful.get(code, first))
+
+    def learn(self, code: object, n: int, clocks: list[Clock]) -> None:
+        """Note how much of their time n workers spent at work."""
+        seconds, at_work, waits = (sum(clock) for clock in zip(*clocks, strict=True))
+        share = at_work / max(seconds, 1e-9)
+        if share < IDLE and waits > OFTEN * seconds:
+            self._useful[code] = max(1, round(n * share))
+        elif share > BUSY:
+            self._useful[code] = 2 * n
 
     def leave(self) -> None:
         if self._pool is not None:
@@ -56,7 +88,7 @@ class _Here(local):
 
 _here = _Here()
 _lock = Lock()
-_set: list[int] = []  # torch's threads as the calls that are under way met them
+_met: list[int] = []  # torch's threads as the calls that are under way met them
 
 
 @contextmanager
@@ -69,17 +101,19 @@ def workers(*, graph: bool = False) -> Iterator[None]:
     if _here.at_work:
         yield
         return
-    crew, found = _here.crew, _torchs_threads()
-    here = crew or _Crew(min(found, available()))
-    _here.crew = here
-    torch.set_num_threads(here.size if graph else 1)
+    outer, met = _here.crew, _torchs_threads()
+    crew = outer or _Crew(min(met, available()))
+    _here.crew = crew
+    torch.set_num_threads(crew.size if graph else 1)
     try:
         yield
     finally:
-        _here.crew = crew
-        if crew is None:
-            here.leave()
-        _restore(found)
+        _here.crew = outer
+        if outer is None:
+            crew.leave()
+        with _lock:
+            _met.remove(met)
+            torch.set_num_threads(met)
 
 
 def _torchs_threads() -> int:
@@ -90,20 +124,14 @@ def _torchs_threads() -> int:
     """
     number = torch.get_num_threads()
     with _lock:
-        if _here.crew is None and number == 1 and _set:
-            number = max(_set)
-        _set.append(number)
+        if _here.crew is None and number == 1 and _met:
+            number = max(_met)
+        _met.append(number)
     return number
 
 
-def _restore(number: int) -> None:
-    with _lock:
-        _set.remove(number)
-        torch.set_num_threads(number)
-
-
 def count() -> int:
-    """Return how many workers `each` would give tiles to here."""
+    """Return how many workers there are here."""
     if _here.at_work:
         return 1
     if _here.crew is not None:
@@ -111,16 +139,23 @@ def count() -> int:
     return min(torch.get_num_threads(), available())
 
 
+def crowd() -> float:
+    """Return how many times larger tiles should be here than for few workers."""
+    return max(1.0, count() / FEW)
+
+
 def each(
     work: Callable[[Item], Result],
     items: Iterable[Item],
     device: str | torch.device,
     *,
-    tell: Callable[[int], None] = lambda done: None,
+    large: bool = False,
+    tell: Tell = lambda done: None,
 ) -> list[Result]:
     """Return work(item) for every item, in order, each on one thread.
 
-    A GPU gets one item after the other, and so does a single worker. `tell` is called, in this
+    A GPU gets one item after the other, and so does a single worker. Items that are not known to be
+    `large` begin with few workers, and get more while these are busy. `tell` is called, in this
     thread, with the number of items done.
     """
     items = list(items)
@@ -133,56 +168,65 @@ def each(
         return results
     if _here.crew is None:
         with workers():
-            return each(work, items, device, tell=tell)
-    return _Round(work, items, tell).run(_here.crew)
+            return each(work, items, device, large=large, tell=tell)
+    return _Round(work, items).run(_here.crew, tell, _here.crew.size if large else FEW)
+
+
+def _clock() -> Clock:
+    """Return the time, the time this thread has been at work, and how often it has waited."""
+    waits = 0 if _this_thread is None else resource.getrusage(_this_thread).ru_nvcsw
+    return time.perf_counter(), time.thread_time(), waits
 
 
 class _Round(Generic[Item, Result]):
     """Hand out the items of one call of `each`."""
 
-    def __init__(
-        self, work: Callable[[Item], Result], items: list[Item], tell: Callable[[int], None]
-    ) -> None:
-        self._work, self._items, self._tell = work, items, tell
+    def __init__(self, work: Callable[[Item], Result], items: list[Item]) -> None:
+        self._work, self._items = work, items
         self._next = iter(range(len(items)))  # taking a number from it is one step of Python
-        self._done = 0
         self._results: list[Result | None] = [None] * len(items)
-        self._failed = False
+        self._done, self._ended = 0, False
+        self._clocks: list[Clock] = []
 
-    def run(self, crew: _Crew) -> list[Result]:
-        found = torch.get_num_threads()
-        if found != 1:  # in a call whose graphs use torch's threads
-            torch.set_num_threads(1)
-        others = [crew.pool.submit(self._take) for _ in range(min(crew.size, len(self._items)) - 1)]
+    def run(self, crew: _Crew, tell: Tell, first: int) -> list[Result]:
+        code = getattr(self._work, "__code__", self._work)
+        n = min(crew.useful(code, first), len(self._items))
+        torchs = torch.get_num_threads()
+        torch.set_num_threads(1)  # it is already, unless in a call whose graphs use more
+        others = [crew.pool.submit(self._take) for _ in range(n - 1)]
         try:
-            self._take(self._tell)
+            self._take(tell)
         finally:
-            self._failed = True  # nobody begins another item, also after an interrupt
+            self._ended = True  # nobody begins another item, also after an interrupt
             # who has not even begun, because another process has the core, is not waited for
             begun = [other for other in others if not other.cancel()]
             wait(begun)
-            if found != 1:
-                torch.set_num_threads(found)
+            torch.set_num_threads(torchs)
         for other in begun:
             other.result()  # raises what it raised
+        if begun:
+            crew.learn(code, n, self._clocks)
         return cast(list[Result], self._results)
 
-    def _take(self, tell: Callable[[int], None] | None = None) -> None:
+    def _take(self, tell: Tell | None = None) -> None:
         """Work on items until none is left."""
+        before = _clock()
         _here.at_work = True
         try:
             for i in self._next:
-                if self._failed:
+                if self._ended:
                     return
                 self._results[i] = self._work(self._items[i])
                 self._done += 1
                 if tell is not None:
-                    tell(min(self._done, len(self._items)))
+                    tell(self._done)
         except BaseException:
-            self._failed = True
+            self._ended = True
             raise
         finally:
             _here.at_work = False
+            seconds, at_work, waits = (b - a for a, b in zip(before, _clock(), strict=True))
+            self._clocks.append((seconds, at_work, waits))
 
 
 def tiles(work: float) -> int:
@@ -190,8 +234,9 @@ def tiles(work: float) -> int:
 
     A tile that would take less time than handing it out is not made.
     """
-    workers_here = count()
-    return max(1, min(TILES * workers_here, int(work / LEAST))) if workers_here > 1 else 1
+    if count() == 1:
+        return 1
+    return max(1, min(TILES * count(), int(work / (LEAST * crowd()))))
 
 
 def slices(n: int, cost: float, *, most: int | None = None) -> list[slice]:
@@ -204,8 +249,8 @@ def slices(n: int, cost: float, *, most: int | None = None) -> list[slice]:
 
 def cut(n: int, parts: int) -> list[slice]:
     """Return at most `parts` slices of n things, as equal as they can be."""
-    ends = [n * i // min(parts, n) for i in range(min(parts, n) + 1)] if n and parts else []
-    return [slice(low, high) for low, high in pairwise(ends)]
+    parts = min(parts, n)
+    return [slice(a, b) for a, b in pairwise(n * i // parts for i in range(parts + 1))] if n else []
 
 
 def stacked(
@@ -215,4 +260,4 @@ def stacked(
     parts = slices(n, cost)
     if len(parts) <= 1:
         return work(slice(n))
-    return torch.cat(each(work, parts, device))
+    return torch.cat(each(work, parts, device, large=True))

@@ -56,7 +56,7 @@ class Factors:
                 L[broken] = torch.eye(P, dtype=H.dtype, device=H.device)
             A.mT.copy_(L)  # column by column, as LAPACK reads it
 
-        each(some, slices(M, Q * P**3 / 3), H.device)
+        each(some, slices(M, Q * P**3 / 3), H.device, large=True)
         return cls(H.mT, scale)
 
     def apply(self, q: Tensor) -> Tensor:

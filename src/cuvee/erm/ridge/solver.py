@@ -59,7 +59,13 @@ def solve(
         _evaluate(result, chunk, H, b, r)
 
     chunks = _chunks(alpha, sources, memory)
-    each(work, chunks, alpha.device, tell=lambda done: report(len(alpha) * done // len(chunks)))
+    each(
+        work,
+        chunks,
+        alpha.device,
+        large=True,
+        tell=lambda done: report(len(alpha) * done // len(chunks)),
+    )
     return result
 
 
@@ -73,7 +79,7 @@ def evaluate(
     def work(chunk: Chunk) -> None:
         _evaluate(result, chunk, *_system(sources, own, alpha, penalty, chunk))
 
-    each(work, _chunks(alpha, sources, memory), alpha.device)
+    each(work, _chunks(alpha, sources, memory), alpha.device, large=True)
     return result
 
 
