@@ -32,7 +32,7 @@ def test_unknown_benchmark_is_told_those_that_there_are(cli):
     assert ended == (
         2,
         "",
-        f"cuvee: no benchmark named 'nothing'; there is {known}, results, tables, wide\n",
+        f"cuvee: no benchmark named 'nothing'; there is {known}, results, tables, threads, wide\n",
     )
 
 

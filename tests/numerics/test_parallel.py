@@ -53,8 +53,8 @@ def test_cuts_are_even_and_leave_nothing_out(n, parts):
 def test_tiles_are_a_few_for_each_worker_and_none_is_tiny(threads):
     threads(3)
     with workers():
-        assert len(slices(1_000, 2**14)) == parallel.TILES * 3
-        assert len(slices(5, 2**14)) == 5
+        assert len(slices(1_000, 2**15)) == parallel.TILES * 3
+        assert len(slices(5, 2**15)) == 5
         assert slices(5, 1.0) == [slice(0, 5)]
         assert len(slices(100, 1.0, most=30)) == 4
     threads(1)
@@ -160,6 +160,34 @@ def test_two_threads_of_a_user_at_once(threads):
     new = threading.Thread(target=lambda: counts.update(new=torch.get_num_threads()))
     new.start(), new.join()
     assert counts["new"] == 4 and torch.get_num_threads() == 4
+
+
+def test_items_of_unknown_size_get_the_workers_they_keep_busy(threads):
+    """Waiting for a lock all the time is what small operations do, waiting for Python."""
+    threads(8)
+    alone = threading.Lock()
+
+    def in_turns(i):
+        for _ in range(30):
+            with alone:
+                time.sleep(0.0002)
+
+    def side_by_side(i):
+        torch.ones(300, 300) @ torch.ones(300, 300)
+
+    def used(work, **how):
+        taken = []
+        each(lambda i: taken.append(threading.get_ident()) or work(i), range(32), "cpu", **how)
+        return len(set(taken))
+
+    with workers():
+        crew = parallel._here.crew
+        crew.learn(in_turns, 8, [(1.0, 0.1, 5_000)] * 8)
+        crew.learn(side_by_side, 2, [(1.0, 0.95, 10)] * 2)
+        assert (crew.useful(in_turns), crew.useful(side_by_side)) == (1, 4)
+        crew.learn(side_by_side, 4, [(1.0, 0.4, 10)] * 4)  # another process has the cores
+        assert crew.useful(side_by_side) == 4
+        assert used(in_turns) <= parallel.FEW < used(in_turns, large=True)
 
 
 def test_progress_is_told_in_the_callers_thread(threads):

@@ -9,8 +9,9 @@ whose core is taken does not hold up the rest.
         parts = each(work, items, device)      # [work(item) for item in items]
 
 Workers are threads. They compute side by side inside torch's operations, but between these Python
-runs one of them at a time. So tiles are larger where workers are many, and `each` calls no more
-workers than the code it runs has turned out to keep busy.
+runs one of them at a time, and changing over takes longer than a small operation. So tiles are
+larger where workers are many, and items of unknown size get no more workers than they have turned
+out to keep busy.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Clock = tuple[float, float, float]  # seconds, those at work, waits
 
 TILES = 4  # per worker: a worker that is held up leaves its share to the others
 LEAST = 2**21  # multiplications that are worth a tile of their own: a fraction of a millisecond
-FEW = 4  # workers that Python can serve when tiles are the smallest
+FEW = 2  # workers that Python can serve when tiles are the smallest
 IDLE, BUSY = 0.6, 0.85  # share of the time at work: with less, workers leave; with more, some join
 OFTEN = 1_000.0  # waits a second: workers in need of Python wait often, those without a core do not
 
@@ -61,9 +62,9 @@ class _Crew:
             self._pool = ThreadPoolExecutor(self.size - 1, "cuvee")  # the caller works too
         return self._pool
 
-    def useful(self, code: object, first: int) -> int:
-        """Return how many workers this code keeps busy, as far as is known; at first `first`."""
-        return min(self.size, self._useful.get(code, first))
+    def useful(self, code: object) -> int:
+        """Return how many workers this code keeps busy, as far as is known."""
+        return min(self.size, self._useful.get(code, FEW))
 
     def learn(self, code: object, n: int, clocks: list[Clock]) -> None:
         """Note how much of their time n workers spent at work."""
@@ -154,9 +155,9 @@ def each(
 ) -> list[Result]:
     """Return work(item) for every item, in order, each on one thread.
 
-    A GPU gets one item after the other, and so does a single worker. Items that are not known to be
-    `large` begin with few workers, and get more while these are busy. `tell` is called, in this
-    thread, with the number of items done.
+    A GPU gets one item after the other, and so does a single worker. Items that were cut to be
+    `large` (by `tiles` or `slices`) have all workers; others begin with few, and get more while
+    these are busy. `tell` is called, in this thread, with the number of items done.
     """
     items = list(items)
     on_cpu = torch.device(device).type == "cpu"
@@ -169,7 +170,7 @@ def each(
     if _here.crew is None:
         with workers():
             return each(work, items, device, large=large, tell=tell)
-    return _Round(work, items).run(_here.crew, tell, _here.crew.size if large else FEW)
+    return _Round(work, items, large).run(_here.crew, tell)
 
 
 def _clock() -> Clock:
@@ -181,16 +182,16 @@ def _clock() -> Clock:
 class _Round(Generic[Item, Result]):
     """Hand out the items of one call of `each`."""
 
-    def __init__(self, work: Callable[[Item], Result], items: list[Item]) -> None:
-        self._work, self._items = work, items
+    def __init__(self, work: Callable[[Item], Result], items: list[Item], large: bool) -> None:
+        self._work, self._items, self._large = work, items, large
         self._next = iter(range(len(items)))  # taking a number from it is one step of Python
         self._results: list[Result | None] = [None] * len(items)
         self._done, self._ended = 0, False
         self._clocks: list[Clock] = []
 
-    def run(self, crew: _Crew, tell: Tell, first: int) -> list[Result]:
+    def run(self, crew: _Crew, tell: Tell) -> list[Result]:
         code = getattr(self._work, "__code__", self._work)
-        n = min(crew.useful(code, first), len(self._items))
+        n = min(crew.size if self._large else crew.useful(code), len(self._items))
         torchs = torch.get_num_threads()
         torch.set_num_threads(1)  # it is already, unless in a call whose graphs use more
         others = [crew.pool.submit(self._take) for _ in range(n - 1)]
@@ -204,7 +205,7 @@ class _Round(Generic[Item, Result]):
             torch.set_num_threads(torchs)
         for other in begun:
             other.result()  # raises what it raised
-        if begun:
+        if begun and not self._large:
             crew.learn(code, n, self._clocks)
         return cast(list[Result], self._results)
 
