@@ -187,7 +187,16 @@ def test_items_of_unknown_size_get_the_workers_they_keep_busy(threads):
         assert (crew.useful(in_turns), crew.useful(side_by_side)) == (1, 4)
         crew.learn(side_by_side, 4, [(1.0, 0.4, 10)] * 4)  # another process has the cores
         assert crew.useful(side_by_side) == 4
-        assert used(in_turns) <= parallel.FEW < used(in_turns, large=True)
+        assert used(in_turns) <= parallel.FEW < used(in_turns, cost=2.0**30)
+
+
+def test_little_work_is_done_here(threads):
+    threads(4)
+    with workers():
+        assert set(each(lambda i: threading.get_ident(), range(50), "cpu", cost=100.0)) == {
+            threading.get_ident()
+        }
+        assert parallel._here.crew._pool is None
 
 
 def test_progress_is_told_in_the_callers_thread(threads):

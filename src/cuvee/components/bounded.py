@@ -131,7 +131,9 @@ class BoundedComponents(LocalComponents):
             p, wrong = self._chances(tile.X, tile.y, W)
             return p if kept is not None else None, tile.sums(wrong)
 
-        for tile, (p, sums) in zip(tiles, each(some, tiles, W.device, large=True), strict=True):
+        for tile, (p, sums) in zip(
+            tiles, each(some, tiles, W.device, cost=_work(rows, W)), strict=True
+        ):
             total[tile.sources] += sums
             if kept is not None and p is not None:
                 kept.append(p)
@@ -162,10 +164,10 @@ class BoundedComponents(LocalComponents):
             return gradient
 
         # each run of tiles has a sum of its own; they are added up in the order of the rows
-        work = len(rows.X) * W.numel() * 2
+        work = _work(rows, W)
         runs = cut(len(tiles), max(1, min(parallel.tiles(work), PARTIAL // W.numel())))
         gradient = torch.zeros_like(W)
-        for part in each(some, runs, W.device, large=True):
+        for part in each(some, runs, W.device, cost=work):
             gradient += part
         gradient = gradient.view(self.space.width, -1, M, Q)
         if len(rows.own_X):
@@ -265,10 +267,10 @@ def _tiles(rows: Rows, W: Tensor) -> Iterator[_Tile]:
 
     Where that makes fewer tiles than the workers could use, they are smaller.
     """
-    (n, N), (width, columns) = (len(rows.X), len(rows.lengths)), W.shape
+    n, N, columns = len(rows.X), len(rows.lengths), W.shape[1]
     held = TILE["cuda"] if rows.X.is_cuda else TILE["cpu"] * crowd()
     room = max(1, int(held // max(1, columns)))
-    size = room if rows.X.is_cuda else min(room, _shared_out(n, columns * (2 * width + CHANCE)))
+    size = room if rows.X.is_cuda else min(room, max(1, -(-n // parallel.tiles(_work(rows, W)))))
     equal = rows.regular and n // N <= room
     if equal:
         size = max(size - size % (n // N), n // N)
@@ -282,9 +284,10 @@ def _tiles(rows: Rows, W: Tensor) -> Iterator[_Tile]:
         yield _Tile(rows.X[part], rows.y[part], rows.weight[part], sources, source_of)
 
 
-def _shared_out(n: int, cost: int) -> int:
-    """Return how many of n rows of `cost` multiplications a tile may hold for all to have some."""
-    return max(1, -(-n // parallel.tiles(n * cost)))
+def _work(rows: Rows, W: Tensor) -> int:
+    """Return roughly the multiplications that all rows take for W (width, columns)."""
+    width, columns = W.shape
+    return len(rows.X) * columns * (2 * width + CHANCE)
 
 
 def _signed(X: Tensor, sign: Tensor) -> Tensor:

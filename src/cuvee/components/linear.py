@@ -88,7 +88,7 @@ class LinearComponents(LocalComponents):
                 by_row = space.statistic(y) if even else space.statistic(y) * weight
                 sum_of += (by_row @ X).view(-1) * (even or 1.0)
 
-        each(add, sources, rows.X.device)
+        each(add, sources, rows.X.device, cost=8 * rows.X.numel())
         return total
 
     @cached_property
@@ -166,7 +166,8 @@ class LinearComponents(LocalComponents):
             return reach, largest_moment(centred.mul_(weight.sqrt()[:, None]))
 
         sources = zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True)
-        reach, largest = zip(*each(of, sources, rows.X.device), strict=True)
+        cost = rows.X.numel() * rows.X.shape[1]
+        reach, largest = zip(*each(of, sources, rows.X.device, cost=cost), strict=True)
         return torch.stack(reach), torch.stack(largest)
 
     def own_spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:

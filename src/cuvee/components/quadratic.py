@@ -75,6 +75,7 @@ class QuadraticComponents(LocalComponents):
             lambda domain: _gram(domain, self.space, self._device, around),
             self._sources,
             self._device,
+            cost=2 * self.n_rows * self.space.n_params**2,
         )
         return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
 
@@ -174,7 +175,9 @@ def losses_by_grams(
     flat = w.reshape(-1, P)
     size = max(1, PRODUCTS // P**2)
     models = slices(len(flat), P**2 * N, most=size)
-    parts = each(lambda part: _squares(flat[part]) @ upper, models, w.device, large=True)
+    parts = each(
+        lambda part: _squares(flat[part]) @ upper, models, w.device, cost=len(flat) * P**2 * N
+    )
     squares = torch.cat(parts).view(M, Q, N)
     shared = squares - w @ sources.b.T + sources.r
 

@@ -76,7 +76,7 @@ def share_out(
     cuts = min(cuts, len(rows), PARTIAL // sum(total.numel() for total in totals))
     if cuts <= 1:
         blocks = [Block(chunk, rows) for chunk in chunks]
-        each(lambda b: add(b, *(total[b.models] for total in totals)), blocks, device, large=True)
+        each(lambda b: add(b, *(total[b.models] for total in totals)), blocks, device, cost=work)
         return
     blocks = [Block(chunk, rows[run]) for chunk in chunks for run in cut(len(rows), cuts)]
 
@@ -85,6 +85,6 @@ def share_out(
         add(block, *sums)
         return sums
 
-    for block, sums in zip(blocks, each(partial, blocks, device, large=True), strict=True):
+    for block, sums in zip(blocks, each(partial, blocks, device, cost=work), strict=True):
         for total, part in zip(totals, sums, strict=True):
             total[block.models] += part

@@ -21,12 +21,13 @@ def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Ten
     A system with an infinite or NaN entry gives NaN. With `free_last` the last unknown, an
     intercept, does not count in the least norm.
     """
-    parts = (
-        slices(len(H), H[:1].numel() * (H.shape[-1] / 3 + 2 * b.shape[-1])) if H.ndim > 2 else []
-    )
+    cost = 4 * H[:1].numel() * (H.shape[-1] + b.shape[-1])  # LAPACK is slow on small matrices
+    parts = slices(len(H), cost) if H.ndim > 2 else []
     if len(parts) <= 1:
         return _solve(H, b, free_last)
-    solved = each(lambda part: _solve(H[part], b[part], free_last), parts, H.device, large=True)
+    solved = each(
+        lambda part: _solve(H[part], b[part], free_last), parts, H.device, cost=len(H) * cost
+    )
     x, singular = (torch.cat(of) for of in zip(*solved, strict=True))
     return x, singular
 

@@ -42,7 +42,7 @@ Tell = Callable[[int], None]
 Clock = tuple[float, float, float]  # seconds, those at work, waits
 
 TILES = 4  # per worker: a worker that is held up leaves its share to the others
-LEAST = 2**21  # multiplications that are worth a tile of their own: a fraction of a millisecond
+LEAST = 2**23  # multiplications that are worth a tile of their own: a fraction of a millisecond
 FEW = 2  # workers that Python can serve when tiles are the smallest
 IDLE, BUSY = 0.6, 0.85  # share of the time at work: with less, workers leave; with more, some join
 OFTEN = 1_000.0  # waits a second: workers in need of Python wait often, those without a core do not
@@ -150,18 +150,19 @@ def each(
     items: Iterable[Item],
     device: str | torch.device,
     *,
-    large: bool = False,
+    cost: float | None = None,
     tell: Tell = lambda done: None,
 ) -> list[Result]:
     """Return work(item) for every item, in order, each on one thread.
 
-    A GPU gets one item after the other, and so does a single worker. Items that were cut to be
-    `large` (by `tiles` or `slices`) have all workers; others begin with few, and get more while
-    these are busy. `tell` is called, in this thread, with the number of items done.
+    A GPU gets one item after the other, and so does a single worker. `cost` is that of all items
+    together, in multiplications: as many workers join as that is worth. Without it a few begin, and
+    more join while these are busy. `tell` is called, in this thread, with the number of items done.
     """
     items = list(items)
     on_cpu = torch.device(device).type == "cpu"
-    if not on_cpu or len(items) <= 1 or count() == 1:
+    most = count() if cost is None else min(count(), tiles(cost))
+    if not on_cpu or len(items) <= 1 or most == 1:
         results = []
         for item in items:
             results.append(work(item))
@@ -169,8 +170,8 @@ def each(
         return results
     if _here.crew is None:
         with workers():
-            return each(work, items, device, large=large, tell=tell)
-    return _Round(work, items, large).run(_here.crew, tell)
+            return each(work, items, device, cost=cost, tell=tell)
+    return _Round(work, items, None if cost is None else most).run(_here.crew, tell)
 
 
 def _clock() -> Clock:
@@ -182,8 +183,8 @@ def _clock() -> Clock:
 class _Round(Generic[Item, Result]):
     """Hand out the items of one call of `each`."""
 
-    def __init__(self, work: Callable[[Item], Result], items: list[Item], large: bool) -> None:
-        self._work, self._items, self._large = work, items, large
+    def __init__(self, work: Callable[[Item], Result], items: list[Item], most: int | None) -> None:
+        self._work, self._items, self._most = work, items, most
         self._next = iter(range(len(items)))  # taking a number from it is one step of Python
         self._results: list[Result | None] = [None] * len(items)
         self._done, self._ended = 0, False
@@ -191,7 +192,7 @@ class _Round(Generic[Item, Result]):
 
     def run(self, crew: _Crew, tell: Tell) -> list[Result]:
         code = getattr(self._work, "__code__", self._work)
-        n = min(crew.size if self._large else crew.useful(code), len(self._items))
+        n = min(self._most or crew.useful(code), len(self._items))
         torchs = torch.get_num_threads()
         torch.set_num_threads(1)  # it is already, unless in a call whose graphs use more
         others = [crew.pool.submit(self._take) for _ in range(n - 1)]
@@ -205,7 +206,7 @@ class _Round(Generic[Item, Result]):
             torch.set_num_threads(torchs)
         for other in begun:
             other.result()  # raises what it raised
-        if begun and not self._large:
+        if begun and self._most is None:
             crew.learn(code, n, self._clocks)
         return cast(list[Result], self._results)
 
@@ -233,11 +234,10 @@ class _Round(Generic[Item, Result]):
 def tiles(work: float) -> int:
     """Return how many tiles to make of so many multiplications: a few for each worker.
 
-    A tile that would take less time than handing it out is not made.
+    There is one where there is a single worker, and where the work is too little to share.
     """
-    if count() == 1:
-        return 1
-    return max(1, min(TILES * count(), int(work / (LEAST * crowd()))))
+    worth = int(work / (LEAST * crowd()))
+    return 1 if count() == 1 or worth < TILES else min(TILES * count(), worth)
 
 
 def slices(n: int, cost: float, *, most: int | None = None) -> list[slice]:
@@ -261,4 +261,4 @@ def stacked(
     parts = slices(n, cost)
     if len(parts) <= 1:
         return work(slice(n))
-    return torch.cat(each(work, parts, device, large=True))
+    return torch.cat(each(work, parts, device, cost=n * cost))

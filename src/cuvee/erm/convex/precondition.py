@@ -56,7 +56,8 @@ class Factors:
                 L[broken] = torch.eye(P, dtype=H.dtype, device=H.device)
             A.mT.copy_(L)  # column by column, as LAPACK reads it
 
-        each(some, slices(M, Q * P**3 / 3), H.device, large=True)
+        cost = 4 * Q * P**3  # LAPACK is slow on small matrices
+        each(some, slices(M, cost), H.device, cost=M * cost)
         return cls(H.mT, scale)
 
     def apply(self, q: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ class Factors:
             scaled = (q[models].to(self.L.dtype) * scale)[..., None]
             return (torch.cholesky_solve(scaled, self.L[models])[..., 0] * scale).to(q.dtype)
 
-        return stacked(some, M, 4 * Q * P**2, q.device)
+        return stacked(some, M, 64 * Q * P**2, q.device)  # most of it is reading the factors
 
     def narrow(self, targets: Tensor) -> Factors:
         return Factors(self.L[targets], self.scale[targets])

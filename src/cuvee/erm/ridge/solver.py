@@ -59,13 +59,11 @@ def solve(
         _evaluate(result, chunk, H, b, r)
 
     chunks = _chunks(alpha, sources, memory)
-    each(
-        work,
-        chunks,
-        alpha.device,
-        large=True,
-        tell=lambda done: report(len(alpha) * done // len(chunks)),
-    )
+
+    def tell(done: int) -> None:
+        report(len(alpha) * done // len(chunks))
+
+    each(work, chunks, alpha.device, cost=_cost(alpha, sources), tell=tell)
     return result
 
 
@@ -79,7 +77,7 @@ def evaluate(
     def work(chunk: Chunk) -> None:
         _evaluate(result, chunk, *_system(sources, own, alpha, penalty, chunk))
 
-    each(work, _chunks(alpha, sources, memory), alpha.device, large=True)
+    each(work, _chunks(alpha, sources, memory), alpha.device, cost=_cost(alpha, sources) / 8)
     return result
 
 
@@ -102,6 +100,12 @@ def _room(alpha: Tensor, sources: Grams) -> Solved:
         alpha.new_zeros(shape),
         torch.zeros(shape, dtype=torch.bool, device=alpha.device),
     )
+
+
+def _cost(alpha: Tensor, sources: Grams) -> float:
+    """Return roughly the multiplications that all systems take, built and solved."""
+    (M, Q), (N, P) = alpha.shape[:2], sources.b.shape
+    return M * Q * P**2 * (N + 4 * P)
 
 
 def _chunks(alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
