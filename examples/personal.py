@@ -28,7 +28,7 @@ problem, ridge = cuvee.Problem(groups, users), cuvee.Ridge(l2=1e-2)
 
 began = time.process_time()
 # 2,000 quick answers, not 2,000 exact ones
-mix = cuvee.estimate(problem, ridge, steps=15, adversaries=4, folds=4)
+mix = cuvee.estimate(problem, ridge, steps=2, folds=4)
 estimated = time.process_time()
 sol = cuvee.solve(problem, ridge, mix)
 solved = time.process_time()

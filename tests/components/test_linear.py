@@ -10,6 +10,7 @@ import torch
 
 from builders import make_problem, models
 from cuvee.components import ALL, Batch, Folds, LinearComponents, LocalComponents, linear
+from cuvee.components.tiles import SMALL, TILE_ROWS, cut_rows
 from cuvee.errors import OptionError
 from cuvee.hypothesis import Logistic, Poisson, Ridge
 from hypothesis import given, settings
@@ -182,9 +183,9 @@ def test_only_logistic_spaces_as_trained():
     on_gpu=st.booleans(),
 )  # fmt: skip
 def test_tiles_cover_every_row_once(lengths, on_gpu):
-    tiles = list(linear._tiles(lengths, on_gpu=on_gpu))
+    tiles = list(cut_rows(lengths, on_gpu=on_gpu))
     ends = np.cumsum([0, *lengths])
-    longest = linear.TILE_ROWS * (16 if on_gpu else 1)
+    longest = TILE_ROWS * (16 if on_gpu else 1)
     assert tiles[0].low == 0 and tiles[-1].high == ends[-1]
     assert all(a.high == b.low for a, b in pairwise(tiles))
     for tile in tiles:
@@ -192,7 +193,7 @@ def test_tiles_cover_every_row_once(lengths, on_gpu):
         # The sources named are exactly those that have rows in it.
         having = [j for j in range(len(lengths)) if ends[j] < tile.high and ends[j + 1] > tile.low]
         assert having == list(range(tile.first, tile.last))
-        assert tile.last - tile.first == 1 or max(lengths[tile.first : tile.last]) < linear.SMALL
+        assert tile.last - tile.first == 1 or max(lengths[tile.first : tile.last]) < SMALL
 
 
 @pytest.mark.parametrize("hypothesis", [Logistic(), Poisson()], ids=["softmax", "poisson"])

@@ -11,7 +11,7 @@ import pytest
 
 import cuvee
 from cuvee import Domain, Logistic, Problem, Ridge, Status
-from cuvee.components import ALL, linear
+from cuvee.components import ALL, tiles
 from cuvee.components.rows import row_weights
 from cuvee.erm.linear import solver as generalised
 from hypothesis import given, settings
@@ -459,4 +459,4 @@ def test_a_class_that_only_the_own_sample_brings():
 
 
 def test_the_sizes_above_cut_and_share_tiles():
-    assert 9 < linear.SMALL <= 128 and linear.TILE_ROWS < 1030
+    assert 9 < tiles.SMALL <= 128 and tiles.TILE_ROWS < 1030

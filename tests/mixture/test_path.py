@@ -15,7 +15,6 @@ from cuvee.components import ALL, LocalComponents, QuadraticComponents
 from cuvee.components.rows import deal_folds
 from cuvee.data.synthetic import grouped_classes
 from cuvee.mixture import path
-from cuvee.numerics.parallel import apart
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -249,19 +248,15 @@ def test_groups_of_classes_are_found():
         assert by_group[i] > 1.5 * np.delete(by_group, i).max()
 
 
-def test_targets_side_by_side_get_what_they_get_alone(monkeypatch):
-    """Large problems go through in parts, on threads of their own; a batch is its rows all the
-    same.
-    """
+def test_targets_in_batches_get_what_they_get_together(monkeypatch):
+    """Large problems go through batch after batch; a batch is its rows all the same."""
     problem = grouped_classes(0, n_targets=9)
     whole = cuvee.estimate(problem, cuvee.Logistic(1e-2), steps=40)
-    monkeypatch.setattr(mixtures, "LARGE", 1)
+    batches = []
+    monkeypatch.setattr(mixtures, "MEMORY", 2**22)
+    one = mixtures._estimate
+    monkeypatch.setattr(mixtures, "_estimate", lambda job: batches.append(job) or one(job))
     parts = cuvee.estimate(problem, cuvee.Logistic(1e-2), steps=40)
+    assert 1 < len(batches) <= 9
     assert parts.targets == whole.targets and parts.status == whole.status
     np.testing.assert_allclose(parts.alpha, whole.alpha, atol=1e-6)
-
-
-def test_jobs_apart_come_back_in_order_and_leave_threads_as_they_were():
-    before = torch.get_num_threads()
-    assert apart(lambda i: i * i, list(range(7)), "cpu") == [i * i for i in range(7)]
-    assert torch.get_num_threads() == before

@@ -18,11 +18,13 @@ from cuvee.learn import registry, store
 from cuvee.learn.options import Options, Solver, Trunk
 from cuvee.learn.registry import Method
 from cuvee.learn.settings import LEAST_LABELS, Settings
+from cuvee.numerics.parallel import workers
 from cuvee.outputs import files
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Status
 
 
+@workers()
 def learn(
     data: Problem | Sequence[Domain],
     hypothesis: Hypothesis,

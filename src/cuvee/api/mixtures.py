@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from typing import Literal
 
 from cuvee import erm
@@ -15,14 +14,12 @@ from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.mixture.registry import Method
-from cuvee.numerics.parallel import apart
+from cuvee.numerics.parallel import workers
 from cuvee.problem import Problem
 from cuvee.results import OWN, Mixtures
 
 # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 MEMORY = 2**30
-PARTS = 2  # batches that run side by side, however small, for
-LARGE, LARGE_TARGETS = 2**20, 8  # so many numbers in the sources' rows and so many targets
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,7 @@ class _Job:
     progress: Progress | None
 
 
+@workers()
 def estimate(
     problem: Problem,
     hypothesis: Hypothesis,
@@ -129,15 +127,11 @@ def estimate(
         seed=seed,
     )
     settings.check_problem(problem)
-    # every label is checked here
-    batches = _batches(problem, _space(problem, hypothesis), settings)
-    # Batches run side by side; the first of them tells how far all are.
-    listeners = [progress if i % PARTS == 0 else None for i in range(len(batches))]
-    jobs = [
-        _Job(part, hypothesis, settings, device, tell)
-        for part, tell in zip(batches, listeners, strict=True)
-    ]
-    return replace(Mixtures.concat(apart(_estimate, jobs, device)), notes=problem.notes)
+    space = _space(problem, hypothesis)  # every label is checked here
+    batches = _batches(problem, space, settings)
+    with workers(graph=not space.convex):
+        parts = [_estimate(_Job(part, hypothesis, settings, device, progress)) for part in batches]
+    return replace(Mixtures.concat(parts), notes=problem.notes)
 
 
 def _space(problem: Problem, hypothesis: Hypothesis) -> Space:
@@ -185,7 +179,6 @@ def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list
     """
     run = settings.complete(space).run
     rows = sum(s.n_rows for s in problem.sources)
-    table = rows * prod(problem.input_shape)
     together = erm.rows_space.targets_at_a_time(problem, space)
     # in the coordinates of the rows
     params = space.n_params if together == 0 else min(space.n_params, 2 * rows)
@@ -196,8 +189,6 @@ def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list
     models = settings.how.models(run.adversaries, problem.n_sources)
     size = max(1, int(MEMORY // (8 * 4 * max(rows, params) * models)))
     size = min(size, together or size)
-    if space.convex and problem.n_targets >= LARGE_TARGETS and table >= LARGE:
-        size = min(size, -(-problem.n_targets // PARTS))
     if size >= problem.n_targets:
         return [problem]
     return [

@@ -20,6 +20,7 @@ from cuvee.inputs.alpha import ordered_alpha
 from cuvee.learn import correct, reduced, registry, store
 from cuvee.learn.base import Labels, Newton
 from cuvee.learn.correct import Answer, Trust
+from cuvee.numerics.parallel import workers
 from cuvee.oracle import Oracle
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Domain
@@ -67,6 +68,7 @@ class ModelMap(Learnt):
     def tol(self) -> float:
         return self.settings.options.tol
 
+    @workers()
     def __call__(
         self,
         alpha: Any,
@@ -203,6 +205,7 @@ class ModelMap(Learnt):
     def _solution(self, a: Floats, answers: list[Answer]) -> Solution:
         return as_solution(self.bound, a, answers, self.calibration.sentence)
 
+    @workers()
     def add_source(self, source: Domain) -> ModelMap:
         """Return the map for one source more; `plan.saved` says what was saved.
 
@@ -227,6 +230,7 @@ class ModelMap(Learnt):
         sources = [*self.bound.problem.sources, source]
         return as_map(relearn(self, sources, new, extended, Warm(kept=kept)))
 
+    @workers()
     def drop_source(self, name: str) -> ModelMap:
         """Return the map without one source.
 

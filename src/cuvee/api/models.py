@@ -16,6 +16,7 @@ from cuvee.api.checks import MEMORY, check_device, check_hypothesis, check_memor
 from cuvee.errors import MixtureError, check_choice, check_number
 from cuvee.hypothesis.base import Hypothesis, Space
 from cuvee.inputs.alpha import ordered_alpha
+from cuvee.numerics.parallel import workers
 from cuvee.oracle import Oracle, Outcome
 from cuvee.problem import Domain, Problem, as_problem
 from cuvee.results import Floats
@@ -28,6 +29,7 @@ STEPS = 10_000
 PINNED = 2**23
 
 
+@workers()
 def solve(
     data: Problem | Sequence[Domain],
     hypothesis: Hypothesis,
@@ -124,6 +126,7 @@ def solve(
     )
 
 
+@workers()
 def certify(
     data: Problem | Sequence[Domain],
     hypothesis: Hypothesis,
@@ -146,6 +149,7 @@ def certify(
     return _certificate(family, family.certify(torch.as_tensor(a, device=device), given, tol=TOL))
 
 
+@workers()
 def sensitivity(
     data: Problem | Sequence[Domain],
     hypothesis: Hypothesis,

@@ -40,6 +40,7 @@ from cuvee.inputs.alpha import ordered_alpha
 from cuvee.learn import correct
 from cuvee.learn.correct import Trust
 from cuvee.learn.settings import label_tol
+from cuvee.numerics.parallel import workers
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.ledger import Ledger
 from cuvee.online.regressor import Radius, Regressor, Round
@@ -193,6 +194,7 @@ class OnlineMap:
             wanted = online_labels.has_minimiser(self._bound, now.alpha)
         return wanted
 
+    @workers()
     def learn_one(self, alpha: Any) -> Model:
         """Pay for w*(α_t), learn from it and return it.
 

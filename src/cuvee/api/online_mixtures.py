@@ -24,6 +24,7 @@ from cuvee.hypothesis.base import Hypothesis
 from cuvee.inputs.alpha import ordered_alpha
 from cuvee.mixture import registry
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
+from cuvee.numerics.parallel import workers
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
 from cuvee.online.policy import affordable
@@ -198,6 +199,7 @@ class OnlineMixtures:
             self.settings.label_budget, self._accounts.rounds, self._accounts.paid
         )
 
+    @workers()
     def learn_one(self, target: Domain, alpha: Any = None) -> Floats:
         """Ask the oracle for the round's target, learn from its answer and return it: α (N+1,).
 

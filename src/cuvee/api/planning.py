@@ -31,6 +31,7 @@ from cuvee.learn.mixtures import Mixes
 from cuvee.learn.options import Options
 from cuvee.learn.planner import Line, Plan, clocked, crossing, measured_line
 from cuvee.learn.settings import Settings
+from cuvee.numerics.parallel import workers
 from cuvee.problem import Domain, Problem, as_problem
 
 PILOT = (64, 256)  # labels of maps that every plan learns
@@ -48,6 +49,7 @@ LEAST = 8  # labels, of mixtures that the caller gives
 ASKED = 2_048  # mixtures that they are timed on
 
 
+@workers()
 def plan(
     data: Problem | Sequence[Domain],
     hypothesis: Hypothesis,

@@ -17,6 +17,7 @@ from cuvee.inputs.alpha import ordered_alpha
 from cuvee.mixture.largest import largest_discrepancy
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.mixture.players import Settings
+from cuvee.numerics.parallel import workers
 from cuvee.problem import Problem
 from cuvee.results import Floats
 from cuvee.simplex import check_alpha
@@ -39,6 +40,7 @@ class RiskBound:
     targets: tuple[str, ...]
 
 
+@workers()
 def risk_bound(
     problem: Problem,
     hypothesis: Hypothesis,

@@ -17,6 +17,7 @@ from torch import Tensor
 from cuvee.api.checks import check_whole
 from cuvee.errors import CuveeWarning, DomainError, InputError, MixtureError, OptionError
 from cuvee.inputs.alpha import ordered_alpha, read
+from cuvee.numerics.parallel import workers
 from cuvee.online.accounts import NOTES
 from cuvee.outputs import files
 from cuvee.problem import Domain, digest
@@ -37,6 +38,7 @@ class Learner(Protocol[L_co]):
     def restore(self, path: str | Path) -> None: ...
 
 
+@workers()
 def run_online(
     stream: Iterable[Any],
     online: Learner[L_co],

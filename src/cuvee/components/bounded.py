@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,11 +21,15 @@ from cuvee.components.rows import Rows
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.linear import LinearSpace
+from cuvee.numerics import parallel
+from cuvee.numerics.parallel import crowd, cut, each
 from cuvee.problem import Problem
 
 # probabilities in a tile: as many as fit a cache, or keep a GPU busy
 TILE = {"cpu": 2**18, "cuda": 2**26}
 KEPT = 2**24  # probabilities kept for a pullback
+CHANCE = 32  # multiplications that a probability costs beside its score
+PARTIAL = 2**23  # numbers in the sums of all runs of tiles
 FLOAT32_PAYS = 2**20  # numbers in the sources' table from which on float32 is used
 LONGEST_ODDS = -60.0  # sums of e^60 still fit float32
 FLOAT32_HOLDS = 1e12  # larger entries stay in float64
@@ -61,11 +65,12 @@ class BoundedComponents(LocalComponents):
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         M, Q, _ = w.shape
-        rows = self._rows(batch, self._inside)
+        rows = self._signed_labels(self._rows(batch, self._inside))
         W, version = self._columns(w, rows), rows.X._version
         keep = len(rows.X) * W.shape[1] <= KEPT
         kept: list[Kept] = []
-        losses = self._values(W, rows, M, Q, kept if keep else None)
+        tiles = list(_tiles(rows, W))
+        losses = self._values(W, rows, tiles, M, Q, kept if keep else None)
 
         def pullback(v: Tensor) -> Tensor:
             if rows.X._version != version:
@@ -73,14 +78,22 @@ class BoundedComponents(LocalComponents):
                     "the rows of this minibatch have been overwritten by the next one: call the "
                     "pullback before asking for another minibatch"
                 )
-            return self._pull(W, rows, v.to(W.dtype).expand(M, Q, -1), kept).to(w.dtype)
+            return self._pull(W, rows, tiles, v.to(W.dtype).expand(M, Q, -1), kept).to(w.dtype)
 
         return losses.to(w.dtype), pullback
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
         M, Q, _ = w.shape
-        rows = self._rows(batch, self._inside)
-        return self._values(self._columns(w, rows), rows, M, Q, None).to(w.dtype)
+        rows = self._signed_labels(self._rows(batch, self._inside))
+        W = self._columns(w, rows)
+        return self._values(W, rows, list(_tiles(rows, W)), M, Q, None).to(w.dtype)
+
+    def _signed_labels(self, rows: Rows) -> Rows:
+        """Return the rows with −1 and 1 for the labels 1 and 0 of two classes."""
+        if self.space.n_outputs > 1:
+            return rows
+        y, own_y = ((1 - 2 * label).to(rows.X.dtype) for label in (rows.y, rows.own_y))
+        return replace(rows, y=y, own_y=own_y)
 
     def _columns(self, w: Tensor, rows: Rows) -> Tensor:
         """Return w (M, Q, P) as (width, scores · models), in the rows' precision.
@@ -99,16 +112,30 @@ class BoundedComponents(LocalComponents):
             gradient = torch.cat([gradient, -gradient.sum(1, keepdim=True)], 1)
         return gradient.permute(2, 3, 1, 0)
 
-    def _values(self, W: Tensor, rows: Rows, M: int, Q: int, kept: list[Kept] | None) -> Tensor:
+    def _values(
+        self,
+        W: Tensor,
+        rows: Rows,
+        tiles: list[_Tile],
+        M: int,
+        Q: int,
+        kept: list[Kept] | None,
+    ) -> Tensor:
         """Return losses (M, Q, N or N+1) in float64.
 
         `kept` gathers what a pullback needs.
         """
         total = torch.zeros(len(rows.lengths), M * Q, dtype=torch.float64, device=W.device)
-        for tile in _tiles(rows, W.shape[1]):
+
+        def some(tile: _Tile) -> tuple[Kept | None, Tensor]:
             p, wrong = self._chances(tile.X, tile.y, W)
-            total[tile.sources] += tile.sums(wrong)
-            if kept is not None:
+            return p if kept is not None else None, tile.sums(wrong)
+
+        for tile, (p, sums) in zip(
+            tiles, each(some, tiles, W.device, cost=_work(rows, W)), strict=True
+        ):
+            total[tile.sources] += sums
+            if kept is not None and p is not None:
                 kept.append(p)
         shared = total.T.view(M, Q, -1)
         if len(rows.own_X) == 0:
@@ -120,20 +147,32 @@ class BoundedComponents(LocalComponents):
         own = (wrong.transpose(-1, -2) * rows.own_weight).sum(-1, keepdim=True)
         return torch.cat([shared, own.to(shared)], -1)
 
-    def _pull(self, W: Tensor, rows: Rows, v: Tensor, kept: list[Kept]) -> Tensor:
+    def _pull(
+        self, W: Tensor, rows: Rows, tiles: list[_Tile], v: Tensor, kept: list[Kept]
+    ) -> Tensor:
         """Return Σ_j v_j ∇f_j, (M, Q, P)."""
         (M, Q, _), n = v.shape, len(rows.lengths)
         by_source = v.reshape(M * Q, -1).T.contiguous()
-        gradient, number = torch.zeros_like(W), 0
-        for tile in _tiles(rows, W.shape[1]):
-            p = kept[number] if kept else self._chances(tile.X, tile.y, W)[0]
-            slopes = tile.times(self._slopes(p), by_source[tile.sources])
-            gradient += self._back(tile.X * tile.weight[:, None], tile.y, p, slopes)
-            number += 1
+
+        def some(run: slice) -> Tensor:
+            gradient = torch.zeros_like(W)
+            for number in range(len(tiles))[run]:
+                tile = tiles[number]
+                p = kept[number] if kept else self._chances(tile.X, tile.y, W)[0]
+                slopes = tile.times(self._slopes(p), by_source[tile.sources])
+                gradient += self._back(tile.X * tile.weight[:, None], tile.y, p, slopes)
+            return gradient
+
+        # each run of tiles has a sum of its own; they are added up in the order of the rows
+        work = _work(rows, W)
+        runs = cut(len(tiles), max(1, min(parallel.tiles(work), PARTIAL // W.numel())))
+        gradient = torch.zeros_like(W)
+        for part in each(some, runs, W.device, cost=work):
+            gradient += part
         gradient = gradient.view(self.space.width, -1, M, Q)
         if len(rows.own_X):
             X, y = rows.own_X, rows.own_y[:, 0]
-            p = kept[number] if kept else self._chances(X, y, self._own_columns(W, M, Q))[0]
+            p = kept[-1] if kept else self._chances(X, y, self._own_columns(W, M, Q))[0]
             # (M, k, Q)
             slopes = self._slopes(p).mul_((rows.own_weight * v[..., n:]).transpose(-1, -2))
             own = self._back(X, y, p, slopes).view(M, self.space.width, -1, Q)
@@ -223,13 +262,18 @@ class _Tile:
         return by_row.mul_(v.index_select(0, self.source))
 
 
-def _tiles(rows: Rows, columns: int) -> Iterator[_Tile]:
-    """Yield tiles of as many rows as they may hold; whole sources where small and equal."""
-    n, N = len(rows.X), len(rows.lengths)
-    size = max(1, TILE["cuda" if rows.X.is_cuda else "cpu"] // max(1, columns))
-    equal = rows.regular and n // N <= size
+def _tiles(rows: Rows, W: Tensor) -> Iterator[_Tile]:
+    """Yield tiles of as many rows as they may hold; whole sources where small and equal.
+
+    Where that makes fewer tiles than the workers could use, they are smaller.
+    """
+    n, N, columns = len(rows.X), len(rows.lengths), W.shape[1]
+    held = TILE["cuda"] if rows.X.is_cuda else TILE["cpu"] * crowd()
+    room = max(1, int(held // max(1, columns)))
+    size = room if rows.X.is_cuda else min(room, max(1, -(-n // parallel.tiles(_work(rows, W)))))
+    equal = rows.regular and n // N <= room
     if equal:
-        size -= size % (n // N)
+        size = max(size - size % (n // N), n // N)
     ends, source = rows.lengths.cumsum(0).tolist(), None
     if not equal:
         source = torch.arange(N, device=rows.X.device).repeat_interleave(rows.lengths)
@@ -240,9 +284,15 @@ def _tiles(rows: Rows, columns: int) -> Iterator[_Tile]:
         yield _Tile(rows.X[part], rows.y[part], rows.weight[part], sources, source_of)
 
 
-def _signed(X: Tensor, y: Tensor) -> Tensor:
+def _work(rows: Rows, W: Tensor) -> int:
+    """Return roughly the multiplications that all rows take for W (width, columns)."""
+    width, columns = W.shape
+    return len(rows.X) * columns * (2 * width + CHANCE)
+
+
+def _signed(X: Tensor, sign: Tensor) -> Tensor:
     """Return rows whose score is the log-odds of the wrong one of two classes."""
-    return X * (1 - 2 * y).to(X.dtype)[..., None]
+    return X * sign[..., None]
 
 
 def _lines(y: Tensor, odds: Tensor) -> Tensor:

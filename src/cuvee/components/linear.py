@@ -10,10 +10,7 @@ are skipped, model by model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -22,27 +19,17 @@ from torch import Tensor
 from cuvee.components.local import LocalComponents
 from cuvee.components.protocol import Batch
 from cuvee.components.rows import Rows, source_sums
+from cuvee.components.tiles import TILE_ROWS, Add, Block, Tile, cut_rows, share_out
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind
 from cuvee.hypothesis.generalised import GeneralisedSpace
+from cuvee.numerics.parallel import count, crowd, each
 from cuvee.problem import Problem
 
-TILE_ROWS = 1024  # rows of a tile
-SMALL = 128  # sources with fewer rows share tiles
 SPARSE = 0.7  # of the models: a source that fewer of them use is computed for those only
 MANY_FEATURES, MOST_FEATURES = 256, 2048  # second moments get a rougher bound from each of these
-# scores in a tile: as many as fit a cache, or keep a GPU busy
-TILE = {"cpu": 2**20, "cuda": 2**29}
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Hold the rows low:high, which belong to the sources first:last."""
-
-    low: int
-    high: int
-    first: int
-    last: int
+# scores in a tile: as many as fit a cache, or keep a GPU busy; more where many workers share Python
+TILE = {"cpu": 2**18, "cuda": 2**29}
 
 
 class LinearComponents(LocalComponents):
@@ -67,17 +54,21 @@ class LinearComponents(LocalComponents):
             )
         super().__init__(problem, space, loss, **options)
         if memory is not None:
-            self._room = max(1, min(self._room, memory // 64))  # a few tiles of float64 at a time
+            # a few tiles of float64 for each worker
+            self._room = max(1, min(self._room, memory // (64 * count())))
 
     def _gather(self) -> None:
-        self._room = TILE["cuda" if self.counts.is_cuda else "cpu"]
+        self._room = TILE["cuda"] if self.counts.is_cuda else int(TILE["cpu"] * crowd())
         rows, lengths = self._all(self.space.dtype), self.counts.tolist()
-        self._tiles = list(_tiles(lengths, on_gpu=self.counts.is_cuda))
+        self._tiles = list(cut_rows(lengths, on_gpu=self.counts.is_cuda))
         self._source_of = torch.arange(len(lengths), device=self.counts.device).repeat_interleave(
             self.counts
         )
         # Rows of a source mostly have equal weights; then one number replaces a pass over the tile.
-        self._even = [bool((weight == weight[0]).all()) for weight in rows.weight.split(lengths)]
+        self._even = [
+            float(weight[0]) if bool((weight == weight[0]).all()) else None
+            for weight in rows.weight.split(lengths)
+        ]
         self.statistics = self._statistics()
         """(N, P) Σ_i p_i statistic(y_i) ⊗ x_i: the label's part of every source's gradient."""
 
@@ -88,20 +79,24 @@ class LinearComponents(LocalComponents):
         """
         rows, space, lengths = self._all(self.space.dtype), self.space, self.counts.tolist()
         total = rows.X.new_zeros(len(lengths), space.n_params)
-        parts = zip(
-            rows.X.split(lengths), rows.y.split(lengths), rows.weight.split(lengths), strict=True
-        )
-        for sum_of, even, source in zip(total, self._even, parts, strict=True):
-            for X, y, weight in zip(*(t.split(TILE_ROWS) for t in source), strict=True):
+        parts = (t.split(lengths) for t in (rows.X, rows.y, rows.weight))
+        sources = list(zip(total, self._even, *parts, strict=True))
+
+        def add(source: tuple[Tensor, float | None, Tensor, Tensor, Tensor]) -> None:
+            sum_of, even, *rows = source
+            for X, y, weight in zip(*(t.split(TILE_ROWS) for t in rows), strict=True):
                 by_row = space.statistic(y) if even else space.statistic(y) * weight
-                sum_of += (by_row @ X).view(-1) * (weight[0] if even else 1.0)
+                sum_of += (by_row @ X).view(-1) * (even or 1.0)
+
+        each(add, sources, rows.X.device, cost=8 * rows.X.numel())
         return total
 
     @cached_property
     def largest(self) -> float:
         """Return the largest number, in absolute value, of all rows."""
         rows = self._all(self.space.dtype)
-        return max(float(X.abs().amax()) for X in (rows.X, rows.own_X) if X.numel())
+        held = [X for X in (rows.X, rows.own_X) if X.numel()]
+        return max(max(float(X.amax()), -float(X.amin())) for X in held)
 
     @cached_property
     def longest_row(self) -> Tensor:
@@ -116,7 +111,7 @@ class LinearComponents(LocalComponents):
     def mean_squares(self) -> Tensor:
         """Return the mean over all source rows of each column's square, (width,)."""
         X = self._all(self.space.dtype).X
-        return torch.einsum("rp,rp->p", X, X) / len(X)
+        return torch.stack([part.square().sum(0) for part in X.split(TILE_ROWS)]).sum(0) / len(X)
 
     @cached_property
     def rows_of_kind(self) -> Tensor:
@@ -163,13 +158,16 @@ class LinearComponents(LocalComponents):
         bound. Both are of features only, without the intercept.
         """
         rows, lengths = self._all(self.space.dtype), self.counts.tolist()
-        reach, largest = [], []
-        for X, weight in zip(
-            rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True
-        ):
+
+        def of(source: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            X, weight = source
             centred = X - reference
-            reach.append(torch.linalg.vector_norm(centred, dim=-1).amax())
-            largest.append(largest_moment(centred.mul_(weight.sqrt()[:, None])))
+            reach = torch.linalg.vector_norm(centred, dim=-1).amax()
+            return reach, largest_moment(centred.mul_(weight.sqrt()[:, None]))
+
+        sources = zip(rows.X[:, :-1].split(lengths), rows.weight.split(lengths), strict=True)
+        cost = rows.X.numel() * rows.X.shape[1]
+        reach, largest = zip(*each(of, sources, rows.X.device, cost=cost), strict=True)
         return torch.stack(reach), torch.stack(largest)
 
     def own_spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,24 +200,27 @@ class LinearComponents(LocalComponents):
         flat, shares = w.reshape(-1, P), v.reshape(M * Q, v.shape[-1])[:, :N].to(w.dtype)
         gradient = -(shares @ self.statistics.to(w.dtype))
         bends = w.new_zeros(M * Q, K, K)
-        size = max(1, self._room // (K * self._longest))
-        for low in range(0, len(flat), size):
-            chunk = slice(low, low + size)
-            busy = (shares[chunk] != 0).sum(0).tolist()
-            for tile in self._tiles:
-                self._add(
-                    gradient[chunk],
-                    bends[chunk] if second else None,
-                    flat[chunk],
-                    shares[chunk],
-                    busy,
-                    tile,
-                    rows,
-                )
+
+        def add(block: Block, g: Tensor, bend: Tensor) -> None:
+            models, v = flat[block.models], shares[block.models]
+            busy = (v != 0).sum(0).tolist()
+            for tile in block.tiles:
+                self._add(g, bend if second else None, models, v, busy, tile, rows)
+
+        self._share_out(add, (gradient, bends), scores=K, cost=2 * P)
         gradient, bends = gradient.view(M, Q, P), bends.view(M, Q, K, K)
         if v.shape[-1] > N and M > 0:
             self._add_own(gradient, bends if second else None, w, v[..., N:].to(w.dtype), rows)
         return gradient, bends
+
+    def _share_out(self, add: Add, totals: tuple[Tensor, ...], *, scores: int, cost: int) -> None:
+        """Let workers add their blocks to the totals (models, …).
+
+        A tile holds `scores` numbers for each of its models and rows, and takes `cost`
+        multiplications for each.
+        """
+        size = max(1, self._room // (scores * self._longest))
+        share_out(add, totals, self._tiles, size, cost * len(totals[0]) * self.n_rows)
 
     def _add(
         self,
@@ -241,19 +242,20 @@ class LinearComponents(LocalComponents):
             index = v[:, 0].nonzero()[:, 0]
             w, v = w[index], v[index]
         mean = space.mean_(space.scores(w, X))  # (m, K, rows)
-        weight = rows.weight[tile.low : tile.high]
-        if tile.last - tile.first == 1 and self._even[tile.first]:
-            weighted, factor = mean, v * weight[:1]
+        even = self._even[tile.first] if tile.last - tile.first == 1 else None
+        if even is not None:
+            weighted, factor = mean, v * even
         else:
             source = self._source_of[tile.low : tile.high] - tile.first
-            weighted, factor = mean * (v[:, source] * weight)[:, None], torch.ones_like(v[:, :1])
-        g = (weighted.view(-1, X.shape[0]) @ X).view(len(w), -1) * factor
+            by_row = v[:, source] * rows.weight[tile.low : tile.high]
+            weighted, factor = mean * by_row[:, None], torch.ones_like(v[:, :1])
+        g = (weighted.view(-1, X.shape[0]) @ X).view(len(w), -1)
         if index is None and active < len(w):
             g[(v == 0).all(1)] = 0.0  # a model with v = 0 may have overflowed
         if index is None:
-            gradient += g
+            gradient.addcmul_(g, factor)
         else:
-            gradient.index_add_(0, index, g)
+            gradient.index_add_(0, index, g * factor)
         if bends is None:
             return
         bend = space.summed_curvature(weighted, mean) * factor[..., None]
@@ -288,11 +290,10 @@ class LinearComponents(LocalComponents):
         )
         result = torch.zeros_like(flat)
 
-        size = max(1, self._room // (space.n_outputs * self._longest))
-        for low in range(0, len(flat), size):
-            chunk = slice(low, low + size)
+        def add(block: Block, total: Tensor) -> None:
+            chunk = block.models
             busy = (shares[chunk] != 0).any(0).tolist()
-            for tile in self._tiles:
+            for tile in block.tiles:
                 if not any(busy[tile.first : tile.last]):
                     continue
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
@@ -300,7 +301,9 @@ class LinearComponents(LocalComponents):
                     space.mean_(space.scores(flat[chunk], X)), space.scores(moved[chunk], X)
                 )
                 bent *= (shares[chunk][:, self._source_of[part]] * rows.weight[part])[:, None]
-                result[chunk] += (bent.view(-1, len(X)) @ X).view(-1, P)
+                total += (bent.view(-1, len(X)) @ X).view(-1, P)
+
+        self._share_out(add, (result,), scores=space.n_outputs, cost=3 * P)
         result = result.view(M, Q, P)
         if v.shape[-1] > N and M > 0:
             bent = space.change(
@@ -336,20 +339,21 @@ class LinearComponents(LocalComponents):
             bend = space.curvature(mean, output)
             return bend[..., output : output + 1, :] if only else bend
 
-        size = max(1, self._room // (space.n_outputs * width * self._longest))
-        for low in range(0, len(flat), size):
-            chunk = slice(low, low + size)
-            for tile in self._tiles:
-                active = (shares[chunk, tile.first : tile.last] != 0).any(1).nonzero()[:, 0] + low
+        def add(block: Block, total: Tensor) -> None:
+            mine, share = flat[block.models], shares[block.models]
+            for tile in block.tiles:
+                active = (share[:, tile.first : tile.last] != 0).any(1).nonzero()[:, 0]
                 X, part = rows.X[tile.low : tile.high], slice(tile.low, tile.high)
                 if len(active) == 0:
                     continue
-                bend = curvature(space.mean_(space.scores(flat[active], X)))  # (m, K, rows)
-                bend = (
-                    bend * (shares[active][:, self._source_of[part]] * rows.weight[part])[:, None]
-                )
+                bend = curvature(space.mean_(space.scores(mine[active], X)))  # (m, K, rows)
+                bend = bend * (share[active][:, self._source_of[part]] * rows.weight[part])[:, None]
                 scaled = bend[:, :, None] * X.T.contiguous()  # (m, K, width, rows)
-                blocks[active] += (scaled.view(-1, len(X)) @ X).view(-1, K, width, width)
+                total[active] += (scaled.view(-1, len(X)) @ X).view(-1, K, width, width)
+
+        self._share_out(
+            add, (blocks,), scores=space.n_outputs * width, cost=(P + K * width) * width
+        )
         blocks = blocks.view(M, Q, K, width, width)
         if v.shape[-1] > N and M > 0:
             bend = curvature(space.mean_(space.own_scores(w, rows.own_X)))
@@ -360,27 +364,6 @@ class LinearComponents(LocalComponents):
     @property
     def _longest(self) -> int:
         return max((tile.high - tile.low for tile in self._tiles), default=1)
-
-
-def _tiles(lengths: list[int], *, on_gpu: bool) -> Iterator[Tile]:
-    """Yield row ranges of at most TILE_ROWS: parts of a source, or several small sources."""
-    longest = 16 * TILE_ROWS if on_gpu else TILE_ROWS
-    low, first = 0, 0  # first row and first source of the current run of small sources
-    end = 0
-    for j, length in enumerate(lengths):
-        start, end = end, end + length
-        if length < SMALL and end - low <= longest:
-            continue
-        if start > low:
-            yield Tile(low, start, first, j)
-        low, first = start, j
-        if length >= SMALL:
-            parts = -(-length // longest)
-            cuts = [start + length * i // parts for i in range(parts + 1)]
-            yield from (Tile(a, b, j, j + 1) for a, b in pairwise(cuts))
-            low, first = end, j + 1
-    if end > low:
-        yield Tile(low, end, first, len(lengths))
 
 
 def largest_moment(R: Tensor) -> Tensor:

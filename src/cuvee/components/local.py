@@ -25,6 +25,7 @@ from cuvee.components.rows import (
 from cuvee.components.sampling import RowStream
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
+from cuvee.numerics.parallel import workers
 from cuvee.problem import Domain, Problem
 
 
@@ -93,6 +94,7 @@ class LocalComponents:
         """Return the number of rows of the longest own block."""
         return self._longest_own if len(self.own_counts) else 0
 
+    @workers(graph=True)
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         """Return f (M, Q, N+1) for w (M, Q, P), and its pullback to (M, Q, P).
 
@@ -103,12 +105,14 @@ class LocalComponents:
         with torch.enable_grad():
             losses = self._forward(leaf, self._rows(batch, w.dtype))
 
+        @workers(graph=True)
         def pullback(v: Tensor) -> Tensor:
             (gradient,) = torch.autograd.grad(losses, leaf, v.to(losses.dtype).expand_as(losses))
             return gradient
 
         return losses.detach(), pullback
 
+    @workers(graph=True)
     def values(self, w: Tensor, batch: Batch) -> Tensor:
         """Return the losses alone, (M, Q, N+1), without keeping anything for a pullback."""
         with torch.no_grad():
@@ -118,6 +122,7 @@ class LocalComponents:
         """Return Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1)."""
         return self.losses(w, batch)[1](v)
 
+    @workers(graph=True)
     def hessian_times(self, w: Tensor, u: Tensor, v: Tensor, batch: Batch) -> Tensor:
         """Return Σ_j v_j ∇²f_j(w) u for w, u (M, Q, P), v (M, Q, N or N+1).
 

@@ -18,7 +18,7 @@ from cuvee.components.protocol import ALL, Batch, Folds, Grams, Part, Pullback, 
 from cuvee.components.rows import Rows, Table, pick, row_weights, source_sums
 from cuvee.errors import OptionError
 from cuvee.hypothesis.base import LossKind, Space
-from cuvee.numerics.parallel import each
+from cuvee.numerics.parallel import each, slices
 from cuvee.problem import Array, Domain, Problem
 
 BLOCK = 1_024  # rows per block: it fits a cache, and X is never copied as a whole
@@ -75,6 +75,7 @@ class QuadraticComponents(LocalComponents):
             lambda domain: _gram(domain, self.space, self._device, around),
             self._sources,
             self._device,
+            cost=2 * self.n_rows * self.space.n_params**2,
         )
         return Grams(*(torch.stack(part) for part in zip(*grams, strict=True)))
 
@@ -173,7 +174,11 @@ def losses_by_grams(
     N = len(sources.r)
     flat = w.reshape(-1, P)
     size = max(1, PRODUCTS // P**2)
-    squares = torch.cat([_squares(part) @ upper for part in flat.split(size)]).view(M, Q, N)
+    models = slices(len(flat), P**2 * N, most=size)
+    parts = each(
+        lambda part: _squares(flat[part]) @ upper, models, w.device, cost=len(flat) * P**2 * N
+    )
+    squares = torch.cat(parts).view(M, Q, N)
     shared = squares - w @ sources.b.T + sources.r
 
     def of_sources(v: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from cuvee.numerics.parallel import each, slices
+
 TINY_PIVOT = 1e-7
 NOISE = 1e-13  # of the largest, per unknown: smaller eigenvalues are rounding errors
 
@@ -19,6 +21,19 @@ def solve(H: Tensor, b: Tensor, *, free_last: bool = False) -> tuple[Tensor, Ten
     A system with an infinite or NaN entry gives NaN. With `free_last` the last unknown, an
     intercept, does not count in the least norm.
     """
+    cost = 4 * H[:1].numel() * (H.shape[-1] + b.shape[-1])  # LAPACK is slow on small matrices
+    parts = slices(len(H), cost) if H.ndim > 2 else []
+    if len(parts) <= 1:
+        return _solve(H, b, free_last)
+    solved = each(
+        lambda part: _solve(H[part], b[part], free_last), parts, H.device, cost=len(H) * cost
+    )
+    x, singular = (torch.cat(of) for of in zip(*solved, strict=True))
+    return x, singular
+
+
+def _solve(H: Tensor, b: Tensor, free_last: bool) -> tuple[Tensor, Tensor]:
+    """Return the same of a few systems."""
     factor, info = torch.linalg.cholesky_ex(H)
     x = torch.cholesky_solve(b, factor)
     # A matrix with a tiny pivot passes for positive definite but its solution is noise: these

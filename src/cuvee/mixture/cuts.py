@@ -23,7 +23,7 @@ from cuvee.mixture.method import AlphaMethod, Estimate, Progress, Request
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.panel import Panel
 from cuvee.mixture.points import Points
-from cuvee.numerics.parallel import each
+from cuvee.numerics.parallel import each, slices
 
 # numbers in the cuts that a small problem looks at, but at least LEAST cuts: the largest ones
 WORKING, LEAST = 12_000, 96
@@ -106,15 +106,16 @@ def _solve(
     inverse = objective.inverse_counts.expand(len(alpha), -1)
     C, start = best.C[points], alpha[points]
 
-    def of(part: Tensor) -> tuple[Tensor, Tensor]:
+    def of(part: slice) -> tuple[Tensor, Tensor]:
         i = target[part]
         a, d = _working(start[part], cuts[i]), C[part, None] * inverse[i]
         problem = cut_problem.CutProblem(a, d, objective.smoothing)
         return cut_problem.solve(problem, start[part])
 
-    size = max(1, CHUNK // max(1, cuts.shape[1] * cuts.shape[-1]))
-    parts = torch.arange(len(target), device=C.device).split(size)
-    solved = list(each(of, parts, C.device))
+    K, J = cuts.shape[1:]
+    cost = cut_problem.ITERATIONS * K * J * min(K, J)  # of one problem, in multiplications
+    parts = slices(len(target), cost, most=max(1, CHUNK // (K * J)))
+    solved = each(of, parts, C.device, cost=len(target) * cost)
     if len(target) == 0:
         return alpha, torch.zeros_like(best.lower)
     weights, bounds = (torch.cat(part) for part in zip(*solved, strict=True))

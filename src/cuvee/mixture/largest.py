@@ -20,10 +20,10 @@ from cuvee.components.quadratic import PRODUCTS
 from cuvee.mixture import players as play
 from cuvee.mixture.objective import Discrepancy, Objective, differences
 from cuvee.mixture.players import Settings
-from cuvee.numerics.parallel import each
+from cuvee.numerics.parallel import each, slices
 
 HALVINGS = 100  # of the bracket around λ
-PARTS = 16  # quadratics are solved in at least so many parts, several at a time
+EIGEN = 20.0  # times P³: about the multiplications of an eigendecomposition
 CHEAP = 2_000_000  # multiplications per target: up to this, a pass over all rows is cheap
 KINK = 1e-24  # of g(x) = √(x² + c): |x| to twelve digits
 
@@ -75,7 +75,7 @@ def _each_quadratic(grams: tuple[Grams, Grams], u: Tensor, of: Callable[..., Ten
     flat = u.reshape(M * K, N).to(sources.A)
     target = torch.arange(M, device=u.device).repeat_interleave(K)
 
-    def some(part: Tensor) -> Tensor:
+    def some(part: slice) -> Tensor:
         a, i = flat[part], target[part]
         share = a.sum(1)
         A = share[:, None, None] * own.A[i] - torch.tensordot(a, sources.A, 1)
@@ -83,9 +83,9 @@ def _each_quadratic(grams: tuple[Grams, Grams], u: Tensor, of: Callable[..., Ten
         eigenvalues, V = torch.linalg.eigh(A)
         return of(eigenvalues, (V.mT @ b[..., None])[..., 0], r, V)
 
-    size = max(1, min(PRODUCTS // P**2, -(-M * K // PARTS)))
-    parts = torch.arange(M * K, device=u.device).split(size)
-    done = list(each(some, parts, u.device))
+    cost = EIGEN * P**3
+    parts = slices(M * K, cost, most=max(1, PRODUCTS // P**2))
+    done = each(some, parts, u.device, cost=M * K * cost)
     return torch.cat(done).unflatten(0, (M, K)) if M * K else u.new_zeros(M, K, P)
 
 

@@ -1,48 +1,264 @@
-"""Run several small jobs at a time on threads.
+"""Give large tiles of work to workers that need not wait for each other.
 
-LAPACK works on one small matrix after the other, on one thread; several threads are faster.
+torch's own threads all join every operation and meet at its end: where one of them has to wait for
+a core, all others spin. Here a public call decides once how many workers it has, sets torch to one
+thread for its duration, and hands out tiles: whoever is free takes the next one, so that a worker
+whose core is taken does not hold up the rest.
+
+    with workers():                            # around a public call
+        parts = each(work, items, device)      # [work(item) for item in items]
+
+Workers are threads. They compute side by side inside torch's operations, but between these Python
+runs one of them at a time, and changing over takes longer than a small operation. So tiles are
+larger where workers are many, and items of unknown size get no more workers than they have turned
+out to keep busy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from itertools import pairwise
+from threading import Lock, local
+from typing import Generic, TypeVar, cast
 
 import torch
 
+from cuvee.numerics.cores import available
+
+_this_thread: int | None
+try:
+    import resource
+
+    _this_thread = resource.RUSAGE_THREAD
+except (ImportError, AttributeError):  # only Linux counts how often a thread waits
+    _this_thread = None
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Tell = Callable[[int], None]
+Clock = tuple[float, float, float]  # seconds, those at work, waits
+
+TILES = 4  # per worker: a worker that is held up leaves its share to the others
+LEAST = 2**23  # multiplications that are worth a tile of their own: a fraction of a millisecond
+FEW = 2  # workers that Python can serve when tiles are the smallest
+IDLE, BUSY = 0.6, 0.85  # share of the time at work: with less, workers leave; with more, some join
+OFTEN = 1_000.0  # waits a second: workers in need of Python wait often, those without a core do not
+
+
+class _Crew:
+    """Hold the workers of one public call; threads start when the first tiles are handed out."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._useful: dict[object, int] = {}  # workers, by the code that they run
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.size - 1, "cuvee")  # the caller works too
+        return self._pool
+
+    def useful(self, code: object) -> int:
+        """Return how many workers this code keeps busy, as far as is known."""
+        return min(self.size, self._useful.get(code, FEW))
+
+    def learn(self, code: object, n: int, clocks: list[Clock]) -> None:
+        """Note how much of their time n workers spent at work."""
+        seconds, at_work, waits = (sum(clock) for clock in zip(*clocks, strict=True))
+        share = at_work / max(seconds, 1e-9)
+        if share < IDLE and waits > OFTEN * seconds:
+            self._useful[code] = max(1, round(n * share))
+        elif share > BUSY:
+            self._useful[code] = 2 * n
+
+    def leave(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+class _Here(local):
+    """Hold what this thread is doing."""
+
+    crew: _Crew | None = None
+    at_work: bool = False  # on a tile: what it calls runs on this thread alone
+
+
+_here = _Here()
+_lock = Lock()
+_met: list[int] = []  # torch's threads as the calls that are under way met them
+
+
+@contextmanager
+def workers(*, graph: bool = False) -> Iterator[None]:
+    """Decide how many workers the calls inside have; torch gets one thread, and back what it had.
+
+    With `graph`, torch keeps threads of its own, as many as there are workers: networks are
+    differentiated through a graph, which no tile cuts. A call inside a call has the same workers.
+    """
+    if _here.at_work:
+        yield
+        return
+    outer, met = _here.crew, _torchs_threads()
+    crew = outer or _Crew(min(met, available()))
+    _here.crew = crew
+    torch.set_num_threads(crew.size if graph else 1)
+    try:
+        yield
+    finally:
+        _here.crew = outer
+        if outer is None:
+            crew.leave()
+        with _lock:
+            _met.remove(met)
+            torch.set_num_threads(met)
+
+
+def _torchs_threads() -> int:
+    """Return torch's threads, and note them until they are restored.
+
+    torch keeps their number per thread, and a new thread copies the last one set: one that starts
+    while another thread is in a call must not take that call's 1 for its own.
+    """
+    number = torch.get_num_threads()
+    with _lock:
+        if _here.crew is None and number == 1 and _met:
+            number = max(_met)
+        _met.append(number)
+    return number
+
+
+def count() -> int:
+    """Return how many workers there are here."""
+    if _here.at_work:
+        return 1
+    if _here.crew is not None:
+        return _here.crew.size
+    return min(torch.get_num_threads(), available())
+
+
+def crowd() -> float:
+    """Return how many times larger tiles should be here than for few workers."""
+    return max(1.0, count() / FEW)
 
 
 def each(
-    work: Callable[[Item], Result], items: Iterable[Item], device: str | torch.device
-) -> Iterator[Result]:
-    """Yield work(item) for every item, in order, on as many threads as torch has.
-
-    A GPU gets one item after the other.
-    """
-    threads = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
-    if threads == 1:
-        yield from map(work, items)
-        return
-    with ThreadPoolExecutor(threads) as pool:  # torch releases the GIL while it computes
-        yield from pool.map(work, items)
-
-
-def apart(
-    work: Callable[[Item], Result], items: Sequence[Item], device: str | torch.device
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    device: str | torch.device,
+    *,
+    cost: float | None = None,
+    tell: Tell = lambda done: None,
 ) -> list[Result]:
-    """Return work(item) for every item, with one torch thread per job.
+    """Return work(item) for every item, in order, each on one thread.
 
-    It is for large jobs of many small steps, which torch's own threads would only slow down.
+    A GPU gets one item after the other, and so does a single worker. `cost` is that of all items
+    together, in multiplications: as many workers join as that is worth. Without it a few begin, and
+    more join while these are busy. `tell` is called, in this thread, with the number of items done.
     """
-    threads = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
-    if threads == 1 or len(items) == 1:
-        return [work(item) for item in items]
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(work, items))
-    finally:
-        torch.set_num_threads(threads)
+    items = list(items)
+    on_cpu = torch.device(device).type == "cpu"
+    most = count() if cost is None else min(count(), tiles(cost))
+    if not on_cpu or len(items) <= 1 or most == 1:
+        results = []
+        for item in items:
+            results.append(work(item))
+            tell(len(results))
+        return results
+    if _here.crew is None:
+        with workers():
+            return each(work, items, device, cost=cost, tell=tell)
+    return _Round(work, items, None if cost is None else most).run(_here.crew, tell)
+
+
+def _clock() -> Clock:
+    """Return the time, the time this thread has been at work, and how often it has waited."""
+    waits = 0 if _this_thread is None else resource.getrusage(_this_thread).ru_nvcsw
+    return time.perf_counter(), time.thread_time(), waits
+
+
+class _Round(Generic[Item, Result]):
+    """Hand out the items of one call of `each`."""
+
+    def __init__(self, work: Callable[[Item], Result], items: list[Item], most: int | None) -> None:
+        self._work, self._items, self._most = work, items, most
+        self._next = iter(range(len(items)))  # taking a number from it is one step of Python
+        self._results: list[Result | None] = [None] * len(items)
+        self._done, self._ended = 0, False
+        self._clocks: list[Clock] = []
+
+    def run(self, crew: _Crew, tell: Tell) -> list[Result]:
+        code = getattr(self._work, "__code__", self._work)
+        n = min(self._most or crew.useful(code), len(self._items))
+        torchs = torch.get_num_threads()
+        torch.set_num_threads(1)  # it is already, unless in a call whose graphs use more
+        others = [crew.pool.submit(self._take) for _ in range(n - 1)]
+        try:
+            self._take(tell)
+        finally:
+            self._ended = True  # nobody begins another item, also after an interrupt
+            # who has not even begun, because another process has the core, is not waited for
+            begun = [other for other in others if not other.cancel()]
+            wait(begun)
+            torch.set_num_threads(torchs)
+        for other in begun:
+            other.result()  # raises what it raised
+        if begun and self._most is None:
+            crew.learn(code, n, self._clocks)
+        return cast(list[Result], self._results)
+
+    def _take(self, tell: Tell | None = None) -> None:
+        """Work on items until none is left."""
+        before = _clock()
+        _here.at_work = True
+        try:
+            for i in self._next:
+                if self._ended:
+                    return
+                self._results[i] = self._work(self._items[i])
+                self._done += 1
+                if tell is not None:
+                    tell(self._done)
+        except BaseException:
+            self._ended = True
+            raise
+        finally:
+            _here.at_work = False
+            seconds, at_work, waits = (b - a for a, b in zip(before, _clock(), strict=True))
+            self._clocks.append((seconds, at_work, waits))
+
+
+def tiles(work: float) -> int:
+    """Return how many tiles to make of so many multiplications: a few for each worker.
+
+    There is one where there is a single worker, and where the work is too little to share.
+    """
+    worth = int(work / (LEAST * crowd()))
+    return 1 if count() == 1 or worth < TILES else min(TILES * count(), worth)
+
+
+def slices(n: int, cost: float, *, most: int | None = None) -> list[slice]:
+    """Return slices that cut n things into tiles, of `cost` multiplications a thing.
+
+    No slice has more than `most` things.
+    """
+    return cut(n, max(tiles(n * cost), -(-n // most) if most else 1))
+
+
+def cut(n: int, parts: int) -> list[slice]:
+    """Return at most `parts` slices of n things, as equal as they can be."""
+    parts = min(parts, n)
+    return [slice(a, b) for a, b in pairwise(n * i // parts for i in range(parts + 1))] if n else []
+
+
+def stacked(
+    work: Callable[[slice], torch.Tensor], n: int, cost: float, device: str | torch.device
+) -> torch.Tensor:
+    """Return work(all n things), put together from slices of `cost` multiplications a thing."""
+    parts = slices(n, cost)
+    if len(parts) <= 1:
+        return work(slice(n))
+    return torch.cat(each(work, parts, device, cost=n * cost))

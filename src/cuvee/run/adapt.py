@@ -23,6 +23,7 @@ from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
 from cuvee.hypothesis.registry import MODELS
+from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
 from cuvee.run import alpha_file, models, tables, theorem
@@ -48,6 +49,7 @@ CHUNK, NETWORK_CHUNK = 64, 8  # targets whose α is estimated, and committed, to
 MANY = 1_000  # targets for which it is worth asking whether to solve or to learn
 
 
+@workers()
 def adapt(
     source: Any,
     out: str | Path,
@@ -126,6 +128,7 @@ def _options(options: Options | None, asked: dict[str, Any]) -> Options:
     return replace(options or Options(), **asked)
 
 
+@workers()
 def resume(path: str | Path, *, source: Any = None, progress: Progress | None = None) -> Run:
     """Go on where a run was cut, and return it; one that is finished is opened.
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cuvee.components import ALL, Batch, Components, LinearSums
 from cuvee.erm.convex import lbfgs
+from cuvee.numerics.parallel import each, slices, stacked
 
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-13}
 CENTRE_PASSES = 100
@@ -41,18 +42,33 @@ class Factors:
 
         Scaling undoes the units of the columns, so that float32 is enough.
         """
-        scale = H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny ** 0.5).rsqrt()
-        H.mul_(scale[..., None, :]).mul_(scale[..., None])
-        H.diagonal(dim1=-2, dim2=-1).add_(JITTER[H.dtype])
-        L, info = torch.linalg.cholesky_ex(H)
-        broken = (info != 0) | ~L.diagonal(dim1=-2, dim2=-1).isfinite().all(-1)
-        if bool(broken.any()):
-            L[broken] = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
-        return cls(L, scale)
+        (M, Q, P, _), scale = H.shape, torch.empty_like(H[..., 0])
+
+        def some(models: slice) -> None:
+            A = H[models]
+            A_scale = A.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny ** 0.5)
+            scale[models] = A_scale.rsqrt_()
+            A.mul_(A_scale[..., None, :]).mul_(A_scale[..., None])
+            A.diagonal(dim1=-2, dim2=-1).add_(JITTER[H.dtype])
+            L, info = torch.linalg.cholesky_ex(A)
+            broken = (info != 0) | ~L.diagonal(dim1=-2, dim2=-1).isfinite().all(-1)
+            if bool(broken.any()):
+                L[broken] = torch.eye(P, dtype=H.dtype, device=H.device)
+            A.mT.copy_(L)  # column by column, as LAPACK reads it
+
+        cost = 4 * Q * P**3  # LAPACK is slow on small matrices
+        each(some, slices(M, cost), H.device, cost=M * cost)
+        return cls(H.mT, scale)
 
     def apply(self, q: Tensor) -> Tensor:
-        scaled = (q.to(self.L.dtype) * self.scale)[..., None]
-        return (torch.cholesky_solve(scaled, self.L)[..., 0] * self.scale).to(q.dtype)
+        M, Q, P = q.shape
+
+        def some(models: slice) -> Tensor:
+            scale = self.scale[models]
+            scaled = (q[models].to(self.L.dtype) * scale)[..., None]
+            return (torch.cholesky_solve(scaled, self.L[models])[..., 0] * scale).to(q.dtype)
+
+        return stacked(some, M, 64 * Q * P**2, q.device)  # most of it is reading the factors
 
     def take_one_curvature(self, models: Tensor, curvature: Tensor) -> None:
         """Take one curvature (M, Q, 1) in all directions for the given models (M, Q), in place."""
@@ -199,7 +215,8 @@ class Anchor:
         if self.hessians is None:
             assert self.shared is not None
             return w, g, self.shared
-        H = (shares.reshape(-1, N) @ self.hessians.view(N, -1)).view(M, Q, P, P)
+        flat, hessians = shares.reshape(-1, N), self.hessians.view(N, -1)
+        H = stacked(lambda m: flat[m] @ hessians, M * Q, N * P * P, w.device).view(M, Q, P, P)
         if own is not None:
             H += components.hessians(w, own, batch)
         return w, g, Factors.of(add_diagonal(H, penalty))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cuvee.components import ALL, Batch, Components
 from cuvee.hypothesis.base import Space
+from cuvee.numerics.parallel import workers
 
 MAX_STEPS = 5000
 BATCH, LEAST = 60, 4
@@ -56,6 +57,7 @@ class Trained:
     diverged: Tensor  # (M,) bool: the held-out loss was never finite
 
 
+@workers(graph=True)
 def train(
     components: Components,
     alpha: Tensor,
@@ -99,6 +101,7 @@ def train(
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
+@workers(graph=True)
 def train_briefly(
     components: Components, batch: Batch, alpha: Tensor, *, seed: int = 0, steps: int = BRIEF_STEPS
 ) -> Tensor:

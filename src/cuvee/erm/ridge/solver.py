@@ -50,17 +50,20 @@ def solve(
     """
     result = _room(alpha, sources)
 
-    def work(chunk: Chunk) -> Chunk:
+    def work(chunk: Chunk) -> None:
         H, b, r = _system(sources, own, alpha, penalty, chunk)
         x, result.singular[chunk] = linear_system.solve(H, b[..., None], free_last=intercept)
         result.w[chunk] = x[..., 0]
         if radius is not None:
             _into_ball(H, b, result.w[chunk], result.singular[chunk], radius)
         _evaluate(result, chunk, H, b, r)
-        return chunk
 
-    for chunk in each(work, _chunks(alpha, sources, memory), alpha.device):
-        report(min(chunk[0].stop, len(alpha)))
+    chunks = _chunks(alpha, sources, memory)
+
+    def tell(done: int) -> None:
+        report(len(alpha) * done // len(chunks))
+
+    each(work, chunks, alpha.device, cost=_cost(alpha, sources), tell=tell)
     return result
 
 
@@ -70,8 +73,11 @@ def evaluate(
     """Return the same fields for any given w (M, Q, P)."""
     result = _room(alpha, sources)
     result.w.copy_(w)
-    for chunk in _chunks(alpha, sources, memory):
+
+    def work(chunk: Chunk) -> None:
         _evaluate(result, chunk, *_system(sources, own, alpha, penalty, chunk))
+
+    each(work, _chunks(alpha, sources, memory), alpha.device, cost=_cost(alpha, sources) / 8)
     return result
 
 
@@ -94,6 +100,12 @@ def _room(alpha: Tensor, sources: Grams) -> Solved:
         alpha.new_zeros(shape),
         torch.zeros(shape, dtype=torch.bool, device=alpha.device),
     )
+
+
+def _cost(alpha: Tensor, sources: Grams) -> float:
+    """Return roughly the multiplications that all systems take, built and solved."""
+    (M, Q), (N, P) = alpha.shape[:2], sources.b.shape
+    return M * Q * P**2 * (N + 4 * P)
 
 
 def _chunks(alpha: Tensor, sources: Grams, memory: int) -> list[Chunk]:
