@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Literal
 
 from cuvee import erm
@@ -14,12 +15,14 @@ from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.mixture.registry import Method
-from cuvee.numerics.parallel import workers
+from cuvee.numerics.parallel import count, each, workers
 from cuvee.problem import Problem
 from cuvee.results import OWN, Mixtures
 
 # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 MEMORY = 2**30
+# With so many numbers in the sources' rows and so many targets, every worker gets its own batch.
+LARGE, LARGE_TARGETS = 2**20, 8
 
 
 @dataclass(frozen=True)
@@ -129,8 +132,14 @@ def estimate(
     settings.check_problem(problem)
     space = _space(problem, hypothesis)  # every label is checked here
     batches = _batches(problem, space, settings)
+    # Batches run side by side; the first of them tells how far all are.
+    listeners = [None if i % count() else progress for i in range(len(batches))]
+    jobs = [
+        _Job(part, hypothesis, settings, device, tell)
+        for part, tell in zip(batches, listeners, strict=True)
+    ]
     with workers(graph=not space.convex):
-        parts = [_estimate(_Job(part, hypothesis, settings, device, progress)) for part in batches]
+        parts = each(_estimate, jobs, device) if space.convex else [_estimate(j) for j in jobs]
     return replace(Mixtures.concat(parts), notes=problem.notes)
 
 
@@ -179,6 +188,7 @@ def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list
     """
     run = settings.complete(space).run
     rows = sum(s.n_rows for s in problem.sources)
+    table = rows * prod(problem.input_shape)
     together = erm.rows_space.targets_at_a_time(problem, space)
     # in the coordinates of the rows
     params = space.n_params if together == 0 else min(space.n_params, 2 * rows)
@@ -189,6 +199,9 @@ def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list
     models = settings.how.models(run.adversaries, problem.n_sources)
     size = max(1, int(MEMORY // (8 * 4 * max(rows, params) * models)))
     size = min(size, together or size)
+    if space.convex and problem.n_targets >= LARGE_TARGETS and table >= LARGE:
+        # Workers that never meet are faster than workers that share every pass.
+        size = min(size, -(-problem.n_targets // count()))
     if size >= problem.n_targets:
         return [problem]
     return [

@@ -29,7 +29,7 @@ from cuvee.problem import Problem
 SPARSE = 0.7  # of the models: a source that fewer of them use is computed for those only
 MANY_FEATURES, MOST_FEATURES = 256, 2048  # second moments get a rougher bound from each of these
 # scores in a tile: as many as fit a cache, or keep a GPU busy; more where many workers share Python
-TILE = {"cpu": 2**18, "cuda": 2**29}
+TILE = {"cpu": 2**20, "cuda": 2**29}
 
 
 class LinearComponents(LocalComponents):
