@@ -85,14 +85,17 @@ def measure(
     return row
 
 
-def once(python: str, path: Path, threads: int) -> list[float]:
-    """Seconds of one call in a process of its own, after a small one that warms up."""
+def once(python: str, path: Path, threads: int, *out: str) -> list[float]:
+    """Seconds of one call in a process of its own, after a small one that warms up.
+
+    α is written to `out` where it is given.
+    """
     script = Path(__file__).with_name("_estimate_once.py")
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     if python != sys.executable:
         environment.pop("PYTHONPATH", None)
     ended = subprocess.run(  # noqa: S603
-        [python, str(script), str(path), str(threads), "1"],
+        [python, str(script), str(path), str(threads), "1", *out],
         capture_output=True,
         text=True,
         check=True,
@@ -172,7 +175,7 @@ def school() -> Made:
     """Each of the schools as a target, with 20 labelled rows; all schools as sources."""
     import pandas as pd
 
-    frame = pd.read_parquet(_data("school.parquet"))
+    frame = pd.read_parquet(data_file("school.parquet"))
     X = frame.drop(columns=["domain", "label"]).to_numpy(float)
     X = (X - X.mean(0)) / np.where(X.std(0) == 0, 1.0, X.std(0))
     y, of = frame.label.to_numpy(float), frame.domain.to_numpy()
@@ -185,7 +188,7 @@ def school() -> Made:
 def mnist() -> Made:
     from cuvee.data import mnist as images
 
-    train, test = images.read(_data("mnist.npz"))
+    train, test = images.read(data_file("mnist.npz"))
     problem = images.groups(0, images=train, test_images=test).problem
     return problem, cuvee.Logistic(1e-2)
 
@@ -193,11 +196,11 @@ def mnist() -> Made:
 def office() -> Made:
     from benchmarks.tables import splits
 
-    problem, _ = next(iter(splits(_data("office_caltech10.parquet"), 0)))
+    problem, _ = next(iter(splits(data_file("office_caltech10.parquet"), 0)))
     return problem, cuvee.Logistic(1e-2)
 
 
-def _data(name: str) -> Path:
+def data_file(name: str) -> Path:
     path = Path(os.environ.get("CUVEE_DATA", "data")) / name
     if not path.is_file():
         raise FileNotFoundError(f"no {name} in CUVEE_DATA")

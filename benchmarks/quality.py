@@ -16,7 +16,6 @@ seeds (a seed is the mean of its targets). `CUVEE_TABLES="school;office"` names 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -88,14 +87,7 @@ def alpha_of(python: str, problem: cuvee.Problem, hypothesis: Any) -> Array:
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "problem.npz", Path(folder) / "alpha.npy"
         timing.write(path, problem, hypothesis)
-        script = Path(__file__).with_name("_estimate_once.py")
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        subprocess.run(  # noqa: S603
-            [python, str(script), str(path), "1", "1", str(out)],
-            check=True,
-            capture_output=True,
-            env=environment,
-        )
+        timing.once(python, path, 1, str(out))
         return np.asarray(np.load(out))
 
 
@@ -149,7 +141,7 @@ def synthetic(kind: str, seed: int) -> Iterator[Case]:
 
 def real(name: str, levels: bool, seed: int) -> Iterator[Case]:
     hypothesis = cuvee.Logistic(1e-2) if name.startswith("office") else cuvee.Ridge(1e-2)
-    for problem, test in tables.splits(timing._data(f"{name}.parquet"), seed):
+    for problem, test in tables.splits(timing.data_file(f"{name}.parquet"), seed):
         if levels:
             problem, test = tables.one_level(problem, test, hypothesis.l2)
         yield problem, test, hypothesis
@@ -158,7 +150,7 @@ def real(name: str, levels: bool, seed: int) -> Iterator[Case]:
 def mnist(seed: int, components: int = 40) -> Iterator[Case]:
     from cuvee.data import mnist as images
 
-    train, test = images.read(timing._data("mnist.npz"))
+    train, test = images.read(timing.data_file("mnist.npz"))
     made = images.groups(seed, images=train, test_images=test)
     X = np.concatenate([d.X for d in (*made.problem.sources, *made.problem.targets)]).astype(float)
     mean = X.mean(0)

@@ -25,6 +25,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks._timing import compared
+
 REPEATS = 5
 THREADS = (1, 2, 4, 8, 16)
 WANTED_GAIN, WANTED_BUSY = 6.0, 2.5
@@ -41,7 +43,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         return {**result, "busy": "needs two cores"}
     with tempfile.TemporaryDirectory() as folder:
         result["busy"] = {
-            name: compared(beside(name, quick, repeats, Path(folder)))
+            name: busy_ratio(beside(name, quick, repeats, Path(folder)))
             for name in ("logistic solve", "adapt on the sample table")
         }
     return result
@@ -148,20 +150,12 @@ def beside(name: str, quick: bool, repeats: int, folder: Path) -> list[tuple[flo
     return [(alone, busy) for alone, busy in json.loads(done.stdout)]
 
 
-def compared(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+def busy_ratio(pairs: list[tuple[float, float]]) -> dict[str, Any]:
     """Medians of both, and of the paired ratios."""
     alone, busy = ([pair[i] for pair in pairs] for i in range(2))
-    ratios = sorted(b / a for a, b in pairs)
-    return {
-        "alone_s": round(statistics.median(alone), 3),
-        "busy_s": round(statistics.median(busy), 3),
-        "ratio": round(statistics.median(ratios), 2),
-        "ratio_low": round(ratios[0], 2),
-        "ratio_high": round(ratios[-1], 2),
-        "wanted": WANTED_BUSY,
-        "met": statistics.median(ratios) <= WANTED_BUSY,
-        "repeats": len(ratios),
-    }
+    row = compared(alone, busy)
+    seconds = {"alone_s": row.pop("fast_s"), "busy_s": row.pop("slow_s")}
+    return {**seconds, **row, "wanted": WANTED_BUSY, "met": row["ratio"] <= WANTED_BUSY}
 
 
 @contextmanager

@@ -167,34 +167,6 @@ def test_two_threads_of_a_user_at_once(threads):
     assert counts["new"] == 4 and torch.get_num_threads() == 4
 
 
-def test_items_of_unknown_size_get_the_workers_they_keep_busy(threads):
-    """Waiting for a lock all the time is what small operations do, waiting for Python."""
-    threads(8)
-    alone = threading.Lock()
-
-    def in_turns(i):
-        for _ in range(30):
-            with alone:
-                time.sleep(0.0002)
-
-    def side_by_side(i):
-        torch.ones(300, 300) @ torch.ones(300, 300)
-
-    def used(work, **how):
-        taken = []
-        each(lambda i: taken.append(threading.get_ident()) or work(i), range(32), "cpu", **how)
-        return len(set(taken))
-
-    with workers():
-        crew = parallel._here.crew
-        crew.learn(in_turns, 8, [(1.0, 0.1, 5_000)] * 8)
-        crew.learn(side_by_side, 2, [(1.0, 0.95, 10)] * 2)
-        assert (crew.useful(in_turns), crew.useful(side_by_side)) == (1, 4)
-        crew.learn(side_by_side, 4, [(1.0, 0.4, 10)] * 4)  # another process has the cores
-        assert crew.useful(side_by_side) == 4
-        assert used(in_turns) <= parallel.FEW < used(in_turns, cost=2.0**30)
-
-
 def test_little_work_is_done_here(threads):
     threads(4)
     with workers():

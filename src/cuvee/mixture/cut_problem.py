@@ -34,9 +34,9 @@ def rows(objective: Objective, z: Tensor) -> Tensor:
     return torch.nn.functional.pad(torch.cat([z, -z], 1), (0, own))
 
 
-def phi(objective: Objective, t: Tensor) -> Tensor:
-    """Return what F makes of the largest a_k·α."""
-    return t if objective.discrepancy == "sum" else objective.g(t)
+def phi(t: Tensor, c: float | Tensor | None) -> Tensor:
+    """Return φ(t): √(t² + c), or t where there is no c."""
+    return t if c is None else (t.square() + c).sqrt()
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,21 @@ class CutProblem:
 
     a: Tensor  # (B, K, J)
     d: Tensor  # (B, J), not negative
-    c: float | Tensor | None  # of φ(t) = √(t² + c); None for φ(t) = t
+    c: float | Tensor | None  # of φ, a number or (B, 1)
 
     def value(self, alpha: Tensor) -> Tensor:
         """Return the objective at α (B, J): (B,)."""
-        t = (self.a @ alpha[..., None])[..., 0].amax(-1)
-        return self.phi(t) + (self.d * alpha.square()).sum(-1)
+        return self.at((self.a @ alpha[..., None]).amax(-2), alpha)
 
-    def phi(self, t: Tensor) -> Tensor:
-        """Return φ(t), (B,)."""
-        return t if self.c is None else (t.square() + self.c).sqrt()
+    def at(self, t: Tensor, alpha: Tensor) -> Tensor:
+        """Return φ(t) + Σ d_j α_j² for t (B, 1) and α (B, J): (B,)."""
+        return phi(t, self.c)[:, 0] + (self.d * alpha.square()).sum(-1)
 
     def derivatives(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return φ'(t) and φ''(t), each (B,)."""
+        """Return φ'(t) and φ''(t), each (B, 1)."""
         if self.c is None:
             return torch.ones_like(t), torch.zeros_like(t)
-        root = self.phi(t)
+        root = phi(t, self.c)
         return t / root, self.c / root**3
 
     def lower_bound(self, multipliers: Tensor) -> Tensor:
@@ -72,21 +71,22 @@ class CutProblem:
         slope = torch.ones_like(total) if self.c is None else total.clamp(max=1.0)
         b = ((multipliers * (slope / total))[:, None] @ self.a)[:, 0]  # (B, J)
         _, least = least_on_simplex(b, self.d)
-        return least if self.c is None else least + (self.c * (1.0 - slope[:, 0] ** 2)).sqrt()
+        return least if self.c is None else least + (self.c * (1.0 - slope**2)).sqrt()[:, 0]
 
     def scaled(self) -> CutProblem:
         """Return the problems in units of their largest number; the best α stays the same."""
-        unit = torch.maximum(self.a.abs().amax((-1, -2)), self.phi(torch.zeros_like(self.d[:, 0])))
+        largest = self.a.abs().amax((-1, -2))[:, None]  # (B, 1)
+        unit = torch.maximum(largest, phi(torch.zeros_like(largest), self.c))
         unit = torch.where(unit > 0, unit, 1.0)
         c = None if self.c is None else self.c / unit**2
-        return CutProblem(self.a / unit[:, None, None], self.d / unit[:, None], c)
+        return CutProblem(self.a / unit[..., None], self.d / unit, c)
 
 
 def least_on_simplex(b: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
     """Return the α (B, J) of the simplex with the least bᵀα + Σ d_j α_j², and that value (B,).
 
     α_j = max(0, ν − b_j)/(2d_j), where ν makes them sum to 1: sorted by b, the positive ones come
-    first. Where some d_j is 0 it is taken as a tiny number, which lowers nothing by more than it.
+    first. A d_j of 0 is taken as a tiny number, by which the value may be too large.
     """
     tiny = 1e-12 * torch.maximum(d.amax(-1, keepdim=True), b.abs().amax(-1, keepdim=True))
     d = torch.maximum(d, tiny.clamp(min=1e-300))
@@ -107,132 +107,131 @@ def solve(problem: CutProblem, start: Tensor) -> tuple[Tensor, Tensor]:
     `start` (B, J) on the simplex is where the method begins.
     """
     scaled = problem.scaled()
-    J, K = scaled.a.shape[-1], scaled.a.shape[-2]
+    K, J = scaled.a.shape[1:]
     alpha = 0.9 * start + 0.1 / J
-    reach = scaled.a @ alpha[..., None]
-    t = reach.amax((-1, -2)) + 0.1
-    first = scaled.phi(t) + (scaled.d * alpha.square()).sum(-1)
-    mu = 0.1 * first / (J + K)
-    s = t[:, None] - reach[..., 0]
-    state = (alpha, t, mu[:, None] / s, mu[:, None] / alpha)
+    reach = (scaled.a @ alpha[..., None])[..., 0]
+    t = reach.amax(-1, keepdim=True) + 0.1
+    mu = 0.1 * scaled.at(t, alpha)[:, None] / (J + K)
+    state = (alpha, t, mu / (t - reach), mu / alpha)
     running = torch.ones_like(t, dtype=torch.bool)
     for _ in range(ITERATIONS):
         state, done = _step(scaled, state, running)
         running = running & ~done
         if not bool(running.any()):
             break
-    alpha, t, multipliers, _ = state
-    alpha = alpha / alpha.sum(-1, keepdim=True)
-    return alpha, problem.lower_bound(multipliers)
+    alpha, _, multipliers, _ = state
+    return alpha / alpha.sum(-1, keepdim=True), problem.lower_bound(multipliers)
 
 
-State = tuple[Tensor, Tensor, Tensor, Tensor]  # α (B, J), t (B,), λ (B, K), y (B, J)
+State = tuple[Tensor, Tensor, Tensor, Tensor]  # α (B, J), t (B, 1), λ (B, K), y (B, J)
 
 
 def _step(problem: CutProblem, state: State, running: Tensor) -> tuple[State, Tensor]:
-    """Return the state after a Newton step on the conditions of optimality, and who is done (B,).
+    """Return the state after a Newton step on the conditions of optimality, and who is done (B, 1).
 
     The step is linear in the barrier μ, so one system with two right sides gives it for μ = 0,
     which says how far μ may be lowered, and for the μ then chosen.
     """
     alpha, t, multipliers, y = state
-    s = (t[:, None] - (problem.a @ alpha[..., None])[..., 0]).clamp(min=LEAST)
+    s = (t - (problem.a @ alpha[..., None])[..., 0]).clamp(min=LEAST)
     J, K = alpha.shape[-1], s.shape[-1]
-    mu = ((s * multipliers).sum(-1) + (alpha * y).sum(-1)) / (J + K)
-    for_zero, for_mu = _directions(problem, state, s)
-    reach = _boundary(problem, state, s, for_zero)
-    after = (1.0 - reach).clamp(min=0.0) ** 3  # σ: how much of μ to keep
-    target = (after * mu)[:, None]
-    d_alpha, d_t, new_multipliers = (
-        for_zero[i] + (target if for_zero[i].ndim == 2 else target[:, 0]) * for_mu[i]
-        for i in range(3)
+    complementary = ((s * multipliers).sum(-1) + (alpha * y).sum(-1))[:, None]
+    system = _by_cuts if K < J else _by_weights
+    for_zero, per_mu = system(problem, state, s)
+    changes = _changes(state, for_zero, torch.zeros_like(t))
+    keep = (1.0 - _room(problem, state, s, changes)) ** 3  # σ: the share of μ that remains
+    mu = keep * complementary / (J + K)
+    d_alpha, d_t, new = (a + mu * b for a, b in zip(for_zero, per_mu, strict=True))
+    changes = _changes(state, (d_alpha, d_t, new), mu)
+    length = STEP * _room(problem, state, s, changes)
+    sane = running & torch.stack([dx.isfinite().all(-1, keepdim=True) for dx in changes]).all(0)
+    length = torch.where(sane, length, 0.0)
+    alpha, t, multipliers, y = (
+        (x + length * dx.nan_to_num(0.0)).clamp(min=LEAST)
+        for x, dx in zip(state, changes, strict=True)
     )
-    d_y = target / alpha - y - y / alpha * d_alpha
-    step = (d_alpha, d_t, new_multipliers)
-    length = STEP * _boundary(problem, state, s, step, d_y)
-    ok = running & torch.isfinite(length) & torch.isfinite(d_t) & torch.isfinite(d_alpha).all(-1)
-    length = torch.where(ok, length.clamp(max=1.0), 0.0)
-    d_alpha, d_t = d_alpha.nan_to_num(0.0), d_t.nan_to_num(0.0)
-    d_multipliers = (new_multipliers - multipliers).nan_to_num(0.0)
-    by = length[:, None]
-    moved = (
-        (alpha + by * d_alpha).clamp(min=LEAST),
-        t + length * d_t,
-        (multipliers + by * d_multipliers).clamp(min=LEAST),
-        (y + by * d_y.nan_to_num(0.0)).clamp(min=LEAST),
-    )
-    value = problem.phi(t) + (problem.d * alpha.square()).sum(-1)
-    done = (mu * (J + K) <= ACCURACY * value) | ~ok
-    return moved, done
+    value = problem.at(state[1], state[0])[:, None]
+    return (alpha, t, multipliers, y), (complementary <= ACCURACY * value) | ~sane
 
 
-def _boundary(
-    problem: CutProblem,
-    state: State,
-    s: Tensor,
-    step: tuple[Tensor, Tensor, Tensor],
-    d_y: Tensor | None = None,
-) -> Tensor:
-    """Return how far (B,), at most 1, one may go before some α, slack or multiplier is 0."""
+Direction = tuple[Tensor, Tensor, Tensor]  # of α (B, J) and t (B, 1), and the new λ (B, K)
+
+
+def _changes(state: State, direction: Direction, mu: Tensor) -> State:
+    """Return what a full step adds to the state; y follows from α and μ (B, 1)."""
     alpha, _, multipliers, y = state
-    d_alpha, d_t, new = step
-    if d_y is None:
-        d_y = -y - y / alpha * d_alpha
-    d_s = d_t[:, None] - (problem.a @ d_alpha[..., None])[..., 0]
-    pairs = ((alpha, d_alpha), (s, d_s), (multipliers, new - multipliers), (y, d_y))
-    limits = [torch.where(dx < 0, -x / dx, torch.inf).amin(-1) for x, dx in pairs]
+    d_alpha, d_t, new = direction
+    return d_alpha, d_t, new - multipliers, mu / alpha - y - y / alpha * d_alpha
+
+
+def _room(problem: CutProblem, state: State, s: Tensor, changes: State) -> Tensor:
+    """Return how far (B, 1), at most 1, one may go before some α, slack or multiplier is 0."""
+    alpha, _, multipliers, y = state
+    d_alpha, d_t, d_multipliers, d_y = changes
+    d_s = d_t - (problem.a @ d_alpha[..., None])[..., 0]
+    pairs = ((alpha, d_alpha), (s, d_s), (multipliers, d_multipliers), (y, d_y))
+    limits = [torch.where(dx < 0, -x / dx, torch.inf).amin(-1, keepdim=True) for x, dx in pairs]
     return torch.stack(limits).amin(0).clamp(max=1.0)
 
 
-Direction = tuple[Tensor, Tensor, Tensor]  # of α (B, J) and t (B,), and the new λ (B, K)
+def _by_cuts(problem: CutProblem, state: State, s: Tensor) -> tuple[Direction, Direction]:
+    """Return the Newton direction for μ = 0, and what each unit of μ adds to it.
+
+    The unknowns of the system are the new multipliers, t and that of Σα = 1.
+    """
+    a, multipliers, K = problem.a, state[2], s.shape[-1]
+    slope, curvature = problem.derivatives(state[1])
+    diagonal, r = _of_weights(problem, state)
+    a_over = a / diagonal[:, None]
+    system = a.new_zeros(len(a), K + 2, K + 2)
+    system[:, :K, :K] = a_over @ a.mT
+    system[:, :K, :K].diagonal(dim1=-2, dim2=-1).add_(s / multipliers)
+    system[:, :K, K] = system[:, K, :K] = 1.0
+    system[:, :K, K + 1] = system[:, K + 1, :K] = a_over.sum(-1)
+    system[:, K, K] = -curvature[:, 0]
+    system[:, K + 1, K + 1] = (1.0 / diagonal).sum(-1)
+    right = a.new_zeros(len(a), K + 2, 2)
+    right[:, :K] = a_over @ r
+    right[:, :K, 1] += 1.0 / multipliers
+    right[:, K, 0] = slope[:, 0]
+    right[:, K + 1] = (r / diagonal[..., None]).sum(1)
+    x = torch.linalg.solve_ex(system, right)[0]
+    new, d_t, nu = x[:, :K], x[:, K : K + 1], x[:, K + 1 :]
+    return _both((r - a.mT @ new - nu) / diagonal[..., None], d_t, new)
 
 
-def _directions(problem: CutProblem, state: State, s: Tensor) -> tuple[Direction, Direction]:
-    """Return the Newton direction for μ = 0, and what each unit of μ adds to it."""
-    alpha, t, multipliers, y = state
-    a, d = problem.a, problem.d
-    slope, curvature = problem.derivatives(t)
-    diagonal = 2.0 * d + y / alpha  # (B, J)
-    B, K, J = a.shape
-    # right sides for α: one for μ = 0, one per unit of μ, as columns
-    r = torch.stack([-2.0 * d * alpha, 1.0 / alpha], -1)  # (B, J, 2)
-    if K < J:
-        system = a.new_zeros(B, K + 2, K + 2)
-        a_over = a / diagonal[:, None]
-        system[:, :K, :K] = a_over @ a.mT
-        system[:, :K, :K].diagonal(dim1=-2, dim2=-1).add_(s / multipliers)
-        system[:, :K, K] = system[:, K, :K] = 1.0
-        system[:, :K, K + 1] = system[:, K + 1, :K] = a_over.sum(-1)
-        system[:, K, K] = -curvature
-        system[:, K + 1, K + 1] = (1.0 / diagonal).sum(-1)
-        right = a.new_zeros(B, K + 2, 2)
-        right[:, :K] = a_over @ r
-        right[:, :K, 1] += 1.0 / multipliers
-        right[:, K, 0] = slope
-        right[:, K + 1] = (r / diagonal[..., None]).sum(1)
-        x = torch.linalg.solve_ex(system, right)[0]
-        new, d_t, nu = x[:, :K], x[:, K], x[:, K + 1]
-        d_alpha = (r - a.mT @ new - nu[:, None]) / diagonal[..., None]
-    else:
-        W = multipliers / s
-        weighted = a * W[..., None]  # (B, K, J)
-        system = a.new_zeros(B, J + 2, J + 2)
-        system[:, :J, :J] = a.mT @ weighted
-        system[:, :J, :J].diagonal(dim1=-2, dim2=-1).add_(diagonal)
-        system[:, :J, J] = system[:, J, :J] = -weighted.sum(1)
-        system[:, J, J] = curvature + W.sum(-1)
-        system[:, :J, J + 1] = system[:, J + 1, :J] = 1.0
-        right = a.new_zeros(B, J + 2, 2)
-        right[:, :J] = r
-        right[:, :J, 1] -= (a.mT @ (1.0 / s)[..., None])[..., 0]
-        right[:, J, 0] = -slope
-        right[:, J, 1] = (1.0 / s).sum(-1)
-        x = torch.linalg.solve_ex(system, right)[0]
-        d_alpha, d_t = x[:, :J], x[:, J]
-        d_s = d_t[:, None] - a @ d_alpha  # (B, K, 2)
-        new = -W[..., None] * d_s
-        new[..., 1] += 1.0 / s
-    return (
-        (d_alpha[..., 0], d_t[:, 0], new[..., 0]),
-        (d_alpha[..., 1], d_t[:, 1], new[..., 1]),
-    )
+def _by_weights(problem: CutProblem, state: State, s: Tensor) -> tuple[Direction, Direction]:
+    """Return the same from a system whose unknowns are α, t and the multiplier of Σα = 1."""
+    a, J = problem.a, problem.a.shape[-1]
+    slope, curvature = problem.derivatives(state[1])
+    diagonal, r = _of_weights(problem, state)
+    W = state[2] / s
+    weighted = a * W[..., None]  # (B, K, J)
+    system = a.new_zeros(len(a), J + 2, J + 2)
+    system[:, :J, :J] = a.mT @ weighted
+    system[:, :J, :J].diagonal(dim1=-2, dim2=-1).add_(diagonal)
+    system[:, :J, J] = system[:, J, :J] = -weighted.sum(1)
+    system[:, J, J] = curvature[:, 0] + W.sum(-1)
+    system[:, :J, J + 1] = system[:, J + 1, :J] = 1.0
+    right = a.new_zeros(len(a), J + 2, 2)
+    right[:, :J] = r
+    right[:, :J, 1] -= (a.mT @ (1.0 / s)[..., None])[..., 0]
+    right[:, J, 0] = -slope[:, 0]
+    right[:, J, 1] = (1.0 / s).sum(-1)
+    x = torch.linalg.solve_ex(system, right)[0]
+    d_alpha, d_t = x[:, :J], x[:, J : J + 1]
+    new = -W[..., None] * (d_t - a @ d_alpha)  # (B, K, 2)
+    new[..., 1] += 1.0 / s
+    return _both(d_alpha, d_t, new)
+
+
+def _of_weights(problem: CutProblem, state: State) -> tuple[Tensor, Tensor]:
+    """Return the diagonal (B, J) of α's part of the system, and its right sides (B, J, 2)."""
+    alpha, _, _, y = state
+    right = torch.stack([-2.0 * problem.d * alpha, 1.0 / alpha], -1)
+    return 2.0 * problem.d + y / alpha, right
+
+
+def _both(d_alpha: Tensor, d_t: Tensor, new: Tensor) -> tuple[Direction, Direction]:
+    """Return the directions of the two right sides, which stand along the last axis."""
+    return (d_alpha[..., 0], d_t[..., 0], new[..., 0]), (d_alpha[..., 1], d_t[..., 1], new[..., 1])

@@ -22,6 +22,7 @@ from cuvee.mixture import cut_problem, panel, proportional
 from cuvee.mixture.method import AlphaMethod, Estimate, Progress, Request
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.panel import Panel
+from cuvee.mixture.players import Settings
 from cuvee.mixture.points import Points
 from cuvee.numerics.parallel import each, slices
 
@@ -37,18 +38,16 @@ def follow(
     objective: Objective,
     C: Tensor,
     start: Tensor,
-    *,
-    rounds: int,
-    tol: float,
+    settings: Settings,
     progress: Progress | None = None,
-    what: str = "α along the path of C",
+    what: str = "α",
 ) -> Points:
     """Return the weights of every target for every C (M, G), from `start` (M, J) on.
 
-    It ends after `rounds` rounds, or when a panel that has looked hard leaves every gap within
-    `tol` of F.
+    It ends after `steps` rounds, or when a panel that has looked hard leaves every gap within `tol`
+    of F.
     """
-    M, G = C.shape
+    (M, G), rounds, tol = C.shape, settings.steps, settings.tol
     alpha = start[:, None].expand(-1, G, -1).contiguous()
     running = torch.arange(M, device=C.device)
     best = everyone = Points(C, alpha, torch.full_like(C, torch.inf), torch.zeros_like(C))
@@ -92,7 +91,7 @@ def _finite(z: Tensor) -> Tensor:
 def largest(objective: Objective, C: Tensor, alpha: Tensor, cuts: Tensor) -> Tensor:
     """Return the largest F of each α (M, G, J) over cuts (M, K, J): (M, G)."""
     penalty = (C[..., None] * objective.inverse_counts[:, None] * alpha.square()).sum(-1)
-    return cut_problem.phi(objective, (alpha @ cuts.mT).amax(-1)) + penalty
+    return cut_problem.phi((alpha @ cuts.mT).amax(-1), objective.smoothing) + penalty
 
 
 def _solve(
@@ -139,15 +138,7 @@ def estimate(request: Request) -> Estimate:
     C = torch.full((len(components.own_counts), 1), settings.C).to(objective.inverse_counts)
     start = torch.as_tensor(proportional.weights(components, own=settings.own)).to(C)
     adversaries = panel.of(components, objective, settings.run)
-    points = follow(
-        adversaries,
-        objective,
-        C,
-        start,
-        rounds=settings.run.steps,
-        tol=settings.run.tol,
-        progress=request.progress,
-    )
+    points = follow(adversaries, objective, C, start, settings.run, request.progress)
     everything = np.ones((len(C), 1))
     objective_value, gap, alpha = points.averaged(everything)
     status = points.status(settings.run.tol)

@@ -1,9 +1,9 @@
 """Estimate α along a path of C and average the candidates by their cross-validated loss.
 
-This is the default. C is the user's hardest choice, so it is not asked for. The path goes from
-C = ∞, where α ∝ m_j is known, towards C = 0; cuts give its points together
-(`cuvee.mixture.cuts`). The target's own labelled sample joins as one more source with discrepancy
-0, so the path ends at the target alone.
+This is the default. C is the user's hardest choice, so it is not asked for. The path goes towards
+C = 0, from C = ∞, where α ∝ m_j is known; cuts give its points together (`cuvee.mixture.cuts`). The
+target's own labelled sample joins as one more source with discrepancy 0, so the path ends at the
+target alone.
 
 There are two paths. On the first, adversaries climb on all rows and take their cuts there. With few
 rows and many columns such an adversary tells two samples of one law apart by learning them by
@@ -41,7 +41,6 @@ PRIOR = 0.5  # a mixture that rests on as few rows as the own sample weighs e^�
 HEAVY = 0.05  # a path point with at least this share counts for the status
 # models that a target holds during cross-validation: 14 for each of 5 folds
 FITTED = 70
-PATHS = {"plain": "path", "honest": "honest path"}  # what candidates are called
 HONEST = (Half(0, 0), Half(0, 1))  # the halves of every domain on which adversaries climb
 
 
@@ -92,7 +91,7 @@ METHOD = AlphaMethod(
 
 
 def follow(request: Request) -> dict[str, Points]:
-    """Return the points of the plain and of the honest path, by the path's name."""
+    """Return the points of the plain path and of the honest one, by name."""
     components, settings = request.components, request.settings
     objective = Objective(
         settings.discrepancy, request.smoothing(SMOOTHING), 0.0, inverse_counts(components)
@@ -109,16 +108,9 @@ def follow(request: Request) -> dict[str, Points]:
     )
     return {
         name: cuts.follow(
-            adversaries,
-            objective,
-            C,
-            pooled,
-            rounds=settings.run.steps,
-            tol=settings.run.tol,
-            progress=request.progress,
-            what=f"α along the {PATHS[name]}",
+            adversaries, objective, C, pooled, settings.run, request.progress, f"α along the {name}"
         )
-        for name, adversaries in (("plain", plain), ("honest", honest))
+        for name, adversaries in (("path", plain), ("honest path", honest))
     }
 
 
@@ -152,7 +144,7 @@ def candidates(components: Components, paths: dict[str, Points]) -> list[tuple[s
     if np.allclose(simple[1][1], simple[2][1]):
         del simple[1]
     return simple + [
-        (f"{PATHS[name]} {i + 1}/{POINTS}", points.alpha[:, i].cpu().numpy())
+        (f"{name} {i + 1}/{POINTS}", points.alpha[:, i].cpu().numpy())
         for name, points in paths.items()
         for i in range(POINTS)
     ]

@@ -10,13 +10,11 @@ whose core is taken does not hold up the rest.
 
 Workers are threads. They compute side by side inside torch's operations, but between these Python
 runs one of them at a time, and changing over takes longer than a small operation. So tiles are
-larger where workers are many, and items of unknown size get no more workers than they have turned
-out to keep busy.
+larger where workers are many.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -28,24 +26,13 @@ import torch
 
 from cuvee.numerics.cores import available
 
-_this_thread: int | None
-try:
-    import resource
-
-    _this_thread = resource.RUSAGE_THREAD
-except (ImportError, AttributeError):  # only Linux counts how often a thread waits
-    _this_thread = None
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tell = Callable[[int], None]
-Clock = tuple[float, float, float]  # seconds, those at work, waits
 
 TILES = 4  # per worker: a worker that is held up leaves its share to the others
 LEAST = 2**23  # multiplications that are worth a tile of their own: a fraction of a millisecond
 FEW = 2  # workers that Python can serve when tiles are the smallest
-IDLE, BUSY = 0.6, 0.85  # share of the time at work: with less, workers leave; with more, some join
-OFTEN = 1_000.0  # waits a second: workers in need of Python wait often, those without a core do not
 
 
 class _Crew:
@@ -53,7 +40,6 @@ class _Crew:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._useful: dict[object, int] = {}  # workers, by the code that they run
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -61,19 +47,6 @@ class _Crew:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.size - 1, "cuvee")  # the caller works too
         return self._pool
-
-    def useful(self, code: object) -> int:
-        """Return how many workers this code keeps busy, as far as is known."""
-        return min(self.size, self._useful.get(code, FEW))
-
-    def learn(self, code: object, n: int, clocks: list[Clock]) -> None:
-        """Note how much of their time n workers spent at work."""
-        seconds, at_work, waits = (sum(clock) for clock in zip(*clocks, strict=True))
-        share = at_work / max(seconds, 1e-9)
-        if share < IDLE and waits > OFTEN * seconds:
-            self._useful[code] = max(1, round(n * share))
-        elif share > BUSY:
-            self._useful[code] = 2 * n
 
     def leave(self) -> None:
         if self._pool is not None:
@@ -156,8 +129,8 @@ def each(
     """Return work(item) for every item, in order, each on one thread.
 
     A GPU gets one item after the other, and so does a single worker. `cost` is that of all items
-    together, in multiplications: as many workers join as that is worth. Without it a few begin, and
-    more join while these are busy. `tell` is called, in this thread, with the number of items done.
+    together, in multiplications: as many workers join as that is worth. Without it each item is
+    worth a worker. `tell` is called, in this thread, with the number of items done.
     """
     items = list(items)
     on_cpu = torch.device(device).type == "cpu"
@@ -171,28 +144,20 @@ def each(
     if _here.crew is None:
         with workers():
             return each(work, items, device, cost=cost, tell=tell)
-    return _Round(work, items, None if cost is None else most).run(_here.crew, tell)
-
-
-def _clock() -> Clock:
-    """Return the time, the time this thread has been at work, and how often it has waited."""
-    waits = 0 if _this_thread is None else resource.getrusage(_this_thread).ru_nvcsw
-    return time.perf_counter(), time.thread_time(), waits
+    return _Round(work, items).run(_here.crew, min(most, len(items)), tell)
 
 
 class _Round(Generic[Item, Result]):
     """Hand out the items of one call of `each`."""
 
-    def __init__(self, work: Callable[[Item], Result], items: list[Item], most: int | None) -> None:
-        self._work, self._items, self._most = work, items, most
+    def __init__(self, work: Callable[[Item], Result], items: list[Item]) -> None:
+        self._work, self._items = work, items
         self._next = iter(range(len(items)))  # taking a number from it is one step of Python
         self._results: list[Result | None] = [None] * len(items)
         self._done, self._ended = 0, False
-        self._clocks: list[Clock] = []
 
-    def run(self, crew: _Crew, tell: Tell) -> list[Result]:
-        code = getattr(self._work, "__code__", self._work)
-        n = min(self._most or crew.useful(code), len(self._items))
+    def run(self, crew: _Crew, n: int, tell: Tell) -> list[Result]:
+        """Return the results of n workers, the caller among them."""
         torchs = torch.get_num_threads()
         torch.set_num_threads(1)  # it is already, unless in a call whose graphs use more
         others = [crew.pool.submit(self._take) for _ in range(n - 1)]
@@ -206,13 +171,10 @@ class _Round(Generic[Item, Result]):
             torch.set_num_threads(torchs)
         for other in begun:
             other.result()  # raises what it raised
-        if begun and self._most is None:
-            crew.learn(code, n, self._clocks)
         return cast(list[Result], self._results)
 
     def _take(self, tell: Tell | None = None) -> None:
         """Work on items until none is left."""
-        before = _clock()
         _here.at_work = True
         try:
             for i in self._next:
@@ -227,8 +189,6 @@ class _Round(Generic[Item, Result]):
             raise
         finally:
             _here.at_work = False
-            seconds, at_work, waits = (b - a for a, b in zip(before, _clock(), strict=True))
-            self._clocks.append((seconds, at_work, waits))
 
 
 def tiles(work: float) -> int:
