@@ -30,7 +30,7 @@ TILE = {"cpu": 2**18, "cuda": 2**26}
 KEPT = 2**24  # probabilities kept for a pullback
 CHANCE = 32  # multiplications that a probability costs beside its score
 PARTIAL = 2**23  # numbers in the sums of all runs of tiles
-FLOAT32_PAYS = 2**20  # numbers in the sources' table from which on float32 is used
+FLOAT32_PAYS = 2**16  # numbers in the sources' table from which on float32 is used
 LONGEST_ODDS = -60.0  # sums of e^60 still fit float32
 FLOAT32_HOLDS = 1e12  # larger entries stay in float64
 

@@ -15,7 +15,7 @@ change.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self
 
 from torch import Tensor
@@ -65,6 +65,12 @@ class Batch:
     own_whole: bool = False
     folds: Folds | None = None
     part: Part = "all"
+
+    def of_models(self, models: Tensor) -> Batch:
+        """Return what these of the Q models see."""
+        if self.folds is None:
+            return self
+        return replace(self, folds=replace(self.folds, number=self.folds.number[models]))
 
 
 ALL = Batch()

@@ -19,7 +19,9 @@ from cuvee.erm.network import training as network
 from cuvee.erm.ridge import solver as ridge
 
 MEMORY = 2**28
-ROUGH = 1e-4  # ‖∇‖∞ that is enough for a held-out loss
+# ‖∇‖∞ that is enough for a held-out loss, in units of each column's root mean square; and where
+# those are not known
+ROUGH, ROUGH_UNSCALED = 3e-4, 1e-4
 
 
 def solve(
@@ -34,7 +36,8 @@ def solve(
     """Return w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
     Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol, networks
-    by Adam on minibatches. `start` (M, Q, P) is where quasi-Newton steps begin.
+    by Adam on minibatches. From `ROUGH` on, tol is in units of each column's root mean square.
+    `start` (M, Q, P) is where quasi-Newton steps begin.
     """
     space = components.space
     if alpha.numel() == 0:
@@ -52,5 +55,6 @@ def solve(
         wanted = generalised.Wanted(tol, MEMORY, start=start, certified=tol < ROUGH)
         return generalised.solve(cast(LinearSums, components), batch, alpha, wanted).w
     if space.convex:
+        tol = min(tol, ROUGH_UNSCALED)
         return convex.solve(components, batch, alpha, tol=tol, memory=MEMORY, start=start).w
     return network.train_briefly(components, batch, alpha, seed=seed)

@@ -73,6 +73,11 @@ class CutProblem:
         _, least = least_on_simplex(b, self.d)
         return least if self.c is None else least + (self.c * (1.0 - slope**2)).sqrt()[:, 0]
 
+    def of(self, some: Tensor) -> CutProblem:
+        """Return some of the problems."""
+        c = self.c[some] if isinstance(self.c, Tensor) else self.c
+        return CutProblem(self.a[some], self.d[some], c)
+
     def scaled(self) -> CutProblem:
         """Return the problems in units of their largest number; the best α stays the same."""
         largest = self.a.abs().amax((-1, -2))[:, None]  # (B, 1)
@@ -101,10 +106,13 @@ def least_on_simplex(b: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
     return alpha, (b * alpha + d * alpha.square()).sum(-1)
 
 
-def solve(problem: CutProblem, start: Tensor) -> tuple[Tensor, Tensor]:
+def solve(
+    problem: CutProblem, start: Tensor, accuracy: Tensor | float = ACCURACY
+) -> tuple[Tensor, Tensor]:
     """Return the best α (B, J) and proven lower bounds (B,) on the least value.
 
-    `start` (B, J) on the simplex is where the method begins.
+    `start` (B, J) on the simplex is where the method begins; `accuracy`, a number or (B, 1), is the
+    share of the value within which it may stop.
     """
     scaled = problem.scaled()
     K, J = scaled.a.shape[1:]
@@ -112,21 +120,27 @@ def solve(problem: CutProblem, start: Tensor) -> tuple[Tensor, Tensor]:
     reach = (scaled.a @ alpha[..., None])[..., 0]
     t = reach.amax(-1, keepdim=True) + 0.1
     mu = 0.1 * scaled.at(t, alpha)[:, None] / (J + K)
-    state = (alpha, t, mu / (t - reach), mu / alpha)
-    running = torch.ones_like(t, dtype=torch.bool)
+    state: State = (alpha, t, mu / (t - reach), mu / alpha)
+    enough = torch.as_tensor(accuracy, dtype=t.dtype, device=t.device).expand(len(t), 1)
+    running = torch.arange(len(t), device=t.device)
+    best = state
     for _ in range(ITERATIONS):
-        state, done = _step(scaled, state, running)
-        running = running & ~done
-        if not bool(running.any()):
+        state, done = _step(scaled, state, enough)
+        best = tuple(x.index_copy(0, running, now) for x, now in zip(best, state, strict=True))
+        stay = (~done[:, 0]).nonzero()[:, 0]
+        if len(stay) == 0:
             break
-    alpha, _, multipliers, _ = state
+        if len(stay) < len(running):
+            scaled, enough, running = scaled.of(stay), enough[stay], running[stay]
+            state = tuple(x[stay] for x in state)
+    alpha, _, multipliers, _ = best
     return alpha / alpha.sum(-1, keepdim=True), problem.lower_bound(multipliers)
 
 
-State = tuple[Tensor, Tensor, Tensor, Tensor]  # α (B, J), t (B, 1), λ (B, K), y (B, J)
+State = tuple[Tensor, ...]  # α (B, J), t (B, 1), λ (B, K), y (B, J)
 
 
-def _step(problem: CutProblem, state: State, running: Tensor) -> tuple[State, Tensor]:
+def _step(problem: CutProblem, state: State, accuracy: Tensor) -> tuple[State, Tensor]:
     """Return the state after a Newton step on the conditions of optimality, and who is done (B, 1).
 
     The step is linear in the barrier μ, so one system with two right sides gives it for μ = 0,
@@ -144,14 +158,14 @@ def _step(problem: CutProblem, state: State, running: Tensor) -> tuple[State, Te
     d_alpha, d_t, new = (a + mu * b for a, b in zip(for_zero, per_mu, strict=True))
     changes = _changes(state, (d_alpha, d_t, new), mu)
     length = STEP * _room(problem, state, s, changes)
-    sane = running & torch.stack([dx.isfinite().all(-1, keepdim=True) for dx in changes]).all(0)
+    sane = torch.stack([dx.isfinite().all(-1, keepdim=True) for dx in changes]).all(0)
     length = torch.where(sane, length, 0.0)
     alpha, t, multipliers, y = (
         (x + length * dx.nan_to_num(0.0)).clamp(min=LEAST)
         for x, dx in zip(state, changes, strict=True)
     )
     value = problem.at(state[1], state[0])[:, None]
-    return (alpha, t, multipliers, y), (complementary <= ACCURACY * value) | ~sane
+    return (alpha, t, multipliers, y), (complementary <= accuracy * value) | ~sane
 
 
 Direction = tuple[Tensor, Tensor, Tensor]  # of α (B, J) and t (B, 1), and the new λ (B, K)

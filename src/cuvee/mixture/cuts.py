@@ -27,7 +27,9 @@ from cuvee.mixture.points import Points
 from cuvee.numerics.parallel import each, slices
 
 # numbers in the cuts that a small problem looks at, but at least LEAST cuts: the largest ones
-WORKING, LEAST = 12_000, 96
+WORKING, LEAST = 3_000, 40
+# a small problem is solved to this share of the present gap, within these limits (of F)
+CAREFUL, ACCURACY = 0.1, (2e-3, 0.02)
 SOLVED = 0.5  # of the tolerance: points with a smaller gap are not solved again
 COURSE = 64 * 2**20  # bytes of α kept of the rounds
 CHUNK = 2**19  # numbers in the cuts of the small problems solved at a time
@@ -104,12 +106,13 @@ def _solve(
     target = points.nonzero()[:, 0]
     inverse = objective.inverse_counts.expand(len(alpha), -1)
     C, start = best.C[points], alpha[points]
+    accuracy = (CAREFUL * (best.gap / best.objective)[points]).clamp(*ACCURACY)
 
     def of(part: slice) -> tuple[Tensor, Tensor]:
         i = target[part]
         a, d = _working(start[part], cuts[i]), C[part, None] * inverse[i]
         problem = cut_problem.CutProblem(a, d, objective.smoothing)
-        return cut_problem.solve(problem, start[part])
+        return cut_problem.solve(problem, start[part], accuracy[part, None])
 
     K, J = cuts.shape[1:]
     cost = cut_problem.ITERATIONS * K * J * min(K, J)  # of one problem, in multiplications

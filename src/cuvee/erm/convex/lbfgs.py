@@ -22,9 +22,9 @@ OVERSHOOT = 0.5
 # are unreliable.
 WORSE = 4.0
 SHORTEST = 1e-9
-LEAVE = 0.75  # models that are done leave once no more than this share of the batch runs
+LEAVE = 0.75  # targets and models that are done leave once no more than this share of them runs
 
-Pairs = list[tuple[Tensor, Tensor, Tensor]]  # (s, y, 1/sᵀy) with s, y (M, Q, P), latest last
+Pairs = list[tuple[Tensor, ...]]  # (s, y, 1/sᵀy) with s, y (M, Q, P), latest last
 
 
 class Task(Protocol):
@@ -49,8 +49,8 @@ class Task(Protocol):
         """Return an approximate inverse Hessian times q (M, Q, P)."""
         ...
 
-    def narrow(self, targets: Tensor) -> Task:
-        """Return the task of these targets only."""
+    def narrow(self, targets: Tensor, models: Tensor | None = None) -> Task:
+        """Return the task of these targets only, and of these of the Q models of each."""
         ...
 
 
@@ -84,7 +84,7 @@ def minimise(
     excess = (g.abs() / tol).amax(-1, keepdim=True)  # (M, Q, 1), ≤ 1 when done
     before = torch.full_like(excess, torch.inf)
     result = Minimised(w.clone(), g.clone(), torch.zeros_like(w[..., 0], dtype=torch.int64), _no(w))
-    targets = torch.arange(len(w), device=w.device)
+    targets, models = (torch.arange(n, device=w.device) for n in w.shape[:2])
     running, arrived = excess > 1, torch.ones_like(excess, dtype=torch.bool)
     pairs: Pairs = []
     gamma = torch.ones_like(excess)
@@ -102,18 +102,18 @@ def minimise(
         if credit > 0:
             leap = running & arrived & (excess <= 1 / credit) & (excess <= credit * before)
             w, running = torch.where(leap, w + direction, w), running & ~leap
-            result.w[targets] = w
-        keep = running[..., 0].any(-1).nonzero()[:, 0]
+            result.w[targets[:, None], models] = w
+        keep, still = (running[..., 0].any(axis).nonzero()[:, 0] for axis in (1, 0))
         report(len(result.w) - len(keep))
-        if len(keep) <= LEAVE * len(w):
-            task, targets = task.narrow(keep), targets[keep]
-            state = (w, g, excess, before, running, arrived, length, direction, slope, gamma)
-            w, g, excess, before, running, arrived, length, direction, slope, gamma = (
-                t[keep] for t in state
-            )
-            pairs = [(s[keep], y[keep], rho[keep]) for s, y, rho in pairs]
+        if len(keep) * len(still) <= LEAVE * running.numel():
             if len(keep) == 0:
                 break
+            task, targets, models = task.narrow(keep, still), targets[keep], models[still]
+            state = (w, g, excess, before, running, arrived, length, direction, slope, gamma)
+            w, g, excess, before, running, arrived, length, direction, slope, gamma = (
+                t[keep[:, None], still] for t in state
+            )
+            pairs = [tuple(t[keep[:, None], still] for t in pair) for pair in pairs]
         trial = w + length * direction
         new = task.gradient(trial, running[..., 0])
         new_slope = (new * direction).sum(-1, keepdim=True)
@@ -136,9 +136,10 @@ def minimise(
         shorter = (-slope / (-slope + new_slope)).nan_to_num(0.0).clamp(0.1, 0.7)
         length = torch.where(arrived, 1.0, length * shorter)
         stuck = running & ((length < SHORTEST) | (slope >= 0))
-        result.w[targets], result.gradient[targets] = w, g
-        result.passes[targets] += running[..., 0]
-        result.stuck[targets] |= stuck[..., 0]
+        place = targets[:, None], models
+        result.w[place], result.gradient[place] = w, g
+        result.passes[place] += running[..., 0]
+        result.stuck[place] |= stuck[..., 0]
         running = running & (excess > 1) & ~stuck
     return result
 

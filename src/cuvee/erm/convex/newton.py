@@ -23,7 +23,7 @@ LEAST_DAMPING, MOST_DAMPING, HARDER = 1e-4, 1e6, 100.0  # μ, and its factor aft
 IDLE = 3  # a model ends after this many rounds in a row that gain less than rounding
 
 
-def minimise(task: Task, w: Tensor, *, tol: float) -> Minimised:
+def minimise(task: Task, w: Tensor, *, tol: Tensor | float) -> Minimised:
     """Minimise from w (M, Q, P), or from 0 if better, until ‖∇‖∞ ≤ tol or no step helps."""
     if task.free is None:
         w = torch.where((value(task, w) <= value(task, torch.zeros_like(w)))[..., None], w, 0.0)

@@ -26,7 +26,7 @@ MOST_COLUMNS = 2048  # with more, a block per class costs more than the passes i
 
 class Preconditioner(Protocol):
     def apply(self, q: Tensor) -> Tensor: ...
-    def narrow(self, targets: Tensor) -> Preconditioner: ...
+    def narrow(self, targets: Tensor, models: Tensor | None = None) -> Preconditioner: ...
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Factors:
         least = torch.finfo(self.scale.dtype).tiny ** 0.5
         self.scale[models] = curvature.clamp(min=least).rsqrt().to(self.scale)[models]
 
-    def narrow(self, targets: Tensor) -> Factors:
-        return Factors(self.L[targets], self.scale[targets])
+    def narrow(self, targets: Tensor, models: Tensor | None = None) -> Factors:
+        return Factors(_some(self.L, targets, models), _some(self.scale, targets, models))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Blocks:
         stacked = q.reshape(-1, K, width).transpose(0, 1).to(self.inverse.dtype)
         return (stacked @ self.inverse).transpose(0, 1).reshape(q.shape).to(q.dtype)
 
-    def narrow(self, targets: Tensor) -> Blocks:
+    def narrow(self, targets: Tensor, models: Tensor | None = None) -> Blocks:
         return self
 
 
@@ -105,7 +105,7 @@ class Diagonal:
     def apply(self, q: Tensor) -> Tensor:
         return q * self.inverse.to(q.dtype)
 
-    def narrow(self, targets: Tensor) -> Diagonal:
+    def narrow(self, targets: Tensor, models: Tensor | None = None) -> Diagonal:
         return self
 
 
@@ -138,15 +138,22 @@ class Task:
         r = self.components.space.canonical(self.preconditioner.apply(q))
         return r if self.free is None else r * self.free
 
-    def narrow(self, targets: Tensor) -> Task:
+    def narrow(self, targets: Tensor, models: Tensor | None = None) -> Task:
+        fewer = len(targets) < len(self.alpha)
         return replace(
             self,
-            components=self.components.narrow(targets),
-            alpha=self.alpha[targets],
+            components=self.components.narrow(targets) if fewer else self.components,
+            batch=self.batch if models is None else self.batch.of_models(models),
+            alpha=_some(self.alpha, targets, models),
             penalty=self.penalty if len(self.penalty) == 1 else self.penalty[targets],
-            preconditioner=self.preconditioner.narrow(targets),
-            free=None if self.free is None else self.free[targets],
+            preconditioner=self.preconditioner.narrow(targets, models),
+            free=None if self.free is None else _some(self.free, targets, models),
         )
+
+
+def _some(x: Tensor, targets: Tensor, models: Tensor | None) -> Tensor:
+    """Return x (M, Q, …) of these targets, and of these models of each."""
+    return x[targets] if models is None else x[targets[:, None], models]
 
 
 @dataclass(frozen=True)

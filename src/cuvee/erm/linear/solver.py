@@ -37,8 +37,9 @@ class Wanted:
     """Hold what is asked of a solution.
 
     `extra` (M,) is added to every λ, `start` (M, Q, P) replaces the anchor's, `free` (M, Q, P)
-    holds parameters fixed. Without `certified`, models solved in float32 are left as they are: the
-    gradient is where the last step began.
+    holds parameters fixed. Without `certified`, `tol` is in units of each column's root mean
+    square, and models solved in float32 are left as they are: the gradient is where the last step
+    began.
     """
 
     tol: float  # on ‖∇‖∞
@@ -154,16 +155,18 @@ def _solve(
 
     It is done in the precision of w first.
     """
-    tol, second = wanted.tol, wanted.second
+    second = wanted.second
+    tol = wanted.tol if wanted.certified else wanted.tol * plan.rms
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if w.dtype == torch.float32:
-        enough = (ROUNDING * plan.rms).clamp(min=0.5 * tol).float()
+        most = FLOAT32_PASSES if wanted.certified or plan.newton else LARGE_P_PASSES
+        enough = torch.maximum(ROUNDING * plan.rms, torch.as_tensor(0.5 * tol).to(plan.rms)).float()
         rough = lbfgs.minimise(
             task,
             w,
             gradient=gradient,
             tol=enough,
-            max_passes=FLOAT32_PASSES,
+            max_passes=most,
             credit=CREDIT,
             report=tell,
         )
@@ -171,7 +174,7 @@ def _solve(
         if (
             not wanted.certified
             and not bool(rough.stuck.any())
-            and bool((rough.passes < FLOAT32_PASSES).all())
+            and bool((rough.passes < most).all())
         ):
             return Solved(w.double(), rough.gradient.double(), None, passes, rough.stuck)
     w = w.double()
