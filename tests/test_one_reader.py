@@ -72,7 +72,8 @@ def test_estimators_have_the_problem_of_adapt(table, tmp_path, kind):
         assert mine.tolist() == theirs.tolist()
     else:
         np.testing.assert_allclose(mine, theirs, **CLOSE)
-    problem = prepare(table, options).group(0).problem
+    prepared = prepare(table, options)
+    problem = prepared.group(prepared.members[0]).problem
     assert [d.n_rows for d in (*problem.sources, *problem.targets)] == [
         30,
         30,

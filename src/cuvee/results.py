@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -194,6 +194,12 @@ class Mixtures:
             candidates=_joined_candidates([part.candidates for part in parts]) if same else (),
             notes=tuple(dict.fromkeys(_chained(parts, "notes"))),
         )
+
+    def without_self(self) -> Mixtures:
+        """Return the same with NaN, no weight at all, where a target is named as a source is."""
+        itself = np.array(self.targets)[:, None] == np.array(self.columns)
+        blank = [replace(c, alpha=np.where(itself, np.nan, c.alpha)) for c in self.candidates]
+        return replace(self, alpha=np.where(itself, np.nan, self.alpha), candidates=tuple(blank))
 
     def raise_for_status(self) -> Mixtures:
         """Return self; raise `StatusError` naming the targets that did not end well.

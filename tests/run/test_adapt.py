@@ -832,7 +832,7 @@ def test_notes_and_parquet(ridge):
 def test_prepared_by_itself(tmp_path):
     prepared = prepare(BASE, options(targets=TARGETS), tmp_path / "scratch")
     learn, whole, test, _ = problem_by_hand(BASE, "cost", TARGETS)
-    group = prepared.group(0)
+    group = prepared.group(prepared.members[0])
     for ours, wanted in ((group.problem, learn), (group.whole, whole)):
         for a, b in zip(
             (*ours.sources, *ours.targets), (*wanted.sources, *wanted.targets), strict=True

@@ -138,8 +138,8 @@ def check_prepared(source, asked: Options) -> bool:
             prepared = prepare(source, asked, Path(scratch) / "scratch")
         except CuveeError:
             return False
-        for i in range(len(prepared.members)):
-            group = prepared.group(i)
+        for members in prepared.members:
+            group = prepared.group(members)
             for domain in (*group.problem.sources, *group.problem.targets, *group.whole.targets):
                 assert np.isfinite(domain.X).all() and domain.n_rows >= 2
             assert len(group.test) == group.problem.n_targets

@@ -27,6 +27,10 @@ def with_huts(n=3, label="cost", frame=BASE):
     return frame.assign(site=[names.get(i, site) for i, site in enumerate(frame.site)])
 
 
+def first_group(of):
+    return of.group(of.members[0])
+
+
 def prepared(frame, tmp_path, **asked):
     return prepare(frame, options(**asked), tmp_path / "scratch")
 
@@ -107,10 +111,10 @@ def test_a_pool_has_no_say_in_levels(tmp_path):
     cost = age + np.array([level[n] for n in names]) + rng.normal(size=len(names))
     frame = pd.DataFrame({"age": age, "site": names, "cost": cost, "sick": "no"})
     asked = {"targets": "site 0", "levels": True}
-    offset = prepared(frame, tmp_path, **asked).group(0).offset
-    alone = prepared(frame[:96], tmp_path, **asked).group(0).offset
+    offset = first_group(prepared(frame, tmp_path, **asked)).offset
+    alone = first_group(prepared(frame[:96], tmp_path, **asked)).offset
     np.testing.assert_allclose(offset, alone, atol=0.05)
-    rows = prepared(frame, tmp_path, **asked).group(0).problem.sources[-1]
+    rows = first_group(prepared(frame, tmp_path, **asked)).problem.sources[-1]
     assert rows.name == SMALL and rows.y.std() > 10.0  # each still lies at its own level
 
 

@@ -30,8 +30,8 @@ def run(request, tmp_path_factory):
 def test_terms_are_those_of_the_library(run, tmp_path):
     entry, label = run.metrics["theorem_1"], run.options.label
     prepared = prepare(BASE, run.options, tmp_path)
-    group = prepared.group(0)
-    bound = cuvee.risk_bound(group.problem, prepared.hypothesis(0), run.alpha)
+    group = prepared.group(prepared.members[0])
+    bound = cuvee.risk_bound(group.problem, prepared.hypothesis(prepared.members[0]), run.alpha)
     for name in ("discrepancy", "complexity", "sampling"):
         np.testing.assert_allclose(entry[name], getattr(bound.printed, name), rtol=1e-9)
     np.testing.assert_allclose(entry["mended"], bound.proven.excess, rtol=1e-9)
@@ -43,7 +43,10 @@ def test_terms_are_those_of_the_library(run, tmp_path):
 
 def test_the_held_out_loss_is_that_of_the_scored_models(run, tmp_path):
     entry, prepared = run.metrics["theorem_1"], prepare(BASE, run.options, tmp_path)
-    group, hypothesis = prepared.group(0), prepared.hypothesis(0)
+    group, hypothesis = (
+        prepared.group(prepared.members[0]),
+        prepared.hypothesis(prepared.members[0]),
+    )
     solution = cuvee.solve(group.problem, hypothesis, run.alpha, tol=run.options.tol)
     for i, domain in enumerate(group.test):
         if run.options.label == "cost":
@@ -64,7 +67,11 @@ def test_the_held_out_loss_is_that_of_the_scored_models(run, tmp_path):
 def test_levels_are_added_before_a_held_out_loss_is_taken(tmp_path):
     run = adapt(BASE, tmp_path / "run", options=options("cost", targets=TARGETS, levels=True))
     prepared = prepare(BASE, run.options, tmp_path)
-    scale = prepared.hypothesis(0).bind(prepared.group(0).problem.facts).label_scale
+    scale = (
+        prepared.hypothesis(prepared.members[0])
+        .bind(prepared.group(prepared.members[0]).problem.facts)
+        .label_scale
+    )
     rmse = np.array(run.metrics["scores"])[:, 0, 0]
     held_out = run.metrics["theorem_1"]["held_out"]
     np.testing.assert_allclose(held_out, 0.5 * (rmse / scale) ** 2, rtol=1e-6)

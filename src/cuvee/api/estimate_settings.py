@@ -4,8 +4,11 @@ chosen.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from cuvee.errors import OptionError, check_choice, check_number, check_whole
 from cuvee.hypothesis.base import LossKind, Space
@@ -14,7 +17,7 @@ from cuvee.mixture.method import AlphaMethod, AlphaSettings
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.mixture.players import Settings
 from cuvee.mixture.registry import Method
-from cuvee.problem import Problem
+from cuvee.problem import Array, Problem
 from cuvee.results import OWN
 
 Loss = Literal["auto", "trained", "bounded"]
@@ -93,6 +96,34 @@ class EstimateSettings:
             raise OptionError(
                 f"a source is named {OWN!r}, which is the own sample's column: rename it"
             )
+
+    def excluded(
+        self, problem: Problem, exclude: Mapping[str, Collection[str]] | None
+    ) -> Array | None:
+        """Return which sources (M, N) each target may not learn from; None where it is none."""
+        if not exclude:
+            return None
+        if not self.how.excludes:
+            able = ", ".join(m.name for m in map(registry.find, registry.names()) if m.excludes)
+            raise OptionError(f"method={self.method!r} cannot exclude sources; these can: {able}")
+        place = {name: j for j, name in enumerate(problem.source_names)}
+        row = {name: i for i, name in enumerate(problem.target_names)}
+        closed = np.zeros((problem.n_targets, problem.n_sources), dtype=bool)
+        for target, sources in exclude.items():
+            if target not in row:
+                raise OptionError(f"exclude: there is no target {target!r}")
+            names = [sources] if isinstance(sources, str) else list(sources)
+            for name in names:
+                if name not in place:
+                    raise OptionError(f"exclude: target {target!r}: there is no source {name!r}")
+            closed[row[target], [place[name] for name in names]] = True
+        bare = closed.all(1)
+        if bare.any():
+            raise OptionError(
+                f"exclude leaves target {problem.target_names[int(bare.argmax())]!r} without any "
+                "source: exclude fewer"
+            )
+        return closed
 
     def compared(self, space: Space) -> LossKind:
         """Return which loss the discrepancy compares.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Literal
+
+import numpy as np
 
 from cuvee import erm
 from cuvee.api.checks import check_device, check_hypothesis, check_problem
@@ -16,7 +19,7 @@ from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.mixture.registry import Method
 from cuvee.numerics.parallel import count, each, workers
-from cuvee.problem import Problem
+from cuvee.problem import Array, Problem
 from cuvee.results import OWN, Mixtures
 
 # bytes one batch of targets may hold in row losses; more targets are done batch after batch
@@ -32,6 +35,7 @@ class _Job:
     problem: Problem
     hypothesis: Hypothesis
     settings: EstimateSettings
+    excluded: Array | None  # (M, N)
     device: str
     progress: Progress | None
 
@@ -57,6 +61,7 @@ def estimate(
     tol: float | None = None,
     folds: int | None = None,
     seed: int = 0,
+    exclude: Mapping[str, Collection[str]] | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Mixtures:
@@ -93,6 +98,8 @@ def estimate(
             logistic, 3 for a network.
         seed: the same seed gives the same bits on the same machine, with the same number of threads
             and the same versions of torch and NumPy.
+        exclude: target -> names of the sources that it may not learn from, such as itself; for
+            "path", "cuts", "uniform" and "proportional".
         device: a torch device.
         progress: called with (what, done, total).
 
@@ -130,13 +137,16 @@ def estimate(
         seed=seed,
     )
     settings.check_problem(problem)
+    excluded = settings.excluded(problem, exclude)
     space = _space(problem, hypothesis)  # every label is checked here
     batches = _batches(problem, space, settings)
+    ends = np.cumsum([part.n_targets for part in batches])[:-1]
+    closed = [None] * len(batches) if excluded is None else np.split(excluded, ends)
     # Batches run side by side; the first of them tells how far all are.
     listeners = [None if i % count() else progress for i in range(len(batches))]
     jobs = [
-        _Job(part, hypothesis, settings, device, tell)
-        for part, tell in zip(batches, listeners, strict=True)
+        _Job(part, hypothesis, settings, without, device, tell)
+        for part, without, tell in zip(batches, closed, listeners, strict=True)
     ]
     with workers(graph=not space.convex):
         parts = each(_estimate, jobs, device) if space.convex else [_estimate(j) for j in jobs]
@@ -165,6 +175,7 @@ def _estimate(job: _Job) -> Mixtures:
         settings=settings.complete(space),
         risk=lambda: components(job.hypothesis.bind(problem.facts), "trained"),
         solver=partial(erm.solve, seed=settings.seed, tol=erm.ROUGH),
+        excluded=job.excluded,
         progress=job.progress,
     )
     estimate = settings.how.estimate(request)

@@ -328,8 +328,8 @@ def _prepared(
         opened = open_table(table, options)
         prepared = of_sources(opened, chosen(opened))
     return (
-        prepared.group(0).problem.sources,
-        prepared.hypothesis(0),
+        prepared.group(prepared.members[0]).problem.sources,
+        prepared.hypothesis(prepared.members[0]),
         (prepared.inferred.why, *prepared.notes),
     )
 

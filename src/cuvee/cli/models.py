@@ -26,7 +26,8 @@ def solved(blends: Blends, given: Weights, map_file: Path | None, progress: Any)
     inner = progress if len(blends.parts) == 1 else None
     parts = []
     for part in blends.parts:
-        group, kind = prepared.group(part.group), prepared.hypothesis(part.group)
+        members = prepared.members[part.group]
+        group, kind = prepared.group(members), prepared.hypothesis(members)
         problem, own_columns = blends.problem(part, group), [*part.columns, *own]
         alpha = given.alpha[np.ix_(part.rows, [columns.index(c) for c in own_columns])]
         if map_file is None:
@@ -35,8 +36,9 @@ def solved(blends: Blends, given: Weights, map_file: Path | None, progress: Any)
             sol = load_map(map_file, problem, kind)(alpha, tol=options.tol, progress=inner)
         named: Any = {"targets": [blends.names[i] for i in part.rows], "columns": own_columns}
         offset = blends.offsets(part, group, alpha)
-        encoder = prepared.members[part.group].encoder
-        parts.append(SavedModels.of(sol, **named, encoder=encoder, options=options, offset=offset))
+        parts.append(
+            SavedModels.of(sol, **named, encoder=members.encoder, options=options, offset=offset)
+        )
         if inner is None:
             progress("solving", len(parts), len(blends.parts))
     return SavedModels.joined(parts, given.rows, columns)

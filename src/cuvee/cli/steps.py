@@ -102,18 +102,18 @@ def weights(
 
 
 def _estimated(prepared: Prepared, progress: Any, how: Any) -> Mixtures:
-    """Return α of all targets; those of every domain in turn are found one after the other."""
+    """Return α of all targets, group by group."""
     from cuvee.api import estimate
     from cuvee.cli.alpha import merged
 
-    parts, many = [], len(prepared.members)
-    inner = progress if many == 1 else None  # every domain in turn: one bar over all of them
-    for i in range(many):
-        parts.append(
-            estimate(prepared.group(i).problem, prepared.hypothesis(i), progress=inner, **how)
-        )
+    parts, groups = [], prepared.weighed(how["method"])
+    inner = progress if len(groups) == 1 else None  # one bar over all of them
+    for members in groups:
+        problem, hypothesis = prepared.group(members).problem, prepared.hypothesis(members)
+        how |= {"exclude": members.excluded, "progress": inner}
+        parts.append(estimate(problem, hypothesis, **how).without_self())
         if inner is None:
-            progress("weighing", i + 1, many)
+            progress("weighing", len(parts), len(groups))
     return merged(parts, prepared.sources)
 
 

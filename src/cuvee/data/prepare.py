@@ -10,7 +10,7 @@ weights.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from cuvee.data.streamed import streamed
 from cuvee.errors import InputError, OptionError
 from cuvee.problem import Array
 
+MANY = 20  # domains in turn whose weights are found together
 LARGE = 2**30  # bytes of files that are not read whole
 
 
@@ -96,6 +97,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             options, opened.inferred, members, used[table.label], sizes=opened.sizes,
             pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
             domain=table.domain, n_features=len(table.features), rows=encoded,
+            together=_together(encoders, members, places),
         )  # fmt: skip
 
 
@@ -125,6 +127,31 @@ def _members(encoders: _Encoders, group: Taught, parts: Divided) -> Members:
     ]
     encoder = encoders.fitted([*learnt, *group.others.values()])
     return Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
+
+
+def _together(
+    encoders: _Encoders, members: Sequence[Members], places: Mapping[str, Array]
+) -> Members | None:
+    """Return all targets in one group with all sources, where each is a source of every other.
+
+    None where they are few, or where some rows of a target are not to be learnt from. Columns are
+    encoded by the rows of all domains; what is held out of a target gives its columns, not its
+    labels.
+    """
+    targets = tuple(t for who in members for t in who.targets)
+    sources = tuple(dict.fromkeys(s for who in members for s in who.sources))
+    rows = encoders.rows
+    if (
+        len(members) < MANY
+        or len(targets) != len(members)
+        or any({*who.sources} != {*sources} - {*who.targets} for who in members)
+        or any(len(places[t]) != len(rows.at[t]) for t in targets)
+        or len({None if m.classes is None else (*m.classes.tolist(),) for m in members}) > 1
+    ):
+        return None
+    ordered = tuple(name for name in rows.at if name in {*sources})
+    encoder = encoders.fitted([rows.at[name] for name in ordered])
+    return Members(targets, ordered, encoder, members[0].classes)
 
 
 def _is_large(source: Any, options: Options) -> bool:

@@ -18,6 +18,7 @@ from cuvee.data.roles import SMALL
 from cuvee.data.task import Inferred, Task
 from cuvee.errors import CuveeWarning, DomainError
 from cuvee.hypothesis import Hypothesis
+from cuvee.mixture import registry
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 
@@ -63,6 +64,15 @@ class Members:
     encoder: Encoder
     classes: Array | None = None  # that the sources have, sorted; None: a quantity
 
+    def part(self, chosen: slice) -> Members:
+        """Return the same with some of the targets."""
+        return replace(self, targets=self.targets[chosen])
+
+    @property
+    def excluded(self) -> dict[str, list[str]]:
+        """Return the targets that are sources too, each with itself."""
+        return {t: [t] for t in self.targets if t in {*self.sources}}
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
@@ -86,6 +96,8 @@ class Prepared:
     # name -> encoded X, y of the labelled rows
     rows: Callable[[Members], Mapping[str, tuple[Array, Array]]]
     fingerprint: str = ""  # of the table, where a run is to be resumed
+    # every domain in turn, and all of them as sources, where their weights can be found together
+    together: Members | None = None
 
     @classmethod
     def of(
@@ -139,25 +151,30 @@ class Prepared:
         """Return whether each domain's own level is taken out of its labels."""
         return self.options.levels and self.inferred.task is Task.regression
 
-    def hypothesis(self, i: int) -> Hypothesis:
+    def weighed(self, method: str) -> tuple[Members, ...]:
+        """Return the groups whose weights are found together by this method.
+
+        Where a target is among the sources of its group, `excluded` keeps it from itself.
+        """
+        one = self.together if registry.find(method).excludes else None
+        return self.members if one is None else (one,)
+
+    def hypothesis(self, members: Members) -> Hypothesis:
         """Return the hypothesis of a group.
 
         A network has as many inputs as the group's encoder has columns.
         """
-        classes = self.members[i].classes
-        n_outputs = 1 if classes is None else len(classes)
-        return hypothesis_of(
-            self.options, self.inferred.task, len(self.members[i].encoder.names), n_outputs
-        )
+        n_outputs = 1 if members.classes is None else len(members.classes)
+        names = members.encoder.names
+        return hypothesis_of(self.options, self.inferred.task, len(names), n_outputs)
 
-    def group(self, i: int) -> Group:
+    def group(self, members: Members) -> Group:
         """Return a group's rows as problems; `checked` has told what is to be said of them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CuveeWarning)
-            return self._group(i)
+            return self._group(members)
 
-    def _group(self, i: int) -> Group:
-        members = self.members[i]
+    def _group(self, members: Members) -> Group:
         rows, names = self.rows(members), members.encoder.names
 
         def domain(name: str, which: Array | slice) -> Domain:
@@ -189,25 +206,25 @@ class Prepared:
         Each group is made once, so that nothing is found wrong later.
         """
         notes = list(self.notes)
-        for i in range(len(self.members)):
+        for i, members in enumerate(self.members):
             tell("preparing", i, len(self.members))
-            notes += self._said_of(i)
+            notes += self._said_of(members)
         return replace(self, notes=tuple(dict.fromkeys(notes)))
 
-    def _said_of(self, i: int) -> list[str]:
+    def _said_of(self, members: Members) -> list[str]:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always", CuveeWarning)
-            group = self._group(i)
-            space = self.hypothesis(i).bind(group.whole.facts)
+            group = self._group(members)
+            space = self.hypothesis(members).bind(group.whole.facts)
             check_precision((*group.whole.sources, *group.whole.targets), space)
             differ = (
-                i == 0
+                members is self.members[0]
                 and self.levels
                 and bool((self._at_one_level(group.plain).believed >= BELIEVED).any())
             )
         warned = [str(w.message) for w in heard if isinstance(w.message, CuveeWarning)]
         # as an α says that somebody gave
-        if {*self.members[i].targets} & {*self.members[i].sources}:
+        if {*members.targets} & {*members.sources}:
             warned = [
                 one for one in warned if one not in {*group.plain.notes, *group.problem.notes}
             ]

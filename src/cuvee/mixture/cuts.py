@@ -139,12 +139,14 @@ def estimate(request: Request) -> Estimate:
     components, settings = request.components, request.settings
     objective = request.objective()
     C = torch.full((len(components.own_counts), 1), settings.C).to(objective.inverse_counts)
-    start = torch.as_tensor(proportional.weights(components, own=settings.own)).to(C)
+    pooled = request.allowed(proportional.weights(components, own=settings.own))
+    start = torch.as_tensor(pooled).to(C)
     adversaries = panel.of(components, objective, settings.run)
     points = follow(adversaries, objective, C, start, settings.run, request.progress)
     everything = np.ones((len(C), 1))
     objective_value, gap, alpha = points.averaged(everything)
     status = points.status(settings.run.tol)
+    alpha = request.allowed(alpha)
     return Estimate(alpha, gap, objective_value, status, points.trace(everything))
 
 
@@ -154,6 +156,7 @@ METHOD = AlphaMethod(
     "Cutting planes for a given C: the weights with the least largest F, and a lower bound that "
     "proves how close they are.",
     steps=30,
+    excludes=True,
 )
 
 

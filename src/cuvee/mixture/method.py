@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cuvee.components import ALL, Batch, Components
 from cuvee.mixture.objective import Discrepancy, Objective, inverse_counts
 from cuvee.mixture.players import Settings
+from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status, Trace
 
 Progress = Callable[[str, int, int], None]
@@ -22,6 +24,7 @@ Progress = Callable[[str, int, int], None]
 Solver = Callable[[Components, Batch, Tensor], Tensor]
 """(components, rows with folds left out, α (M, Q, N+1)) -> w (M, Q, P)."""
 
+HARDLY_ANY = 1e6  # 1/m_j of an excluded source, in units of the largest one
 SMOOTHING = 0.01  # √c as a share of the sources' mean loss
 
 
@@ -52,6 +55,7 @@ class Request:
     # makes the same components with the loss that models are trained on
     risk: Callable[[], Components]
     solver: Solver  # trains models on them
+    excluded: Array | None = None  # (M, N) sources that a target may not learn from
     progress: Progress | None = None
 
     def smoothing(self, share: float = SMOOTHING) -> float:
@@ -71,8 +75,31 @@ class Request:
     def objective(self) -> Objective:
         """Return F with the caller's C, over the sources and, where it joins, the own sample."""
         settings, N = self.settings, len(self.components.counts)
-        inverse = inverse_counts(self.components)[:, : N + int(settings.own)]
+        inverse = self.inverse_counts()[:, : N + int(settings.own)]
         return Objective(settings.discrepancy, self.smoothing(), settings.C, inverse)
+
+    def inverse_counts(self) -> Tensor:
+        """Return 1/m_j of the sources and, last, of the own sample: (M, N+1).
+
+        An excluded source counts as one with hardly any rows. Its weight is then next to nothing,
+        and no α without it has a larger F than before: lower bounds hold.
+        """
+        inverse = inverse_counts(self.components)
+        if self.excluded is None:
+            return inverse
+        last = inverse.new_zeros(len(inverse), 1, dtype=torch.bool)
+        closed = torch.cat([torch.as_tensor(self.excluded).to(last), last], 1)
+        return torch.where(closed, HARDLY_ANY * inverse.amax(), inverse)
+
+    def allowed(self, alpha: Floats) -> Floats:
+        """Return weights (M, …, J) with 0 for excluded sources, on the simplex again."""
+        if self.excluded is None:
+            return alpha
+        shape = (len(alpha), *[1] * (alpha.ndim - 2), -1)
+        open_ = np.ones((len(alpha), alpha.shape[-1]))
+        open_[:, : self.excluded.shape[1]] = ~self.excluded
+        kept = alpha * open_.reshape(shape)
+        return np.asarray(kept / kept.sum(-1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -100,6 +127,8 @@ class AlphaMethod:
     """Number of steps for a network, whose steps are expensive; None means the same as `steps`."""
     own: bool = False
     """Whether the target's own sample always joins; else it does where the caller asks for it."""
+    excludes: bool = False
+    """Whether it can leave out sources that a target may not learn from."""
     tol: float = 0.02
     checks: int = 20
     """How often a run checks whether it has converged."""

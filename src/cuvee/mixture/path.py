@@ -49,7 +49,7 @@ def estimate(request: Request) -> Estimate:
     settings = request.settings
     paths = follow(request)
     risk = request.risk()
-    named = candidates(risk, paths)
+    named = [(name, request.allowed(a)) for name, a in candidates(risk, paths)]
     alpha = np.stack([a for _, a in named], 1)  # (M, G, N+1)
     if request.progress:
         request.progress("cross-validating candidates", 0, 1)
@@ -85,6 +85,7 @@ METHOD = AlphaMethod(
     "loss.",
     steps=12,
     own=True,
+    excludes=True,
     tol=0.02,
     models=lambda adversaries, sources: FITTED,
 )
@@ -94,11 +95,12 @@ def follow(request: Request) -> dict[str, Points]:
     """Return the points of the plain path and of the honest one, by name."""
     components, settings = request.components, request.settings
     objective = Objective(
-        settings.discrepancy, request.smoothing(SMOOTHING), 0.0, inverse_counts(components)
+        settings.discrepancy, request.smoothing(SMOOTHING), 0.0, request.inverse_counts()
     )
     unit = play.start(components, objective, settings.run).unit
     C = path_of_C(objective, unit)
-    pooled = torch.as_tensor(proportional.weights(components, own=True)).to(C)
+    pooled = request.allowed(proportional.weights(components, own=True))
+    start = torch.as_tensor(pooled).to(C)
     plain = panel.of(components, objective, settings.run)
     honest = panel.Several(
         tuple(
@@ -108,7 +110,7 @@ def follow(request: Request) -> dict[str, Points]:
     )
     return {
         name: cuts.follow(
-            adversaries, objective, C, pooled, settings.run, request.progress, f"α along the {name}"
+            adversaries, objective, C, start, settings.run, request.progress, f"α along the {name}"
         )
         for name, adversaries in (("path", plain), ("honest path", honest))
     }

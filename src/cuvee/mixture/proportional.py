@@ -25,9 +25,12 @@ def of_sources(components: Components) -> Floats:
 
 def estimate(request: Request) -> Estimate:
     """Return weights proportional to numbers of rows."""
-    return closed_form(weights(request.components, request.settings.own))
+    return closed_form(request.allowed(weights(request.components, request.settings.own)))
 
 
 METHOD = AlphaMethod(
-    "proportional", estimate, "The same weight for every row, so that large sources count more."
+    "proportional",
+    estimate,
+    "The same weight for every row, so that large sources count more.",
+    excludes=True,
 )

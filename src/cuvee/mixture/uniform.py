@@ -18,7 +18,7 @@ def weights(components: Components, own: bool = False) -> Floats:
 
 def estimate(request: Request) -> Estimate:
     """Return an estimate with the same weight for every source."""
-    return closed_form(weights(request.components, request.settings.own))
+    return closed_form(request.allowed(weights(request.components, request.settings.own)))
 
 
-METHOD = AlphaMethod("uniform", estimate, "The same weight for every source.")
+METHOD = AlphaMethod("uniform", estimate, "The same weight for every source.", excludes=True)

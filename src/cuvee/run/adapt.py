@@ -186,16 +186,17 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
         return
     size = NETWORK_CHUNK if prepared.kind not in MODELS else CHUNK
     steps, done, total = [], 0, len(prepared.targets)
-    for g, members in enumerate(prepared.members):
+    for g, members in enumerate(prepared.weighed(options.method)):
         group = None
         for low in range(0, len(members.targets), size):
             step, began = f"alpha {g} {low}", time.perf_counter()
             many = len(members.targets[low : low + size])
             if not folder.done(step):
-                group = group or prepared.group(g)
+                group = group or prepared.group(members)
                 mix = estimate(
                     group.part(slice(low, low + size)).problem,
-                    prepared.hypothesis(g),
+                    prepared.hypothesis(members),
+                    exclude=members.part(slice(low, low + size)).excluded,
                     method=options.method,  # type: ignore[arg-type]  # checked by Options
                     C=options.C,
                     own=True,
@@ -211,6 +212,7 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     mixtures = [
         alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps
     ]
+    mixtures = [mix.without_self() for mix in mixtures]
     parts.finish("alpha", tables.of_mixtures(prepared, mixtures))
 
 
@@ -229,11 +231,11 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
             progress("solving models", done, total)
             if not folder.done(step):
                 if group is None:
-                    group = prepared.group(g)
+                    group = prepared.group(members)
                     atlas = _map(folder, g, group.problem.sources, prepared, alphas[g], options)
                 part = models.deliver(
                     group.part(chunk),
-                    prepared.hypothesis(g),
+                    prepared.hypothesis(members),
                     alphas[g][chunk],
                     atlas,
                     options,
@@ -267,13 +269,17 @@ def _map(
     step = f"plan {g}"
     try:
         if not folder.done(step):
-            made = plan(sources, prepared.hypothesis(g), n_targets=len(alpha), **how)
+            made = plan(
+                sources, prepared.hypothesis(prepared.members[g]), n_targets=len(alpha), **how
+            )
             record = {"choice": made.choice, "n_labels": made.n_labels, "why": str(made)}
             folder.commit(step, {part_name(step): as_json(record)}, seconds=made.seconds)
         planned = folder.json(part_name(step))
         if planned["choice"] == "solve":
             return None
-        return learn(sources, prepared.hypothesis(g), n_labels=planned["n_labels"], **how)
+        return learn(
+            sources, prepared.hypothesis(prepared.members[g]), n_labels=planned["n_labels"], **how
+        )
     except OptionError:  # no map can be learnt from such mixtures: they are all the same, say
         return None
 
