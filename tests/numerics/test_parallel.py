@@ -236,3 +236,22 @@ def test_networks_keep_torchs_threads(threads, monkeypatch):
     sources = shifted_sources(2, 40, 3)
     cuvee.solve(sources, cuvee.Network(Net(3, 2)), [[0.5, 0.5]], steps=20)
     assert max(seen) == 3 and torch.get_num_threads() == 4
+
+
+def test_a_worker_has_one_thread_of_torch_and_mkl(threads):
+    """MKL counts its threads for each thread: a worker that starts with all of them gives other
+    bits than the caller, and all of them spin.
+    """
+    threads(3)
+    X = torch.as_tensor(np.random.default_rng(0).normal(size=(40, 1, 3_000)))
+    y = torch.as_tensor(np.random.default_rng(1).normal(size=(40, 3_000, 7)))
+    names: set[str] = set()
+
+    def product(i):
+        names.add(threading.current_thread().name)
+        return (X @ y).sum().item(), torch.get_num_threads()
+
+    with workers():
+        for _ in range(5):
+            assert {n for _, n in each(product, range(12), "cpu")} == {1}
+    assert len(names) > 1

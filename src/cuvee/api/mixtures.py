@@ -18,7 +18,7 @@ from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.mixture.registry import Method
-from cuvee.numerics.parallel import count, each, workers
+from cuvee.numerics.parallel import FEW, count, each, workers
 from cuvee.problem import Array, Problem
 from cuvee.results import OWN, Mixtures
 
@@ -139,16 +139,18 @@ def estimate(
     settings.check_problem(problem)
     excluded = settings.excluded(problem, exclude)
     space = _space(problem, hypothesis)  # every label is checked here
-    batches = _batches(problem, space, settings)
-    ends = np.cumsum([part.n_targets for part in batches])[:-1]
-    closed = [None] * len(batches) if excluded is None else np.split(excluded, ends)
-    # Batches run side by side; the first of them tells how far all are.
-    listeners = [None if i % count() else progress for i in range(len(batches))]
-    jobs = [
-        _Job(part, hypothesis, settings, without, device, tell)
-        for part, without, tell in zip(batches, closed, listeners, strict=True)
-    ]
-    with workers(graph=not space.convex):
+    # Small problems and steps of adversaries are many short operations, and Python runs one at a
+    # time: more workers would only get into each other's way. Networks have torch's own threads.
+    with workers(graph=not space.convex, most=FEW if space.convex else None):
+        batches = _batches(problem, space, settings)
+        ends = np.cumsum([part.n_targets for part in batches])[:-1]
+        closed = [None] * len(batches) if excluded is None else np.split(excluded, ends)
+        # Batches run side by side; the first of them tells how far all are.
+        listeners = [None if i % count() else progress for i in range(len(batches))]
+        jobs = [
+            _Job(part, hypothesis, settings, without, device, tell)
+            for part, without, tell in zip(batches, closed, listeners, strict=True)
+        ]
         parts = each(_estimate, jobs, device) if space.convex else [_estimate(j) for j in jobs]
     return replace(Mixtures.concat(parts), notes=problem.notes)
 

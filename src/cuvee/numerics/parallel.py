@@ -31,8 +31,8 @@ Result = TypeVar("Result")
 Tell = Callable[[int], None]
 
 TILES = 4  # per worker: a worker that is held up leaves its share to the others
-LEAST = 2**23  # multiplications that are worth a tile of their own: a fraction of a millisecond
-FEW = 2  # workers that Python can serve when tiles are the smallest
+LEAST = 2**24  # multiplications that are worth a tile of their own: about a millisecond
+FEW = 2  # workers that Python can serve when operations are small
 
 
 class _Crew:
@@ -45,7 +45,8 @@ class _Crew:
     @property
     def pool(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.size - 1, "cuvee")  # the caller works too
+            # The caller works too. MKL counts threads for each thread, and a new one would have all.
+            self._pool = ThreadPoolExecutor(self.size - 1, "cuvee", torch.set_num_threads, (1,))
         return self._pool
 
     def leave(self) -> None:
@@ -66,24 +67,26 @@ _met: list[int] = []  # torch's threads as the calls that are under way met them
 
 
 @contextmanager
-def workers(*, graph: bool = False) -> Iterator[None]:
+def workers(*, graph: bool = False, most: int | None = None) -> Iterator[None]:
     """Decide how many workers the calls inside have; torch gets one thread, and back what it had.
 
     With `graph`, torch keeps threads of its own, as many as there are workers: networks are
-    differentiated through a graph, which no tile cuts. A call inside a call has the same workers.
+    differentiated through a graph, which no tile cuts. A call inside a call has the same workers,
+    but no more than its own `most`.
     """
     if _here.at_work:
         yield
         return
     outer, met = _here.crew, _torchs_threads()
-    crew = outer or _Crew(min(met, available()))
+    size = outer.size if outer else min(met, available())
+    crew = outer if outer and (most is None or size <= most) else _Crew(min(size, most or size))
     _here.crew = crew
     torch.set_num_threads(crew.size if graph else 1)
     try:
         yield
     finally:
         _here.crew = outer
-        if outer is None:
+        if crew is not outer:
             crew.leave()
         with _lock:
             _met.remove(met)
