@@ -45,7 +45,7 @@ class _Crew:
     @property
     def pool(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            # The caller works too. MKL counts threads for each thread, and a new one would have all.
+            # The caller works too. MKL counts threads for each thread; a new one would have all.
             self._pool = ThreadPoolExecutor(self.size - 1, "cuvee", torch.set_num_threads, (1,))
         return self._pool
 
