@@ -20,6 +20,7 @@ from cuvee.numerics.parallel import each
 from cuvee.simplex import project
 
 FEW, FOLDS, FEWER_FOLDS = 160, 10, 5  # up to FEW runs there are more folds
+LEAST = 0.03  # share of a candidate
 RIDGE = 0.02  # pulls shares towards equal ones, relative to the candidates' errors
 Tell = Callable[[int], None]
 
@@ -77,7 +78,8 @@ def shares(judged: Judged, swarm: Swarm) -> Tensor:
         faster = (1.0 + (1.0 + 4.0 * momentum**2) ** 0.5) / 2.0
         ahead = following + (momentum - 1.0) / faster * (following - share)
         share, momentum = following, faster
-    return share.T.contiguous()
+    share = torch.where(share < LEAST, 0.0, share)  # what hardly counts is not computed
+    return (share / share.sum(1, keepdim=True)).T.contiguous()
 
 
 def averaged(share: Tensor, means: Tensor, spreads: Tensor) -> tuple[Tensor, Tensor]:

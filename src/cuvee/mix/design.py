@@ -195,7 +195,7 @@ def _first(polytope: Polytope, k: int, prior: Floats | None, seed: int) -> Plan:
         chosen.append(i)
         heavy = [polytope.domains[j] for j in np.argsort(-pool[i])[:2] if pool[i, j] > 0]
         reasons.append(
-            "It is the prior mixture, or the middle of what is allowed: the others are judged by it."
+            "It is the prior mixture, or the middle of what is allowed: others are judged by it."
             if step == 0
             else f"Mostly {' and '.join(heavy)}: of all mixtures it tells most that the runs "
             "before it do not."

@@ -13,7 +13,7 @@ from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import Polytope
 from cuvee.mix.goal import Goal
 from cuvee.mix.prediction import Prediction
-from cuvee.mix.search import minimise
+from cuvee.mix.search import QUICK, minimise
 from cuvee.results import Floats
 from cuvee.simplex import sample
 
@@ -50,7 +50,9 @@ def trace(
     for share in _directions(len(counted), points, seed):
         weights = torch.zeros_like(goal.weights)
         weights[counted] = torch.as_tensor(share, dtype=DTYPE)
-        found.append(minimise(replace(goal, weights=weights), belief, polytope, starts, seed, 400))
+        found.append(
+            minimise(replace(goal, weights=weights), belief, polytope, starts, seed, QUICK)
+        )
     alpha = np.array(found)
     with torch.no_grad():
         mean = belief.mean(torch.as_tensor(alpha, dtype=DTYPE))[:, counted].numpy()

@@ -126,7 +126,7 @@ class _Search:
         return torch.einsum("nki,nkj->kij", weighted, jacobian) / noise[:, None, None]
 
     def step(self, state: _State) -> _State:
-        """Return the state after one step; a metric that it does not improve stays, and damps more."""
+        """Return the state after one step; a metric that gets no better stays, and damps more."""
         p = state.parameters
         above = self.above(p)[..., None]
         down = -p[:, 0].exp().expand(above.shape[:2])[..., None]

@@ -14,10 +14,8 @@ from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import Polytope
 from cuvee.mix.goal import Goal
 from cuvee.mix.prediction import Prediction
-from cuvee.mix.search import check_guards, minimise
+from cuvee.mix.search import QUICK, check_guards, minimise
 from cuvee.results import Floats
-
-FEWER_DRAWS = 300  # for surfaces of half the runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +97,7 @@ def disappointment(
     apart = []
     for pair in halves:
         for one, other in (pair, pair[::-1]):
-            alpha = minimise(goal, one, polytope, chosen[None], seed, FEWER_DRAWS)
+            alpha = minimise(goal, one, polytope, chosen[None], seed, QUICK)
             x = torch.as_tensor(alpha, dtype=DTYPE)[None]
             with torch.no_grad():
                 looked = goal.value(one, one.mean(x), None)

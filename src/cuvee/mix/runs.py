@@ -81,7 +81,8 @@ def read_runs(alpha: Any, metrics: Any, scale: Any = None) -> Runs:
     if clash:
         raise InputError(f"{min(clash)!r} is both a domain and a metric: rename one of them")
     values, results = left.values, right.values
-    failed = ~np.isfinite(np.column_stack([values, results])).all(1)
+    finite = np.isfinite(np.column_stack([values, results]))
+    failed = finite.sum(1) < finite.shape[1]
     if failed.any():
         notes.append(_failed(failed, left, right))
     rows = np.flatnonzero(np.logical_not(failed))

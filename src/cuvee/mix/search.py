@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -11,8 +13,7 @@ from cuvee.mix.constraints import InfeasibleError, Polytope
 from cuvee.mix.goal import Goal
 from cuvee.results import Floats
 
-DRAWS, FINALISTS, STARTS = 2000, 96, 3
-STEPS = 60
+FINALISTS = 96  # draws that are looked at with their intervals
 PENALTY = 10.0  # per unit of spread above a guard rail, among draws
 TOLERANCE = 1e-3  # of guard rails, in units of a metric's spread
 
@@ -29,22 +30,38 @@ def values(goal: Goal, belief: Belief, alpha: Floats, *, risky: bool = True) -> 
         return value.numpy()
 
 
+@dataclass(frozen=True)
+class Effort:
+    """Say how long to search."""
+
+    draws: int = 2000
+    starts: int = 2  # of SLSQP
+    steps: int = 50  # of each
+
+
+QUICK = Effort(draws=300, starts=1, steps=25)
+
+
 def minimise(
-    goal: Goal, belief: Belief, polytope: Polytope, starts: Floats, seed: int, draws: int = DRAWS
+    goal: Goal,
+    belief: Belief,
+    polytope: Polytope,
+    starts: Floats,
+    seed: int,
+    effort: Effort = Effort(),  # noqa: B008  # it is frozen
 ) -> Floats:
     """Return the best mixture (N,) that is found; `starts` (m, N) are looked at beside draws."""
-    pool = np.concatenate([polytope.repaired(starts), polytope.draws(draws, seed, polytope.centre)])
+    drawn = polytope.draws(effort.draws, seed, polytope.centre)
+    pool = np.concatenate([polytope.repaired(starts), drawn])
     by_mean = np.argsort(values(goal, belief, pool, risky=False), kind="stable")
     finalists = pool[by_mean[:FINALISTS]]
-    beginnings = [finalists[0]]
     if goal.risk > 0:
         # the best by the mean alone is cheap to find, and often near the best
-        beginnings = [_descend(goal, belief, polytope, finalists[0], risky=False)]
-        order = np.argsort(values(goal, belief, finalists), kind="stable")
-        beginnings += list(finalists[order[: STARTS - 1]])
-    else:
-        beginnings += list(finalists[1:STARTS])
-    ends = [_descend(goal, belief, polytope, x, risky=True) for x in beginnings]
+        centre = _descend(goal, belief, polytope, finalists[0], effort.steps, risky=False)
+        finalists = np.concatenate([centre[None], finalists])
+    order = np.argsort(values(goal, belief, finalists), kind="stable")
+    beginnings = finalists[order[: effort.starts]]
+    ends = [_descend(goal, belief, polytope, x, effort.steps, risky=True) for x in beginnings]
     candidates = np.array([*ends, *beginnings])
     return candidates[int(np.argmin(values(goal, belief, candidates)))]
 
@@ -68,7 +85,7 @@ def check_guards(goal: Goal, belief: Belief, alpha: Floats, names: tuple[str, ..
 
 
 def _descend(
-    goal: Goal, belief: Belief, polytope: Polytope, start: Floats, *, risky: bool
+    goal: Goal, belief: Belief, polytope: Polytope, start: Floats, steps: int, *, risky: bool
 ) -> Floats:
     """Return the mixture where SLSQP ends, moved inside all limits."""
     from scipy.optimize import minimize as scipy_minimize
@@ -107,7 +124,7 @@ def _descend(
     found = scipy_minimize(
         lambda x: (float(at(x)[0][0]), at(x)[1][0]), start, jac=True, method="SLSQP",
         bounds=list(zip(polytope.lower, polytope.upper, strict=True)), constraints=limits,
-        options={"maxiter": STEPS, "ftol": 1e-7},
+        options={"maxiter": steps, "ftol": 1e-7},
     )  # fmt: skip
     end = found.x if np.isfinite(found.x).all() else start
     return polytope.repaired(end[None])[0]
