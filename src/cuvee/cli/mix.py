@@ -101,7 +101,7 @@ Risk = Annotated[
     typer.Option(
         metavar="X",
         rich_help_panel=_GOAL,
-        help="1 minimises the upper end of the interval, 0 the mean.",
+        help="0 minimises the mean, 1 the upper end of its interval.",
     ),
 ]
 Scale = Annotated[
@@ -186,7 +186,7 @@ def best(
     maximum: Maximum = None,
     prior: Prior = None,
     pull: Pull = 0.0,
-    risk: Risk = 1.0,
+    risk: Risk = 0.25,
     scale: Scale = None,
     seed: asked.Seed = 0,
     force: asked.Force = False,
