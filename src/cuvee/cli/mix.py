@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cuvee.cli import mix_options as of
 from cuvee.cli import options as asked
 from cuvee.cli.console import show, speaking
 from cuvee.cli.output import check_out, print_json, print_table, write_file, write_frame
 from cuvee.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from cuvee.mix import Constraints, Proposal, Surface
+    from cuvee.mix import Proposal, Surface
 
 SURFACE = "surface.safetensors"  # in the folder that `fit` writes
 
@@ -24,59 +24,6 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(help="Folder that cuvee mix fit wrote.")]
-Pairs = list[str] | None
-
-
-def _allowed(help_: str, metavar: str = "NAME=X") -> Any:
-    """Return an option on what is allowed."""
-    return typer.Option(metavar=metavar, rich_help_panel="What is allowed", help=help_)
-
-
-def _wanted(help_: str, metavar: str = "NAME=X") -> Any:
-    """Return an option on what is wanted."""
-    return typer.Option(metavar=metavar, rich_help_panel="What is wanted", help=help_)
-
-
-Tokens = Annotated[
-    Pairs, _allowed("Tokens that a domain has, in the unit of --budget; may be repeated.")
-]
-Budget = Annotated[float | None, _allowed("Tokens of the training run.", "X")]
-Repeat = Annotated[float, _allowed("How often a domain's tokens may be seen.", "X")]
-Fixed = Annotated[Pairs, _allowed("Share that is fixed; may be repeated.")]
-Minimum = Annotated[
-    Pairs, _allowed("Least share of a domain, or X alone for all; may be repeated.")
-]
-Maximum = Annotated[
-    Pairs, _allowed("Largest share of a domain, or X alone for all; may be repeated.")
-]
-Minimise = Annotated[
-    Pairs,
-    _wanted(
-        "Metric to minimise, with a weight; may be repeated. By default all, equally.", "NAME[=X]"
-    ),
-]
-Worst = Annotated[
-    bool,
-    typer.Option(
-        "--worst",
-        rich_help_panel="What is wanted",
-        help="Minimise the worst of them, not their mean.",
-    ),
-]
-Keep = Annotated[
-    Pairs,
-    _wanted("What a metric must stay below (above, if maximised); may be repeated."),
-]
-Prior = Annotated[Path | None, _wanted("JSON of a mixture to compare with.", "FILE")]
-Pull = Annotated[float, _wanted("Strength of the pull to --prior.", "X")]
-Risk = Annotated[float, _wanted("0 minimises the mean, 1 the upper end of its interval.", "X")]
-Scale = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Scale to predict; by default the largest.")
-]
-Count = Annotated[int, typer.Option("--runs", "-k", metavar="N", help="How many runs.")]
-OutTable = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="CSV or Parquet; by default stdout.")
-]
 
 
 @app.command()
@@ -141,19 +88,19 @@ def best(
         str,
         typer.Option(metavar="NAME", help="Of that file: mapping, sources, streams or blend."),
     ] = "mapping",
-    minimise: Minimise = None,
-    worst: Worst = False,
-    keep: Keep = None,
-    tokens: Tokens = None,
-    budget: Budget = None,
-    repeat: Repeat = 1.0,
-    fixed: Fixed = None,
-    minimum: Minimum = None,
-    maximum: Maximum = None,
-    prior: Prior = None,
-    pull: Pull = 0.0,
-    risk: Risk = 0.25,
-    scale: Scale = None,
+    minimise: of.Minimise = None,
+    worst: of.Worst = False,
+    keep: of.Keep = None,
+    tokens: of.Tokens = None,
+    budget: of.Budget = None,
+    repeat: of.Repeat = 1.0,
+    fixed: of.Fixed = None,
+    minimum: of.Minimum = None,
+    maximum: of.Maximum = None,
+    prior: of.Prior = None,
+    pull: of.Pull = 0.0,
+    risk: of.Risk = 0.25,
+    scale: of.Scale = None,
     seed: asked.Seed = 0,
     force: asked.Force = False,
     as_json: asked.Json = False,
@@ -170,9 +117,9 @@ def best(
             check_out(out, force, JSON + YAML)
         surface = _open(folder)
         proposal = surface.best(
-            minimise=_weights(minimise), worst=worst, keep=_pairs("--keep", keep) or None,
-            constraints=_limits(tokens, budget, repeat, fixed, minimum, maximum),
-            prior=_prior(prior), pull=pull, risk=risk, scale=scale, seed=seed,
+            minimise=of.weights(minimise), worst=worst, keep=of.pairs("--keep", keep) or None,
+            constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
+            prior=of.prior_of(prior), pull=pull, risk=risk, scale=scale, seed=seed,
         )  # fmt: skip
         voice.tell(proposal.notes)
         if out is not None:
@@ -189,17 +136,17 @@ def best(
 @app.command("next")
 def next_(
     folder: Folder,
-    runs: Count = 8,
-    out: OutTable = None,
-    minimise: Minimise = None,
-    worst: Worst = False,
-    tokens: Tokens = None,
-    budget: Budget = None,
-    repeat: Repeat = 1.0,
-    fixed: Fixed = None,
-    minimum: Minimum = None,
-    maximum: Maximum = None,
-    scale: Scale = None,
+    runs: of.Count = 8,
+    out: of.OutTable = None,
+    minimise: of.Minimise = None,
+    worst: of.Worst = False,
+    tokens: of.Tokens = None,
+    budget: of.Budget = None,
+    repeat: of.Repeat = 1.0,
+    fixed: of.Fixed = None,
+    minimum: of.Minimum = None,
+    maximum: of.Maximum = None,
+    scale: of.Scale = None,
     seed: asked.Seed = 0,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
@@ -211,9 +158,9 @@ def next_(
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        limits = _limits(tokens, budget, repeat, fixed, minimum, maximum)
+        limits = of.limits(tokens, budget, repeat, fixed, minimum, maximum)
         plan = _open(folder).next_runs(
-            runs, minimise=_weights(minimise), worst=worst, constraints=limits, scale=scale,
+            runs, minimise=of.weights(minimise), worst=worst, constraints=limits, scale=scale,
             seed=seed,
         )  # fmt: skip
         write_frame(plan.to_frame(), out)
@@ -222,15 +169,15 @@ def next_(
 @app.command()
 def plan(
     domains: Annotated[list[str], typer.Option(metavar="NAMES", help="Names of domains, a,b.")],
-    runs: Count = 32,
-    out: OutTable = None,
-    tokens: Tokens = None,
-    budget: Budget = None,
-    repeat: Repeat = 1.0,
-    fixed: Fixed = None,
-    minimum: Minimum = None,
-    maximum: Maximum = None,
-    prior: Prior = None,
+    runs: of.Count = 32,
+    out: of.OutTable = None,
+    tokens: of.Tokens = None,
+    budget: of.Budget = None,
+    repeat: of.Repeat = 1.0,
+    fixed: of.Fixed = None,
+    minimum: of.Minimum = None,
+    maximum: of.Maximum = None,
+    prior: of.Prior = None,
     seed: asked.Seed = 0,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
@@ -244,9 +191,9 @@ def plan(
 
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        limits = _limits(tokens, budget, repeat, fixed, minimum, maximum)
+        limits = of.limits(tokens, budget, repeat, fixed, minimum, maximum)
         made = first_runs(
-            asked.names(domains), runs, constraints=limits, prior=_prior(prior), seed=seed
+            asked.names(domains), runs, constraints=limits, prior=of.prior_of(prior), seed=seed
         )
         write_frame(made.to_frame(), out)
 
@@ -262,14 +209,14 @@ def report(
         list[str] | None,
         typer.Option(metavar="NAMES", help="Two metrics for the front; by default the first two."),
     ] = None,
-    minimise: Minimise = None,
-    tokens: Tokens = None,
-    budget: Budget = None,
-    repeat: Repeat = 1.0,
-    fixed: Fixed = None,
-    minimum: Minimum = None,
-    maximum: Maximum = None,
-    prior: Prior = None,
+    minimise: of.Minimise = None,
+    tokens: of.Tokens = None,
+    budget: of.Budget = None,
+    repeat: of.Repeat = 1.0,
+    fixed: of.Fixed = None,
+    minimum: of.Minimum = None,
+    maximum: of.Maximum = None,
+    prior: of.Prior = None,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -284,9 +231,9 @@ def report(
         surface = _open(folder)
         check_out(where, force, (".html",))
         page = render(
-            surface, title=folder.resolve().name, minimise=_weights(minimise),
-            constraints=_limits(tokens, budget, repeat, fixed, minimum, maximum),
-            prior=_prior(prior), trade=asked.names(trade) or None,
+            surface, title=folder.resolve().name, minimise=of.weights(minimise),
+            constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
+            prior=of.prior_of(prior), trade=asked.names(trade) or None,
         )  # fmt: skip
         write_file(where, lambda unfinished: unfinished.write_text(page, encoding="utf-8"))
         show(f"The report is in {where}.")
@@ -308,55 +255,6 @@ def _open(folder: Path) -> Surface:
     if not (folder / SURFACE).is_file():
         raise InputError(f"{folder} holds no {SURFACE}: give a folder that cuvee mix fit wrote")
     return load_surface(folder / SURFACE)
-
-
-def _pairs(option: str, given: Sequence[str] | None) -> dict[str, float]:
-    """Return NAME=X pairs as a dictionary; the last "=" counts, as names may hold others."""
-    pairs = {}
-    for pair in given or ():
-        name, equals, value = pair.rpartition("=")
-        try:
-            if not equals:
-                raise ValueError
-            pairs[name] = float(value)
-        except ValueError:
-            raise OptionError(f"{option} {pair}: write NAME=NUMBER, such as web=0.2") from None
-    return pairs
-
-
-def _limit(option: str, given: Sequence[str] | None) -> float | dict[str, float]:
-    """Return NAME=X pairs, or the one number for all domains."""
-    if given and len(given) == 1 and "=" not in given[0]:
-        try:
-            return float(given[0])
-        except ValueError:
-            raise OptionError(f"{option} {given[0]}: write a number, or NAME=NUMBER") from None
-    return _pairs(option, given)
-
-
-def _weights(given: Sequence[str] | None) -> dict[str, float] | None:
-    """Return the metrics to minimise with their weights; 1 where none is given."""
-    if not given:
-        return None
-    return _pairs("--minimise", [one if "=" in one else f"{one}=1" for one in given])
-
-
-def _limits(
-    tokens: Pairs, budget: float | None, repeat: float, fixed: Pairs, minimum: Pairs, maximum: Pairs
-) -> Constraints:
-    from cuvee.mix import Constraints
-
-    return Constraints(
-        tokens=_pairs("--tokens", tokens), budget=budget, repeat=repeat,
-        fixed=_pairs("--fixed", fixed), minimum=_limit("--minimum", minimum),
-        maximum=_limit("--maximum", maximum),
-    )  # fmt: skip
-
-
-def _prior(path: Path | None) -> dict[str, float] | None:
-    from cuvee.mix.weights_file import read_weights
-
-    return None if path is None else read_weights(path)
 
 
 def _title(surface: Surface) -> str:

@@ -68,7 +68,8 @@ def load_surface(path: str | Path) -> Surface:
     Raises `InputError` where the file is damaged or is something else.
     """
     from cuvee.mix.fit import swarm_of
-    from cuvee.mix.surface import Fit, Half, Settings, Surface, signs
+    from cuvee.mix.fitted import Fit, Half, Settings, signs
+    from cuvee.mix.surface import Surface
 
     where = Path(path)
     tensors, header = files.read(where, "cpu", WHAT, FORMAT)

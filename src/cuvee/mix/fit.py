@@ -14,9 +14,10 @@ from cuvee.mix import gaussian, registry
 from cuvee.mix.average import Average, Judged, averaged, judge, shares
 from cuvee.mix.candidate import DTYPE, Method, Swarm
 from cuvee.mix.conformal import calibrate, enough
+from cuvee.mix.fitted import Fit, Half, Settings, signs
 from cuvee.mix.runs import Runs, read_runs
 from cuvee.mix.scales import Levels, fit_levels, spearman, transfers, unknown
-from cuvee.mix.surface import Fit, Half, Settings, Surface, signs
+from cuvee.mix.surface import Surface
 from cuvee.numerics.parallel import each, workers
 
 SPLITS = 2  # into halves, for the disappointment

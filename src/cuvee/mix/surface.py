@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import InputError, OptionError, check_choice, check_number, check_whole
-from cuvee.inputs.alpha import ordered_alpha
+from cuvee.errors import OptionError, check_choice, check_number, check_whole
 from cuvee.mix import design, front, proposal
 from cuvee.mix.average import Average
 from cuvee.mix.belief import Belief
@@ -21,46 +20,18 @@ from cuvee.mix.candidate import DTYPE
 from cuvee.mix.conformal import Calibration
 from cuvee.mix.constraints import Constraints, Polytope
 from cuvee.mix.design import Plan
+from cuvee.mix.fitted import Fit, Half, Settings, signs
 from cuvee.mix.front import Front
 from cuvee.mix.goal import Goal, read_goal
 from cuvee.mix.prediction import Prediction, Sensitivity
 from cuvee.mix.proposal import Proposal
 from cuvee.mix.runs import Runs, read_runs
 from cuvee.mix.scales import Levels, Transfer
+from cuvee.mix.shares import beyond_runs, read_shares, repeats, without_domains
 from cuvee.numerics.parallel import workers
 from cuvee.results import Floats
-from cuvee.simplex import check_alpha
 
 Minimise = str | Sequence[str] | Mapping[str, float] | None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Hold how a surface was fitted, so that it can be fitted again."""
-
-    candidates: tuple[str, ...]
-    level: float
-    seed: int
-    maximise: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Hold how well one metric is fitted, on runs that were held out."""
-
-    metric: str
-    error: float  # root mean square, in units of the metric
-    explained: float  # share of the variance
-    rank: float  # Spearman
-    shares: Mapping[str, float]  # of the candidates in the average
-    errors: Mapping[str, float]  # root mean square of each candidate alone
-
-
-class Half(NamedTuple):
-    """Hold the candidates fitted to half of the runs; two that follow each other share none."""
-
-    average: Average
-    rows: Tensor  # of the runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +166,7 @@ class Surface:
         shares = dict(zip(self.domains, alpha[places].tolist(), strict=True))
         return Proposal(
             self.domains, alpha[places], predicted, value, high, curse, compared,
-            _repeats(constraints, shares), self._cautions(alpha),
+            repeats(constraints, shares), beyond_runs(alpha, self.runs),
         )  # fmt: skip
 
     def front(
@@ -338,29 +309,10 @@ class Surface:
         allowed = wanted.polytope(self.domains)
         if not self.dropped:
             return allowed
-        return replace(wanted, **_widened(wanted, self.domains, self.dropped)).polytope(
-            self.runs.domains
-        )
+        return without_domains(wanted, self.domains, self.dropped).polytope(self.runs.domains)
 
     def _read_alpha(self, alpha: Any) -> Floats:
-        """Return mixtures (m, N) of all domains, with 0 for those that were dropped."""
-        given = alpha
-        if isinstance(given, Mapping):
-            unknown = [name for name in given if name not in self.domains]
-            if unknown:
-                raise InputError(
-                    f"the mixture names the domain {unknown[0]!r}, which is not one of "
-                    f"{', '.join(self.domains)}"
-                )
-            given = np.array([[float(given.get(name, 0.0)) for name in self.domains]])
-        ordered = ordered_alpha(given, self.domains, own=False)
-        array = np.asarray(ordered.detach() if isinstance(ordered, Tensor) else ordered)
-        checked = check_alpha(
-            array[None] if array.ndim == 1 else array, len(self.domains), atol=1e-4
-        )
-        wide = np.zeros((len(checked), len(self.runs.domains)))
-        wide[:, [self.runs.domains.index(name) for name in self.domains]] = checked
-        return wide / wide.sum(1, keepdims=True)
+        return read_shares(alpha, self.domains, self.runs.domains)
 
     def _predicted(self, alpha: Floats, belief: Belief) -> Prediction:
         mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE))
@@ -382,45 +334,3 @@ class Surface:
         """Return mixtures (m, N) that a search looks at first: the runs, uniform, the prior."""
         others = [self.uniform()] if prior is None else [self.uniform(), self.shares_of(prior)]
         return np.concatenate([self.runs.alpha, self._read_alpha(np.array(others))])
-
-    def _cautions(self, alpha: Floats) -> tuple[str, ...]:
-        """Return sentences on shares beyond those that any run had."""
-        beyond = alpha > self.runs.alpha.max(0) + 0.02
-        return tuple(
-            f"The share {alpha[j]:.2f} of {self.runs.domains[j]!r} is beyond the largest that a "
-            f"run had, {self.runs.alpha[:, j].max():.2f}: run it before you rely on it."
-            for j in np.flatnonzero(beyond)
-        )
-
-
-def signs(metrics: Sequence[str], maximise: Sequence[str]) -> Tensor:
-    """Return 1 (K,) for metrics to minimise and −1 for those to maximise."""
-    return torch.tensor([-1.0 if name in maximise else 1.0 for name in metrics], dtype=DTYPE)
-
-
-def _repeats(constraints: Constraints | None, shares: Mapping[str, float]) -> dict[str, float]:
-    """Return how often the tokens of every domain are seen, where they are known."""
-    if constraints is None or constraints.budget is None:
-        return {}
-    return {
-        name: share * constraints.budget / constraints.tokens[name]
-        for name, share in shares.items()
-        if constraints.tokens.get(name)
-    }
-
-
-def _widened(wanted: Constraints, domains: Sequence[str], dropped: Sequence[str]) -> dict[str, Any]:
-    """Return the limits of `wanted` by name, with those of dropped domains at 0."""
-    none = dict.fromkeys(dropped, 0.0)
-
-    def named(given: float | Mapping[str, float]) -> dict[str, float]:
-        return dict(given) if isinstance(given, Mapping) else dict.fromkeys(domains, given)
-
-    repeat = wanted.repeat
-    if not isinstance(repeat, Mapping):
-        repeat = dict.fromkeys(domains, repeat)
-    return {
-        "minimum": named(wanted.minimum),
-        "maximum": {**named(wanted.maximum), **none},
-        "repeat": repeat,
-    }
