@@ -135,7 +135,7 @@ class Surface:
             worst: minimise the worst of them, each in units of its spread over the runs, instead of
                 their weighted mean.
             keep: guard rails: what a metric must stay below (above, if it is to be maximised).
-            constraints: limits on shares, see `cuvee.MixConstraints`.
+            constraints: limits on shares, see `cuvee.Constraints`.
             prior: a mixture to compare with, and to be pulled to.
             pull: strength of the pull to it: the price of one unit of KL(α ‖ prior), in spreads of
                 the goal over the runs.
