@@ -20,7 +20,7 @@ APART = ("demo", "bench", "reproduce")  # tested elsewhere: they take long
 
 
 def test_tables_of_options_are_those_of_the_program():
-    assert set(re.findall(r"<!-- options of (\w+) -->", PAGE)) == set(commands())
+    assert set(re.findall(r"<!-- options of ([\w ]+) -->", PAGE)) == set(commands())
     assert filled(PAGE) == PAGE, "python -m cuvee.cli.reference docs/cli.md"
 
 
@@ -38,7 +38,8 @@ def test_the_page_shows_the_example_of_help(command):
 
 def test_all_lines_of_the_page_run(cli, folder):
     # need what other lines write
-    later = ("--alpha alpha.csv", "--stream", "predict models.safetensors")
+    later = ("--alpha alpha.csv", "--stream", "predict models.safetensors", "mix best", "mix next")
+    later += ("mix report",)
     for line in sorted(LINES, key=lambda line: any(words in line for words in later)):
         piped = ""
         for part in line.split(" | "):
