@@ -27,6 +27,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -37,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks import _real_swarms as real
 from benchmarks import _rivals as rivals
 from benchmarks import swarms
 from scipy import stats
@@ -44,25 +46,47 @@ from scipy import stats
 from cuvee.results import Floats
 
 FIRST, SEEDS, SIZES = 1000, 20, (64, 128, 512)
-FRESH, SINGLE = 1000, (0, 4, 8, 12)  # metrics that are also minimised alone
+MODELS, PUBLISHED = "language models", "RegMix, published"
+REAL: dict[str, Any] = {MODELS: real.Models, PUBLISHED: real.Published}
 METHODS = ("ours", "LightGBM", "log-linear", "log-linear, KL", "Gaussian process")
+LARGEST = {MODELS: 128}  # runs of a seed; its pool is not much larger
+START, BATCH, BATCHES = 32, 32, {"chosen": 3, "random": 4}  # 32, 64, 96 and as far as 128 runs
 Cell = tuple[str, int, int, str]  # family, runs, seed, method
 
 
 def run(quick: bool = False) -> dict[str, Any]:
     """Return the comparison on every family and size."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("CUVEE_CACHE", folder)
+        try:
+            return compared(quick)
+        finally:
+            if os.environ["CUVEE_CACHE"] == folder:
+                del os.environ["CUVEE_CACHE"]
+
+
+def compared(quick: bool) -> dict[str, Any]:
+    """Return what `run` does, with cells kept in CUVEE_CACHE."""
     seeds = range(FIRST, FIRST + (2 if quick else int(os.environ.get("CUVEE_SEEDS", SEEDS))))
     sizes = [32] if quick else _listed("CUVEE_SIZES", SIZES, ",", int)
-    families = ["log-linear"] if quick else _listed("CUVEE_FAMILIES", swarms.FAMILIES, ";", str)
-    methods, left_out = available()
+    methods, families, left_out = available()
+    families = ["log-linear"] if quick else _listed("CUVEE_FAMILIES", families, ";", str)
     result: dict[str, Any] = {"benchmark": "mix", "seeds": [seeds.start, seeds.stop]}
     result |= {"domains": swarms.N, "metrics": swarms.K, "left out": left_out}
-    cells = [(f, n, s, m) for n in sizes for f in families for s in seeds for m in methods]
+    tables = [(f, n) for n in sizes for f in families if n <= LARGEST.get(f, n)]
+    cells = [(f, n, s, m) for f, n in tables for s in seeds for m in methods]
     scores = dict(zip(cells, computed(partial(cell, quick=quick), cells), strict=True))
-    for family in families:
-        for n in sizes:
-            table = [[scores[family, n, seed, m] for m in methods] for seed in seeds]
-            result[f"{family}, {n} runs"] = summary(methods, table)
+    for family, n in tables:
+        table = [[scores[family, n, seed, m] for m in methods] for seed in seeds]
+        result[f"{family}, {n} runs"] = summary(methods, table)
+        print(family, n, result[f"{family}, {n} runs"], file=sys.stderr, flush=True)
+    simulated = [family for family in families if family not in REAL]
+    grown = [(f, START, s, "next runs") for f in simulated for s in seeds]
+    curves = dict(zip(grown, computed(partial(growth, quick=quick), grown), strict=True))
+    for family in simulated:
+        by_seed = [curves[family, START, seed, "next runs"] for seed in seeds]
+        result[f"{family}, next runs"] = followed(by_seed)
+    result["seconds"] = seconds(64 if quick else 512)
     return result
 
 
@@ -71,13 +95,17 @@ def _listed(name: str, default: Any, comma: str, kind: Callable[[str], Any]) -> 
     return [kind(x) for x in given.split(comma)] if given else list(default)
 
 
-def available() -> tuple[list[str], dict[str, str]]:
-    """Return the methods that can be run here, and why the others cannot."""
-    methods, left_out = list(METHODS), {}
+def available() -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the methods and families that there are here, and why others are left out."""
+    methods, families = list(METHODS), [*swarms.FAMILIES, *REAL]
+    left_out = {}
     if importlib.util.find_spec("lightgbm") is None:
         methods.remove("LightGBM")
         left_out["LightGBM"] = "not installed: pip install 'cuvee[mix]'"
-    return methods, left_out
+    if not (real.Published.folder() / real.TRAIN[0]).is_file():
+        families.remove(PUBLISHED)
+        left_out[PUBLISHED] = "its files are not in CUVEE_DATA/regmix"
+    return methods, families, left_out
 
 
 def computed(task: Callable[[Cell], dict[str, float]], cells: list[Cell]) -> Iterator[Any]:
@@ -91,10 +119,7 @@ def _setup() -> None:
 
 
 def _cached(task: Callable[[Cell], dict[str, float]], key: Cell) -> dict[str, float]:
-    folder = os.environ.get("CUVEE_CACHE")
-    if not folder:
-        return task(key)
-    path = Path(folder) / ("_".join(map(str, key)).replace(" ", "-") + ".json")
+    path = Path(os.environ["CUVEE_CACHE"]) / ("_".join(map(str, key)).replace(" ", "-") + ".json")
     if not path.is_file():
         score = task(key)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,27 +128,31 @@ def _cached(task: Callable[[Cell], dict[str, float]], key: Cell) -> dict[str, fl
     return dict(json.loads(path.read_text()))
 
 
+def opened(family: str, seed: int) -> Any:
+    """Return the family's swarm of a seed."""
+    if family in REAL:
+        return REAL[family](seed)
+    return swarms.swarm(family, seed)
+
+
 def cell(key: Cell, quick: bool = False) -> dict[str, float]:
     """Return one method's scores on one swarm."""
     family, n, seed, method = key
-    swarm = swarms.swarm(family, seed)
-    alpha = swarm.design(n, 0)
+    swarm = opened(family, seed)
+    alpha, metrics = swarm.observed(n)
     started = time.perf_counter()
-    made = fitted(method, alpha, swarm.runs(alpha, 0), swarm.prior, seed, quick)
-    seconds = time.perf_counter() - started
-    fresh = swarm.fresh[:FRESH]
+    made = fitted(method, alpha, metrics, swarm.prior, seed, quick)
+    score = {"seconds": time.perf_counter() - started}
+    fresh, truth, runs = swarm.judged()
     mean, width = made.predict(fresh)
-    truth = swarm.truth(fresh)
     ranks = [stats.spearmanr(mean[:, k], truth[:, k]).statistic for k in range(truth.shape[1])]
-    score = {"rank correlation": float(np.mean(ranks)), "seconds": seconds}
+    score["rank correlation"] = float(np.mean(ranks))
     if width is not None:
-        covered = np.abs(swarm.runs(fresh, 7) - mean) <= width
-        score["coverage"] = float(covered.mean())
+        score["coverage"] = float((np.abs(runs - mean) <= width).mean())
         score["width"] = float((width / swarm.spread).mean())
-    equal = np.full(swarms.K, 1.0 / swarms.K)
-    score["regret"] = swarm.regret(made.best(equal), equal)
-    alone = [swarm.regret(made.best(w), w) for w in np.eye(swarms.K)[list(SINGLE)]]
-    return score | {"single regret": float(np.mean(alone))}
+    for name, objectives in swarm.objectives().items():
+        score[name] = float(np.mean([swarm.regret(made.best(w), w) for w in objectives]))
+    return score
 
 
 def fitted(
@@ -163,13 +192,14 @@ def summary(methods: list[str], table: list[list[dict[str, float]]]) -> dict[str
             for i, m in enumerate(methods)
             if name in table[0][i]
         }
-    for name in ("regret", "single regret"):
+    for name in ("rank correlation", "regret", "single regret"):
+        if name not in table[0][0]:
+            continue
         values = np.array([[score[name] for score in row] for row in table])  # (seeds, methods)
-        places = stats.rankdata(values.round(6), axis=1).mean(0)
+        places = stats.rankdata((values if "regret" in name else -values).round(6), axis=1).mean(0)
         result[f"mean rank by {name}"] = dict(zip(methods, places.round(2).tolist(), strict=True))
         for i, m in enumerate(methods[1:], 1):
-            if methods[0] == "ours":
-                result[f"{name}, ours less {m}"] = paired(values[:, 0] - values[:, i])
+            result[f"{name}, ours less {m}"] = paired(values[:, 0] - values[:, i])
     return result
 
 
@@ -178,3 +208,57 @@ def paired(difference: Floats) -> list[float]:
     half = stats.t.ppf(0.975, len(difference) - 1) * stats.sem(difference)
     middle = difference.mean()
     return [round(float(x), 4) for x in (middle, middle - half, middle + half)]
+
+
+def growth(key: Cell, quick: bool = False) -> dict[str, float]:
+    """Return the regret after START random runs and after each batch that `next_runs` chose, and
+    after as many random runs.
+    """
+    family, _, seed, _ = key
+    swarm = swarms.swarm(family, seed)
+    (weights,) = swarm.objectives()["regret"]
+    curve = {}
+    for arm in ("chosen", "random"):
+        alpha = swarm.design(START, 40)
+        metrics = swarm.runs(alpha, 40)
+        for batch in range(2 if quick else BATCHES[arm]):
+            made = Ours(alpha, metrics, swarm.prior)
+            curve[f"{arm} {len(alpha)}"] = swarm.regret(made.best(weights), weights)
+            more = made.next_runs(BATCH) if arm == "chosen" else swarm.design(BATCH, 41, batch)
+            alpha = np.concatenate([alpha, more])
+            metrics = np.concatenate([metrics, swarm.runs(more, 42, batch)])
+    return curve
+
+
+def followed(by_seed: list[dict[str, float]]) -> dict[str, Any]:
+    """Return mean regrets by the number of runs, paired differences, and the share of runs that
+    chosen ones need to be as good as the most random ones.
+    """
+    names = list(by_seed[0])
+    values = {name: np.array([curve[name] for curve in by_seed]) for name in names}
+    result: dict[str, Any] = {name: round(float(values[name].mean()), 4) for name in names}
+    most = max((name for name in names if name.startswith("random")), key=_runs)
+    enough = [n for n in names if n.startswith("chosen") and result[n] <= result[most]]
+    needed = min(map(_runs, enough)) / _runs(most) if enough else None
+    result[f"share of runs to reach {most}"] = needed
+    for name in names:
+        if name.startswith("chosen") and 2 * _runs(name) == _runs(most):
+            result[f"{name} less {most}"] = paired(values[name] - values[most])
+    return result
+
+
+def _runs(name: str) -> int:
+    return int(name.split()[1])
+
+
+def seconds(n: int) -> dict[str, float]:
+    """Return the seconds of a fit of n runs, and of a proposal under every kind of constraint."""
+    swarm = swarms.swarm("saturation", FIRST)
+    alpha, metrics = swarm.observed(n)
+    started = time.perf_counter()
+    made = Ours(alpha, metrics, swarm.prior)
+    made.predict(alpha[:1])
+    fit = time.perf_counter() - started
+    started = time.perf_counter()
+    made.constrained(swarm.prior)
+    return {f"fit of {n} runs": fit, "constrained proposal": time.perf_counter() - started}

@@ -35,7 +35,7 @@ from cuvee.results import Floats
 from cuvee.simplex import project
 
 FAMILIES = ("log-linear", "interactions", "saturation", "noisy")
-N, K = 17, 13
+N, K, FRESH = 17, 13, 1000
 TEMPERATURE, STRENGTHS, SMALLEST = 0.5, (1.0, 12.0), 4e-3  # of the designs
 NOISE, COMMON = (0.05, 0.25), 0.3  # noise in spreads; the share of its variance a run has in common
 Law = Callable[[Tensor], Tensor]  # (n, N) -> (n, K)
@@ -70,6 +70,21 @@ class Swarm:
             draws /= np.sqrt(scale)
         errors = COMMON**0.5 * draws[:, :1] + (1 - COMMON) ** 0.5 * draws[:, 1:]
         return self.truth(alpha) + errors * self.noise * self.spread
+
+    def observed(self, n: int) -> tuple[Floats, Floats]:
+        """Return the mixtures and the metrics of n runs."""
+        alpha = self.design(n, 0)
+        return alpha, self.runs(alpha, 0)
+
+    def judged(self) -> tuple[Floats, Floats, Floats]:
+        """Return fresh mixtures, the truth about them and runs on them."""
+        alpha = self.fresh[:FRESH]
+        return alpha, self.truth(alpha), self.runs(alpha, 7)
+
+    def objectives(self) -> dict[str, list[Floats]]:
+        """Return the weights of what is minimised: the mean of the metrics, and some of them."""
+        K = len(self.noise)
+        return {"regret": [np.full(K, 1.0 / K)], "single regret": list(np.eye(K)[::4][:4])}
 
     @cached_property
     def fresh(self) -> Floats:
