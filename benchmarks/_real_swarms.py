@@ -61,10 +61,10 @@ class Models:
         return self.pool[1].std(0)
 
     def objectives(self) -> dict[str, list[Floats]]:
-        """Return the mean over the wanted losses, and two of these alone."""
+        """Return the mean over the wanted losses."""
         names, wanted = list(_texts()[1]), _example().WANTED
         mean = np.array([1.0 / len(wanted) if name in wanted else 0.0 for name in names])
-        return {"regret": [mean], "single regret": [np.eye(len(names))[k] for k in (0, 1)]}
+        return {"regret": [mean]}
 
     def regret(self, alpha: Floats, weights: Floats) -> float:
         """Return how much worse a mixture is than the best of a direct search, in spreads."""

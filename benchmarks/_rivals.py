@@ -41,8 +41,8 @@ QUANTILE90 = 1.6448536269514722
 class Rival(Protocol):
     """What each of them can do once it has seen the runs."""
 
-    def predict(self, alpha: Floats) -> tuple[Floats, Floats | None]:
-        """Return means (n, K) and half-widths of 90 % intervals, None where it has none."""
+    def predict(self, alpha: Floats) -> tuple[Floats, Floats | None, Floats | None]:
+        """Return means (n, K) and the ends of 90 % intervals of a run, None where it has none."""
 
     def best(self, weights: Floats) -> Floats:
         """Return the mixture (N,) that it would train for the weighted sum of metrics."""
@@ -70,7 +70,7 @@ class LightGBM:
         """Return the lowest error of cross-validation, the trees it took, and the leaf."""
         import lightgbm
 
-        scores = lightgbm.cv(
+        scores: Any = lightgbm.cv(
             {**SETTINGS, "min_data_in_leaf": leaf, "metric": "l2"},
             lightgbm.Dataset(self.alpha, y, params={"verbosity": -1}),
             num_boost_round=TREES,
@@ -88,8 +88,8 @@ class LightGBM:
         data = lightgbm.Dataset(self.alpha, y, params={"verbosity": -1})
         return lightgbm.train({**SETTINGS, "min_data_in_leaf": self.leaf}, data, trees)
 
-    def predict(self, alpha: Floats) -> tuple[Floats, None]:
-        return np.stack([np.asarray(model.predict(alpha)) for model in self.models], 1), None
+    def predict(self, alpha: Floats) -> tuple[Floats, None, None]:
+        return np.stack([np.asarray(model.predict(alpha)) for model in self.models], 1), None, None
 
     def best(self, weights: Floats) -> Floats:
         (used,) = np.nonzero(weights)
@@ -115,9 +115,9 @@ class LogLinear:
         other.prior, other.kl, other.parameters = self.prior, kl, self.parameters
         return other
 
-    def predict(self, alpha: Floats) -> tuple[Floats, None]:
+    def predict(self, alpha: Floats) -> tuple[Floats, None, None]:
         c, t = self.parameters[:, 0], self.parameters[:, 1:]
-        return (torch.exp(c) + torch.exp(torch.as_tensor(alpha) @ t.T)).numpy(), None
+        return (torch.exp(c) + torch.exp(torch.as_tensor(alpha) @ t.T)).numpy(), None, None
 
     def best(self, weights: Floats) -> Floats:
         w, t = torch.as_tensor(weights), self.parameters[:, 1:]
@@ -204,14 +204,18 @@ class GaussianProcess:
         seen = torch.where(k.root[..., None], safe.sqrt(), alpha)  # (K, m, N)
         return k.height[:, None, None] * _rbf(seen / k.widths, k.inputs / k.widths)
 
-    def predict(self, alpha: Floats) -> tuple[Floats, Floats]:
+    def predict(self, alpha: Floats) -> tuple[Floats, Floats, Floats]:
         k = self.kernels
         cross = self.cross(k, torch.as_tensor(alpha))
         mean = (cross @ k.solved[..., None])[..., 0]  # (K, m), standardised
         half = torch.linalg.solve_triangular(k.cholesky, cross.mT, upper=False)
         variance = k.height[:, None] - (half**2).sum(-2) + k.noise[:, None]
-        width = QUANTILE90 * variance.clamp(min=1e-12).sqrt()
-        return mean.T.numpy() * self.scale + self.middle, width.T.numpy() * self.scale
+        half_width = QUANTILE90 * variance.clamp(min=1e-12).sqrt()
+        low, middle, high = (
+            end.T.numpy() * self.scale + self.middle
+            for end in (mean - half_width, mean, mean + half_width)
+        )
+        return middle, low, high
 
     def best(self, weights: Floats) -> Floats:
         used = torch.as_tensor(np.nonzero(weights)[0])

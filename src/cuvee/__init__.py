@@ -45,6 +45,8 @@ __version__ = "0.1.0"
 _LATER = {"CuveeClassifier": "sklearn", "CuveeRegressor": "sklearn", "Options": "run", "Run": "run"}
 _LATER |= {"adapt": "run", "open_run": "run", "resume": "run"}
 _LATER |= {"SavedModels": "run", "load_models": "run"}
+_LATER |= {"Constraints": "mix", "Surface": "mix", "first_runs": "mix", "fit_surface": "mix"}
+_LATER |= {"load_surface": "mix"}
 
 
 def __getattr__(name: str) -> Any:
@@ -62,6 +64,7 @@ __all__ = [
     "Candidate",
     "Certificate",
     "Constants",
+    "Constraints",
     "CuveeClassifier",
     "CuveeError",
     "CuveeRegressor",
@@ -90,13 +93,17 @@ __all__ = [
     "Solution",
     "Status",
     "StatusError",
+    "Surface",
     "Trace",
     "adapt",
     "certify",
     "estimate",
+    "first_runs",
+    "fit_surface",
     "learn",
     "load_map",
     "load_models",
+    "load_surface",
     "open_run",
     "plan",
     "resume",

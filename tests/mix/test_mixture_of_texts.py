@@ -29,9 +29,7 @@ def plain_loss(text, test):
 def test_losses_are_those_of_plain_python():
     rng = np.random.default_rng(0)
     words = ["the ", "mixture ", "of ", "texts ", "a ", "model "]
-    learnt, judged = (
-        texts.pieces("".join(rng.choice(words, size=1500))) for _ in range(2)
-    )
+    learnt, judged = (texts.pieces("".join(rng.choice(words, size=1500))) for _ in range(2))
     unlike = texts.pieces("".join(map(chr, rng.integers(40, 120, size=1000))))
     losses = texts.trained_losses(learnt.ravel()[:2000], {"like": judged[:1], "unlike": unlike[:1]})
     for loss, test in zip(losses, (judged[:1], unlike[:1]), strict=True):
@@ -41,7 +39,9 @@ def test_losses_are_those_of_plain_python():
 
 
 def test_a_domain_is_repeated_only_once_it_is_used_up():
-    domains = {name: np.arange(n * texts.PIECE).reshape(n, -1) for name, n in (("a", 10), ("b", 40))}
+    domains = {
+        name: np.arange(n * texts.PIECE).reshape(n, -1) for name, n in (("a", 10), ("b", 40))
+    }
     budget = 20 * texts.PIECE
     rng = np.random.default_rng(0)
     half = texts.mixed(domains, np.array([0.4, 0.6]), budget, rng)

@@ -1,0 +1,54 @@
+"""Hold what is believed of the metrics at one scale, so that lower is better for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cuvee.mix.average import Average
+from cuvee.mix.conformal import Calibration
+from cuvee.mix.scales import Levels
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Predict the metrics of mixtures (m, N) at one scale, in their own units."""
+
+    average: Average
+    levels: Levels
+    calibration: Calibration
+    scale: int
+
+    def __call__(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean and its spread (m, K)."""
+        return self.levels.at(*self.average(alpha), self.scale)
+
+    def mean(self, alpha: Tensor) -> Tensor:
+        """Return the mean (m, K) alone, which is cheaper."""
+        return self.levels.level[self.scale] + self.unit * self.average.mean(alpha)
+
+    def joint(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean (m, K), and the covariance (K, m, m) of what mixtures differ in."""
+        mean, covariance = self.average.joint(alpha)
+        squared = self.unit.square()[:, None, None]
+        return self.levels.level[self.scale] + self.unit * mean, squared * covariance
+
+    @property
+    def unit(self) -> Tensor:
+        """Return the spread (K,) of each metric over the runs at this scale."""
+        return self.levels.slope[self.scale]
+
+    @property
+    def noise(self) -> Tensor:
+        """Return the noise (K,) of a run at this scale, in units of the metric."""
+        return self.unit * self.calibration.noise * self.levels.noise[self.scale]
+
+    def half_mean(self, spread: Tensor) -> Tensor:
+        """Return half the interval (m, K) of the mean."""
+        return self.calibration.quantile * spread
+
+    def half_run(self, spread: Tensor) -> Tensor:
+        """Return half the interval (m, K) of a new, noisy run."""
+        return self.calibration.quantile * torch.hypot(spread, self.noise.expand_as(spread))

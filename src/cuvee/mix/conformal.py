@@ -1,0 +1,61 @@
+"""Calibrate intervals by cross-conformal residuals, normalised by the predicted spread.
+
+A run that was held out has a score |y − mean| / √(spread² + noise²), with mean and spread from the
+folds that did not see it. The interval of a new run is mean ± q·√(spread² + noise²) with q the
+quantile of these scores: it is meant for a *new noisy run*. That of the mean over many such runs is
+mean ± q·spread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+from torch import Tensor
+
+from cuvee.mix.candidate import Swarm
+
+LEAST_NOISE = 0.25  # of the mean squared residual: a spread alone never explains all
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Hold what turns a spread into an interval, per metric."""
+
+    noise: Tensor  # (K,) standard deviation of a run around its mean
+    quantile: Tensor  # (K,) q
+    correlation: Tensor  # (K, K) of held-out residuals between metrics
+
+    def half_run(self, spread: Tensor, precision: float | Tensor = 1.0) -> Tensor:
+        """Return half the width of the interval of a new run, for spreads (m, K)."""
+        return self.quantile * (spread.square() + self.noise.square() / precision).sqrt()
+
+    def half_mean(self, spread: Tensor) -> Tensor:
+        """Return half the width of the interval of the mean, for spreads (m, K)."""
+        return self.quantile * spread
+
+
+def calibrate(swarm: Swarm, mean: Tensor, spread: Tensor, level: float) -> Calibration:
+    """Return the calibration from held-out means and spreads (n, K)."""
+    residual = swarm.y - mean
+    weight = swarm.precision[:, None]
+    squares = residual.square()
+    noise = ((squares - spread.square()) * weight).mean(0)
+    noise = torch.maximum(noise, LEAST_NOISE * (squares * weight).mean(0)).clamp(min=1e-12).sqrt()
+    score = residual.abs() / (spread.square() + noise.square() / weight).sqrt()
+    standard = residual / residual.square().mean(0).clamp(min=1e-24).sqrt()
+    correlation = standard.T @ standard / len(swarm)
+    return Calibration(noise, quantile(score, level), correlation)
+
+
+def quantile(score: Tensor, level: float) -> Tensor:
+    """Return the conformal quantile (K,) of scores (n, K): rank ⌈(n + 1)·level⌉, at most n."""
+    n = len(score)
+    rank = min(ceil((n + 1) * level), n)
+    return score.sort(0).values[rank - 1]
+
+
+def enough(n: int, level: float) -> bool:
+    """Return whether n runs are enough for intervals of this level to be honest."""
+    return ceil((n + 1) * level) <= n

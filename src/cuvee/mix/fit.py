@@ -1,0 +1,174 @@
+"""Fit a surface to a swarm of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.errors import OptionError, check_number, check_whole
+from cuvee.mix import gaussian, registry
+from cuvee.mix.average import Average, Judged, averaged, judge, shares
+from cuvee.mix.candidate import DTYPE, Method, Swarm
+from cuvee.mix.conformal import calibrate, enough
+from cuvee.mix.runs import Runs, read_runs
+from cuvee.mix.scales import Levels, fit_levels, spearman, transfers, unknown
+from cuvee.mix.surface import Fit, Half, Settings, Surface, signs
+from cuvee.numerics.parallel import each, workers
+
+SPLITS = 2  # into halves, for the disappointment
+Progress = Callable[[str, int, int], None]
+
+
+def fit_surface(
+    alpha: Any,
+    metrics: Any,
+    *,
+    scale: Any = None,
+    maximise: Sequence[str] = (),
+    candidates: Sequence[str] | None = None,
+    level: float = 0.9,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Surface:
+    """Return the surface from mixtures to metrics, fitted to a swarm of small runs.
+
+    Candidates are judged by cross-validation and averaged per metric; intervals are calibrated on
+    runs that were held out. Runs with gaps are left out, which `notes` says.
+
+    Args:
+        alpha: (n, N), a row per run on the simplex; or a frame with a column per domain, and
+            perhaps columns `run` and `scale`.
+        metrics: (n, K), or a frame with a column per metric, joined on `run` where both have it.
+        scale: the scale (n,) of each run, such as its parameters or tokens, if there are several.
+        maximise: metrics that are better when larger, such as accuracies.
+        candidates: of "law", "quadratic", "gaussian", "bent_law" and "trees"; by default all, trees
+            only if LightGBM is installed.
+        level: of the intervals.
+        seed: of the folds.
+        progress: called with (what, done, total).
+
+    Example:
+        >>> import numpy as np
+        >>> import cuvee
+        >>> alpha = np.random.default_rng(0).dirichlet([1, 1, 1], 40)
+        >>> loss = 2 + np.exp(-2 * alpha[:, :1] - alpha[:, 1:2])
+        >>> surface = cuvee.fit_surface(alpha, loss)
+        >>> bool(surface.best().alpha[0] > 0.95)
+        True
+    """
+    check_number("level", level, above=0.0, most=0.999)
+    check_whole("seed", seed, 0)
+    runs = read_runs(alpha, metrics, scale)
+    wrong = [name for name in maximise if name not in runs.names]
+    if isinstance(maximise, str) or wrong:
+        named = maximise if isinstance(maximise, str) else wrong[0]
+        raise OptionError(
+            f"maximise must be a list of metrics, of {', '.join(runs.names)}; got {named!r}"
+        )
+    chosen = tuple(method.name for method in registry.chosen(candidates))
+    return fit_runs(runs, Settings(chosen, level, seed, tuple(maximise)), progress)
+
+
+def fit_runs(runs: Runs, settings: Settings, progress: Progress | None = None) -> Surface:
+    """Return the surface of checked runs."""
+    methods = registry.chosen(settings.candidates)
+    tell = progress or (lambda what, done, total: None)
+    y = torch.as_tensor(runs.metrics, dtype=DTYPE) * signs(runs.names, settings.maximise)
+    with workers(), torch.no_grad():
+        levels, index = fit_levels(runs, y, _shape)
+        swarm = swarm_of(runs, y, levels, index)
+        judged = judge(methods, swarm, settings.seed, lambda done: tell("folds", done, 0))
+        share = shares(judged, swarm)
+        mean, spread = averaged(share, judged.means, judged.spreads)
+        calibration = calibrate(swarm, mean, spread, settings.level)
+        halves = _halves(methods, swarm, judged, share, settings.seed)
+    measured = transfers(runs, y, index, levels)
+    fits = _fits(runs, methods, judged, share, mean, swarm, levels)
+    notes = (*runs.notes, *unknown(runs, levels, measured), *_cautions(runs, settings, fits))
+    average = Average(judged.fitted, share)
+    return Surface(runs, settings, average, halves, levels, calibration, fits, measured, notes)
+
+
+def swarm_of(runs: Runs, y: Tensor, levels: Levels, index: Tensor) -> Swarm:
+    """Return the runs as candidates see them: in units of the shape, with their precision."""
+    precision = levels.noise[index].square().reciprocal()
+    alpha = torch.as_tensor(runs.alpha, dtype=DTYPE)
+    return Swarm(alpha, levels.shaped(y, index), precision)
+
+
+def _shape(swarm: Swarm) -> Tensor:
+    """Return the shape at the runs, for the levels of scales: the bent law alone is enough."""
+    return gaussian.fit_bent(swarm).mean(swarm.alpha)
+
+
+def _halves(
+    methods: Sequence[Method], swarm: Swarm, judged: Judged, share: Tensor, seed: int
+) -> tuple[Half, ...]:
+    """Return surfaces of disjoint halves of the runs, with the shares that all runs gave."""
+    n = len(swarm)
+    if n < 8:
+        return ()
+    orders = [np.random.default_rng([seed, i]).permutation(n) for i in range(SPLITS)]
+    parts = [
+        torch.as_tensor(np.sort(o[h])) for o in orders for h in (slice(n // 2), slice(n // 2, n))
+    ]
+
+    def half(rows: Tensor) -> Half:
+        pairs = zip(methods, judged.fitted, strict=True)
+        return Half(Average(tuple(m.fit(swarm[rows], whole) for m, whole in pairs), share), rows)
+
+    return tuple(each(half, parts, "cpu"))
+
+
+def _fits(
+    runs: Runs, methods: Sequence[Method], judged: Judged, share: Tensor, mean: Tensor,
+    swarm: Swarm, levels: Levels,
+) -> tuple[Fit, ...]:  # fmt: skip
+    """Return how well every metric is fitted, on runs that were held out."""
+    squares = (mean - swarm.y).square().mean(0)
+    alone = (judged.means - swarm.y).square().mean(1).sqrt()  # (C, K)
+    total = swarm.y.var(0, correction=0).clamp(min=1e-24)
+    rank, unit = spearman(mean, swarm.y), levels.slope[-1]
+    names = [method.name for method in methods]
+    return tuple(
+        Fit(
+            metric=name,
+            error=float(squares[k].sqrt() * unit[k]),
+            explained=float(1.0 - squares[k] / total[k]),
+            rank=float(rank[k]),
+            shares=dict(zip(names, share[:, k].tolist(), strict=True)),
+            errors=dict(zip(names, (alone[:, k] * unit[k]).tolist(), strict=True)),
+        )
+        for k, name in enumerate(runs.names)
+    )
+
+
+def _cautions(runs: Runs, settings: Settings, fits: Sequence[Fit]) -> tuple[str, ...]:
+    """Return sentences on what the surface cannot know."""
+    said = []
+    n, N = runs.alpha.shape
+    if n <= N:
+        said.append(
+            f"There are {n} runs for {N} domains: most effects of single domains are not known, "
+            "and intervals are wide. Make more runs before you rely on the proposal."
+        )
+    if not enough(n, settings.level):
+        said.append(
+            f"{n} runs are too few for intervals of {settings.level:.0%}: they may hold less often."
+        )
+    unused = [name for j, name in enumerate(runs.domains) if not (runs.alpha[:, j] > 0).any()]
+    if unused:
+        said.append(
+            f"No run has any of {', '.join(unused)}: what is said of it is a guess from the others."
+        )
+    poor = [fit.metric for fit in fits if fit.explained < 0.2]
+    if poor:
+        said.append(
+            f"The mixture hardly explains {', '.join(poor)} on runs that were held out: noise "
+            "hides its effect there."
+        )
+    return tuple(said)

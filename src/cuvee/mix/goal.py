@@ -1,0 +1,105 @@
+"""Say what a good mixture is: one number to minimise, from the means and spreads of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cuvee.errors import OptionError, check_number
+from cuvee.mix.belief import Belief
+from cuvee.mix.candidate import DTYPE
+
+SHARP = 40.0  # of the smooth maximum, per unit of a metric's spread
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """Hold the metrics to minimise and how: all as lower is better."""
+
+    weights: Tensor  # (K,) sum to 1; 0 for metrics that do not count
+    worst: bool  # minimise the worst of the metrics, each in units of its spread
+    guards: Mapping[int, float]  # metric -> what it must stay below, at the end of its interval
+    risk: float  # 1: the upper end of the mean's interval counts; 0: the mean itself
+    prior: Tensor | None  # (N,) mixture to be pulled to
+    pull: float  # strength, in units of the goal's spread per unit of KL divergence
+
+    def value(self, belief: Belief, mean: Tensor, spread: Tensor | None) -> Tensor:
+        """Return what counts of each mixture (m,), in units of the metrics or of their spread."""
+        counted = self.weights > 0
+        if self.worst:
+            high = mean if spread is None else mean + self.risk * belief.half_mean(spread)
+            level = belief.levels.level[belief.scale]
+            relative = (self.weights * len(self.weights) * (high - level) / belief.unit)[:, counted]
+            return torch.logsumexp(SHARP * relative, 1) / SHARP
+        value = mean @ self.weights
+        return value if spread is None else value + self.risk * self.half(belief, spread)
+
+    def half(self, belief: Belief, spread: Tensor) -> Tensor:
+        """Return half the interval (m,) of the weighted sum.
+
+        Errors of two metrics go together as far as their held-out residuals do.
+        """
+        part = self.weights * belief.half_mean(spread)  # (m, K)
+        variance = ((part @ belief.calibration.correlation) * part).sum(1)
+        return variance.clamp(min=1e-24).sqrt()
+
+    def unit(self, belief: Belief) -> float:
+        """Return the size of differences in the goal, so that searches need no settings."""
+        return 1.0 if self.worst else max(float(self.weights @ belief.unit), 1e-12)
+
+    def pulled(self, alpha: Tensor, belief: Belief) -> Tensor:
+        """Return the price (m,) of leaving the prior mixture: pull · KL(α ‖ prior)."""
+        if self.prior is None or self.pull == 0.0:
+            return torch.zeros(len(alpha), dtype=DTYPE)
+        away = torch.special.xlogy(alpha, alpha.clamp(min=1e-12) / self.prior.clamp(min=1e-6))
+        return self.pull * self.unit(belief) * away.sum(1)
+
+    def beyond(self, belief: Belief, mean: Tensor, spread: Tensor | None) -> Tensor:
+        """Return how far guarded metrics are above their bounds (m, guards), in units of spread."""
+        places = list(self.guards)
+        bounds = torch.tensor([self.guards[k] for k in places], dtype=DTYPE)
+        high = mean if spread is None else mean + self.risk * belief.half_mean(spread)
+        return (high[:, places] - bounds) / belief.unit[places]
+
+
+def read_goal(
+    names: Sequence[str],
+    sign: Tensor,
+    *,
+    minimise: str | Sequence[str] | Mapping[str, float] | None,
+    worst: bool,
+    keep: Mapping[str, float] | None,
+    risk: float,
+    prior: Tensor | None,
+    pull: float,
+) -> Goal:
+    """Return the checked goal; `sign` (K,) is −1 for metrics that are better when larger."""
+    check_number("risk", risk, least=0.0)
+    check_number("pull", pull, least=0.0)
+    if pull > 0 and prior is None:
+        raise OptionError("pull= draws the mixture to prior=: give the prior mixture too")
+    given = names if minimise is None else [minimise] if isinstance(minimise, str) else minimise
+    wanted = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
+    weights = torch.zeros(len(names), dtype=DTYPE)
+    for name, weight in wanted.items():
+        check_number(f"weight of {name!r}", weight, least=0.0)
+        weights[_place(name, names, "minimise")] = float(weight)
+    if float(weights.sum()) <= 0.0:
+        raise OptionError("minimise names no metric with a weight above 0")
+    guards = {}
+    for name, bound in (keep or {}).items():
+        check_number(f"bound of {name!r}", bound)
+        place = _place(name, names, "keep")
+        guards[place] = float(sign[place]) * float(bound)
+    return Goal(weights / weights.sum(), worst, guards, float(risk), prior, float(pull))
+
+
+def _place(name: str, names: Sequence[str], option: str) -> int:
+    if name not in names:
+        raise OptionError(
+            f"{option} names the metric {name!r}, which is not one of {', '.join(names)}"
+        )
+    return list(names).index(name)

@@ -1,0 +1,106 @@
+"""Propose the mixture to train on, with what it is expected to bring and to disappoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from cuvee.mix.belief import Belief
+from cuvee.mix.candidate import DTYPE
+from cuvee.mix.constraints import Polytope
+from cuvee.mix.goal import Goal
+from cuvee.mix.prediction import Prediction
+from cuvee.mix.search import QUICK, check_guards, minimise
+from cuvee.results import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Hold the proposed mixture and what is expected of it.
+
+    `disappointment` says by how much the goal is expected to turn out worse than `value`, because
+    the proposal was chosen for looking good: the winner's curse.
+    """
+
+    domains: tuple[str, ...]
+    alpha: Floats  # (N,)
+    prediction: Prediction  # of one mixture
+    value: float  # the goal at the mean; lower is better
+    high: float  # the upper end of its interval
+    disappointment: float
+    compared: Mapping[str, float]  # the goal at the mean of other mixtures
+    repeats: Mapping[str, float]  # how often the tokens of a domain would be seen
+    notes: tuple[str, ...] = ()
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Return the share of every domain, by name."""
+        return dict(zip(self.domains, self.alpha.tolist(), strict=True))
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with a row per domain: its share, and how often it is seen."""
+        import pandas as pd
+
+        seen = [self.repeats.get(name, np.nan) for name in self.domains]
+        return pd.DataFrame({"domain": self.domains, "share": self.alpha, "repeats": seen})
+
+    def __str__(self) -> str:
+        shares = sorted(self.weights.items(), key=lambda item: -item[1])
+        listed = ", ".join(f"{name} {share:.3f}" for name, share in shares if share >= 0.0005)
+        others = "; ".join(f"{name} {value:.4g}" for name, value in self.compared.items())
+        return (
+            f"{listed}. Expected {self.value:.4g} (at most {self.high:.4g} at the end of its "
+            f"interval, disappointment {self.disappointment:.2g}); compared with {others}."
+        )
+
+
+def worth(goal: Goal, belief: Belief, alpha: Floats) -> tuple[float, float]:
+    """Return the goal of one mixture (N,): at the mean, and at the upper end of its interval."""
+    with torch.no_grad():
+        mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE)[None])
+        value = float(goal.value(belief, mean, None))
+        if goal.worst:
+            return value, float(goal.value(belief, mean, spread))
+        return value, value + float(goal.half(belief, spread))
+
+
+def best_mixture(
+    goal: Goal,
+    belief: Belief,
+    polytope: Polytope,
+    starts: Floats,
+    names: tuple[str, ...],
+    seed: int,
+) -> Floats:
+    """Return the best mixture (N,); raise where no mixture keeps the guard rails."""
+    alpha = minimise(goal, belief, polytope, starts, seed)
+    check_guards(goal, belief, alpha, names)
+    return alpha
+
+
+def disappointment(
+    goal: Goal,
+    halves: Sequence[tuple[Belief, Belief]],
+    polytope: Polytope,
+    chosen: Floats,
+    seed: int,
+) -> float:
+    """Return how much worse a proposal is than it looked, measured on halves of the runs.
+
+    A surface of one half chooses a mixture, and the surface of the other half, whose noise is
+    independent, says what it is worth. With all runs, twice as many, the error is smaller by √2.
+    """
+    apart = []
+    for pair in halves:
+        for one, other in (pair, pair[::-1]):
+            alpha = minimise(goal, one, polytope, chosen[None], seed, QUICK)
+            x = torch.as_tensor(alpha, dtype=DTYPE)[None]
+            with torch.no_grad():
+                looked = goal.value(one, one.mean(x), None)
+                turned_out = goal.value(other, other.mean(x), None)
+            apart.append(float(turned_out - looked))
+    return max(float(np.mean(apart)) / 2.0**0.5, 0.0) if apart else float("nan")

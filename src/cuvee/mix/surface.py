@@ -1,0 +1,404 @@
+"""Hold a fitted surface from mixtures to metrics, and answer all questions about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cuvee.errors import InputError, OptionError, check_choice, check_number, check_whole
+from cuvee.inputs.alpha import ordered_alpha
+from cuvee.mix import design, front, proposal
+from cuvee.mix.average import Average
+from cuvee.mix.belief import Belief
+from cuvee.mix.candidate import DTYPE
+from cuvee.mix.conformal import Calibration
+from cuvee.mix.constraints import Constraints, Polytope
+from cuvee.mix.design import Plan
+from cuvee.mix.front import Front
+from cuvee.mix.goal import Goal, read_goal
+from cuvee.mix.prediction import Prediction, Sensitivity
+from cuvee.mix.proposal import Proposal
+from cuvee.mix.runs import Runs, read_runs
+from cuvee.mix.scales import Levels, Transfer
+from cuvee.numerics.parallel import workers
+from cuvee.results import Floats
+from cuvee.simplex import check_alpha
+
+Minimise = str | Sequence[str] | Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Hold how a surface was fitted, so that it can be fitted again."""
+
+    candidates: tuple[str, ...]
+    level: float
+    seed: int
+    maximise: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Hold how well one metric is fitted, on runs that were held out."""
+
+    metric: str
+    error: float  # root mean square, in units of the metric
+    explained: float  # share of the variance
+    rank: float  # Spearman
+    shares: Mapping[str, float]  # of the candidates in the average
+    errors: Mapping[str, float]  # root mean square of each candidate alone
+
+
+class Half(NamedTuple):
+    """Hold the candidates fitted to half of the runs; two that follow each other share none."""
+
+    average: Average
+    rows: Tensor  # of the runs
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Predict metrics of mixtures, propose the best mixture, and the runs to make next.
+
+    Made by `cuvee.fit_surface`, or read from a file by `cuvee.load_surface`.
+    """
+
+    runs: Runs
+    settings: Settings
+    average: Average
+    halves: tuple[Half, ...]  # a half and its complement, then others
+    levels: Levels
+    calibration: Calibration
+    fits: tuple[Fit, ...]
+    transfers: tuple[Transfer, ...]
+    notes: tuple[str, ...]
+    dropped: tuple[str, ...] = ()  # domains that are no longer offered
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Return the names of the domains, in the order of the columns of α."""
+        return tuple(name for name in self.runs.domains if name not in self.dropped)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the names of the metrics."""
+        return self.runs.names
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Return the names of the scales, smallest first; empty where runs had none."""
+        return () if self.runs.scale is None else self.levels.scales
+
+    def predict(self, alpha: Any, *, scale: str | float | None = None) -> Prediction:
+        """Return the metrics of mixtures, with intervals.
+
+        `low` to `high` is for one new, noisy run; `mean_low` to `mean_high` for the mean.
+
+        Args:
+            alpha: (m, N), one mixture (N,), a frame with a column per domain, or a dict of shares.
+            scale: by default the largest.
+        """
+        with workers(), torch.no_grad():
+            return self._predicted(self._read_alpha(alpha), self._belief(scale))
+
+    def sensitivity(
+        self, alpha: Any = None, *, step: float = 0.05, scale: str | float | None = None
+    ) -> Sensitivity:
+        """Return how each metric changes when each domain gets `step` more of the mixture.
+
+        Args:
+            alpha: one mixture; by default the mean of the runs.
+            step: share that the domain gains; the others give it up in proportion to theirs.
+            scale: by default the largest.
+        """
+        check_number("step", step, above=0.0, most=1.0)
+        given = self._typical() if alpha is None else alpha
+        start = self._read_alpha(given)
+        if len(start) != 1:
+            raise OptionError("sensitivity needs one mixture: call it once for each of several")
+        places = [self.runs.domains.index(name) for name in self.domains]
+        moved = (1.0 - step) * start + step * np.eye(start.shape[1])[places]
+        with workers(), torch.no_grad():
+            belief = self._belief(scale)
+            mean, covariance = belief.joint(
+                torch.as_tensor(np.concatenate([start, moved]), dtype=DTYPE)
+            )
+        variance = covariance.diagonal(dim1=1, dim2=2)  # (K, 1 + N)
+        apart = variance[:, 1:] + variance[:, :1] - 2.0 * covariance[:, 0, 1:]
+        half = belief.half_mean(apart.clamp(min=0.0).sqrt().T).numpy()
+        change = (self._sign * (mean[1:] - mean[:1])).numpy()
+        return Sensitivity(self.domains, self.metrics, step, change, change - half, change + half)
+
+    def best(
+        self,
+        *,
+        minimise: Minimise = None,
+        worst: bool = False,
+        keep: Mapping[str, float] | None = None,
+        constraints: Constraints | None = None,
+        prior: Any = None,
+        pull: float = 0.0,
+        risk: float = 1.0,
+        scale: str | float | None = None,
+        seed: int = 0,
+    ) -> Proposal:
+        """Return the mixture to train on.
+
+        Args:
+            minimise: metrics, or metrics with weights; by default all, equally. Metrics that the
+                surface was told to maximise are maximised.
+            worst: minimise the worst of them, each in units of its spread over the runs, instead of
+                their weighted mean.
+            keep: guard rails: what a metric must stay below (above, if it is to be maximised).
+            constraints: limits on shares, see `cuvee.MixConstraints`.
+            prior: a mixture to compare with, and to be pulled to.
+            pull: strength of the pull to it: the price of one unit of KL(α ‖ prior), in spreads of
+                the goal over the runs.
+            risk: 1 minimises the upper end of the interval, 0 the mean itself.
+            scale: by default the largest.
+            seed: of the search's draws.
+        """
+        with workers():
+            goal = self._goal(minimise, worst, keep, risk, prior, pull)
+            polytope = self._polytope(constraints)
+            belief = self._belief(scale)
+            starts = self._starts(prior)
+            alpha = proposal.best_mixture(goal, belief, polytope, starts, self.metrics, seed)
+            halves = [replace(belief, average=half.average) for half in self.halves]
+            pairs = list(zip(halves[::2], halves[1::2], strict=True))
+            curse = proposal.disappointment(goal, pairs, polytope, alpha, seed)
+            value, high = proposal.worth(goal, belief, alpha)
+            others = {"uniform": self._uniform(), "best run": self._best_run(goal)}
+            if prior is not None:
+                others = {"prior": self._read_alpha(prior)[0], **others}
+            compared = {name: proposal.worth(goal, belief, a)[0] for name, a in others.items()}
+            places = [self.runs.domains.index(name) for name in self.domains]
+            with torch.no_grad():
+                predicted = self._predicted(alpha[None], belief)
+        shares = dict(zip(self.domains, alpha[places].tolist(), strict=True))
+        return Proposal(
+            self.domains, alpha[places], predicted, value, high, curse, compared,
+            _repeats(constraints, shares), self._cautions(alpha),
+        )  # fmt: skip
+
+    def front(
+        self,
+        metrics: Sequence[str],
+        *,
+        points: int = 15,
+        constraints: Constraints | None = None,
+        risk: float = 0.0,
+        scale: str | float | None = None,
+        seed: int = 0,
+    ) -> Front:
+        """Return mixtures of which no other is better in all of two or more metrics.
+
+        Args:
+            metrics: at least two names.
+            points: how many mixtures are looked for; those that others beat are left out.
+            constraints: limits on shares.
+            risk: 0 trades off means, 1 the upper ends of their intervals.
+            scale: by default the largest.
+            seed: of the search's draws.
+        """
+        check_whole("points", points, 2)
+        if isinstance(metrics, str) or len(set(metrics)) < 2:
+            raise OptionError("a front needs two or more metrics")
+        with workers():
+            goal = self._goal(list(metrics), True, None, risk, None, 0.0)
+            belief = self._belief(scale)
+            polytope = self._polytope(constraints)
+            alpha = front.trace(goal, belief, polytope, self._starts(None), points, seed)
+            with torch.no_grad():
+                predicted = self._predicted(alpha, belief)
+        places = [self.runs.domains.index(name) for name in self.domains]
+        return Front(self.domains, tuple(metrics), alpha[:, places], predicted)
+
+    def next_runs(
+        self,
+        k: int,
+        *,
+        minimise: Minimise = None,
+        worst: bool = False,
+        constraints: Constraints | None = None,
+        scale: str | float | None = None,
+        seed: int = 0,
+    ) -> Plan:
+        """Return the k mixtures whose runs are expected to improve the proposal most, with reasons.
+
+        The first is the proposal itself, by its mean.
+
+        Args:
+            k: how many.
+            minimise: as for `best`.
+            worst: as for `best`.
+            constraints: as for `best`.
+            scale: by default the largest.
+            seed: of the draws.
+        """
+        check_whole("k", k, 1)
+        with workers():
+            goal = self._goal(minimise, worst, None, 0.0, None, 0.0)
+            belief, polytope = self._belief(scale), self._polytope(constraints)
+            starts = self._starts(None)
+            here = proposal.best_mixture(goal, belief, polytope, starts, self.metrics, seed)
+            plan = design.next_runs(goal, belief, polytope, here, starts, k, seed)
+        places = [self.runs.domains.index(name) for name in self.domains]
+        return replace(plan, domains=self.domains, alpha=plan.alpha[:, places])
+
+    def with_runs(self, alpha: Any, metrics: Any, scale: Any = None) -> Surface:
+        """Return the surface fitted to its runs and these new ones."""
+        from cuvee.mix.fit import fit_runs
+
+        return fit_runs(self.runs.and_more(read_runs(alpha, metrics, scale)), self.settings)
+
+    def with_domain(self, name: str) -> Surface:
+        """Return the surface with one more domain, of which no run had any so far.
+
+        What is said of it is wide until runs have it: see `with_runs`.
+        """
+        from cuvee.mix.fit import fit_runs
+
+        if name in self.dropped:
+            return replace(self, dropped=tuple(d for d in self.dropped if d != name))
+        return replace(fit_runs(self.runs.with_domain(name), self.settings), dropped=self.dropped)
+
+    def without(self, name: str) -> Surface:
+        """Return the surface without a domain; runs that had it still tell of the others."""
+        check_choice("name", name, self.domains)
+        if len(self.domains) == 2:
+            raise OptionError("a mixture needs two domains: none can be left out")
+        return replace(self, dropped=(*self.dropped, name))
+
+    def save(self, path: str | Path) -> None:
+        """Write the surface to one file, without pickle; `cuvee.load_surface` reads it."""
+        from cuvee.mix.files import save
+
+        save(self, Path(path))
+
+    @cached_property
+    def _sign(self) -> Tensor:
+        return signs(self.metrics, self.settings.maximise)
+
+    def _belief(self, scale: str | float | None) -> Belief:
+        name = f"{scale:g}" if isinstance(scale, int | float) else scale
+        if name is not None:
+            check_choice("scale", name, self.levels.scales)
+        return Belief(self.average, self.levels, self.calibration, self.levels.place(name))
+
+    def _goal(
+        self, minimise: Minimise, worst: bool, keep: Mapping[str, float] | None, risk: float,
+        prior: Any, pull: float,
+    ) -> Goal:  # fmt: skip
+        centre = None
+        if prior is not None:
+            centre = torch.as_tensor(self._read_alpha(prior)[0], dtype=DTYPE)
+        return read_goal(
+            self.metrics, self._sign, minimise=minimise, worst=worst, keep=keep, risk=risk,
+            prior=centre, pull=pull,
+        )  # fmt: skip
+
+    def _polytope(self, constraints: Constraints | None) -> Polytope:
+        """Return what is allowed of all domains; those that were dropped have a share of 0."""
+        wanted = constraints or Constraints()
+        allowed = wanted.polytope(self.domains)
+        if not self.dropped:
+            return allowed
+        return replace(wanted, **_widened(wanted, self.domains, self.dropped)).polytope(
+            self.runs.domains
+        )
+
+    def _read_alpha(self, alpha: Any) -> Floats:
+        """Return mixtures (m, N) of all domains, with 0 for those that were dropped."""
+        given = alpha
+        if isinstance(given, Mapping):
+            unknown = [name for name in given if name not in self.domains]
+            if unknown:
+                raise InputError(
+                    f"the mixture names the domain {unknown[0]!r}, which is not one of "
+                    f"{', '.join(self.domains)}"
+                )
+            given = np.array([[float(given.get(name, 0.0)) for name in self.domains]])
+        ordered = ordered_alpha(given, self.domains, own=False)
+        array = np.asarray(ordered.detach() if isinstance(ordered, Tensor) else ordered)
+        checked = check_alpha(
+            array[None] if array.ndim == 1 else array, len(self.domains), atol=1e-4
+        )
+        wide = np.zeros((len(checked), len(self.runs.domains)))
+        wide[:, [self.runs.domains.index(name) for name in self.domains]] = checked
+        return wide / wide.sum(1, keepdims=True)
+
+    def _predicted(self, alpha: Floats, belief: Belief) -> Prediction:
+        mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE))
+        run, average = belief.half_run(spread).numpy(), belief.half_mean(spread).numpy()
+        middle = (self._sign * mean).numpy()
+        ends = (middle - run, middle + run, middle - average, middle + average)
+        return Prediction(self.metrics, middle, *ends, self.settings.level)
+
+    def _uniform(self) -> Floats:
+        return self._read_alpha(np.full(len(self.domains), 1.0 / len(self.domains)))[0]
+
+    def _typical(self) -> Floats:
+        places = [self.runs.domains.index(name) for name in self.domains]
+        mean = self.runs.alpha[:, places].mean(0)
+        return mean / mean.sum() if mean.sum() > 0 else np.full(len(places), 1.0 / len(places))
+
+    def _best_run(self, goal: Goal) -> Floats:
+        y = torch.as_tensor(self.runs.metrics, dtype=DTYPE) * self._sign
+        return self.runs.alpha[int((y @ goal.weights).argmin())]
+
+    def _starts(self, prior: Any) -> Floats:
+        """Return mixtures (m, N) that a search looks at first: the runs, uniform, the prior."""
+        others = (
+            [self._uniform()] if prior is None else [self._uniform(), self._read_alpha(prior)[0]]
+        )
+        return np.concatenate([self.runs.alpha, others])
+
+    def _cautions(self, alpha: Floats) -> tuple[str, ...]:
+        """Return sentences on shares beyond those that any run had."""
+        beyond = alpha > self.runs.alpha.max(0) + 0.02
+        return tuple(
+            f"The share {alpha[j]:.2f} of {self.runs.domains[j]!r} is beyond the largest that a "
+            f"run had, {self.runs.alpha[:, j].max():.2f}: run it before you rely on it."
+            for j in np.flatnonzero(beyond)
+        )
+
+
+def signs(metrics: Sequence[str], maximise: Sequence[str]) -> Tensor:
+    """Return 1 (K,) for metrics to minimise and −1 for those to maximise."""
+    return torch.tensor([-1.0 if name in maximise else 1.0 for name in metrics], dtype=DTYPE)
+
+
+def _repeats(constraints: Constraints | None, shares: Mapping[str, float]) -> dict[str, float]:
+    """Return how often the tokens of every domain are seen, where they are known."""
+    if constraints is None or constraints.budget is None:
+        return {}
+    return {
+        name: share * constraints.budget / constraints.tokens[name]
+        for name, share in shares.items()
+        if constraints.tokens.get(name)
+    }
+
+
+def _widened(wanted: Constraints, domains: Sequence[str], dropped: Sequence[str]) -> dict[str, Any]:
+    """Return the limits of `wanted` by name, with those of dropped domains at 0."""
+    none = dict.fromkeys(dropped, 0.0)
+
+    def named(given: float | Mapping[str, float]) -> dict[str, float]:
+        return dict(given) if isinstance(given, Mapping) else dict.fromkeys(domains, given)
+
+    repeat = wanted.repeat
+    if not isinstance(repeat, Mapping):
+        repeat = dict.fromkeys(domains, repeat)
+    return {
+        "minimum": named(wanted.minimum),
+        "maximum": {**named(wanted.maximum), **none},
+        "repeat": repeat,
+    }
