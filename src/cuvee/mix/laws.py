@@ -1,8 +1,14 @@
 """Fit the log-linear law: y_k = c_k + exp(b_k + t_k·α), all metrics at once.
 
 c is what no mixture can go below, and t says which domain helps (below 0) and which hurts. Among
-laws that fit equally well the one with the smallest t is taken: a ridge whose strength follows from
-the size of t itself.
+laws that fit equally well the one with the smallest effects e = t·H is taken, H being the mean of
+y − c: a ridge whose strength follows from the effects themselves, for each domain apart, so that few
+large effects are not shrunk for the sake of many small ones. The search is for (log gap, b, e) in
+
+    y = least − gap + H·exp(b + e·α/H),    H = mean − least + gap,
+
+where least and mean are those of the runs. However far c goes down, e stays the same: the law then
+becomes a straight line. Noise is Student's t: single failures count less.
 """
 
 from __future__ import annotations
@@ -18,8 +24,11 @@ from cuvee.mix.candidate import DTYPE, Method, Swarm
 
 STEPS, FEWER = 40, 12  # of the search; fewer when a fit to more runs shows where to begin
 EVERY = 4  # steps between two estimates of the noise and of the size of t
-NOISE, SIZE = 0.05, 3.0  # variances to begin with, of the noise and of t
-LEAST_NOISE, LEAST_SIZE = 1e-4, 0.05
+NOISE, SIZE = 0.05, 1.0  # variances to begin with, of the noise and of effects
+LEAST_NOISE, LEAST_SIZE = 1e-4, 1e-3
+COMMON = 2.0  # how many effects the usual size of a metric's effects counts for
+FREEDOM = 5.0  # of Student's t
+GAP, GAP_PRECISION = 0.3, 1.0  # log of how far c is below the best run: mean, and how sure that is
 LOWEST, HIGHEST = -7.0, 5.0  # log of how far c is below the best run
 LARGEST = 30.0  # exponent
 
@@ -76,9 +85,10 @@ def fit(swarm: Swarm, start: Law | None = None) -> Law:
 class _State:
     """Hold the search of all metrics: each has its own damping."""
 
-    parameters: Tensor  # (K, N + 2): log of (least y − c), b, t
+    parameters: Tensor  # (K, N + 2): log of the gap, b, e
     noise: Tensor  # (K,) variance
-    size: Tensor  # (K,) variance of t
+    size: Tensor  # (K, N) variance of effects
+    weight: Tensor  # (n, K) of runs: less than 1 for outliers
     damping: Tensor  # (K,)
 
 
@@ -87,84 +97,107 @@ class _Search:
 
     def __init__(self, swarm: Swarm) -> None:
         self.swarm, self.least = swarm, swarm.y.amin(0)
-        ones = torch.ones(len(swarm), 1, dtype=DTYPE)
-        self.design = torch.cat([ones, swarm.alpha], 1)
 
     def begin(self, start: Law | None) -> _State:
         K, N = self.swarm.y.shape[1], self.swarm.alpha.shape[1]
         parameters = torch.zeros(K, N + 2, dtype=DTYPE)
-        parameters[:, 1] = (self.swarm.y.mean(0) - self.least + 1.0).log()
         if start is not None:
             parameters[:, 0] = (self.least - start.floor).clamp(min=1e-2).log()
-            parameters[:, 1:] = start.coefficients
+            height = self.height(parameters)
+            parameters[:, 1] = start.coefficients[:, 0] - height.log()
+            parameters[:, 2:] = start.coefficients[:, 1:] * height[:, None]
         full = partial(torch.full, (K,), dtype=DTYPE)
-        return _State(parameters, full(NOISE), full(SIZE), full(1.0))
+        size = torch.full((K, N), SIZE, dtype=DTYPE)
+        weight = self.swarm.precision[:, None].expand(-1, K)
+        return _State(parameters, full(NOISE), size, weight, full(1.0))
 
-    def above(self, parameters: Tensor) -> Tensor:
-        """Return exp(b + t·α), (n, K)."""
-        return (self.design @ parameters[:, 1:].T).clamp(max=LARGEST).exp()
+    def height(self, parameters: Tensor) -> Tensor:
+        """Return H (K,)."""
+        return self.swarm.y.mean(0) - self.least + parameters[:, 0].exp() + 1e-9
+
+    def growth(self, parameters: Tensor) -> Tensor:
+        """Return exp(b + e·α/H), (n, K)."""
+        effects = parameters[:, 2:] / self.height(parameters)[:, None]
+        exponent = parameters[:, 1] + self.swarm.alpha @ effects.T
+        return exponent.clamp(max=LARGEST).exp()
 
     def residual(self, parameters: Tensor) -> Tensor:
-        gap = parameters[:, 0].exp()
-        return self.swarm.y - (self.least - gap) - self.above(parameters)
+        gap, height = parameters[:, 0].exp(), self.height(parameters)
+        return self.swarm.y - (self.least - gap) - height * self.growth(parameters)
+
+    def slopes(self, parameters: Tensor) -> Tensor:
+        """Return the slopes (n, K, N + 2) of the prediction in log gap, b and e."""
+        gap, height = parameters[:, 0].exp(), self.height(parameters)
+        growth = self.growth(parameters)
+        along = self.swarm.alpha @ parameters[:, 2:].T / height  # e·α/H
+        down = gap * (growth - 1.0 - growth * along)
+        inner = growth[..., None] * self.swarm.alpha[:, None]
+        return torch.cat([down[..., None], (height * growth)[..., None], inner], -1)
 
     def pull(self, state: _State) -> Tensor:
-        """Return the precision (K, N + 2) of the prior: weak for c and b."""
-        strength = torch.ones_like(state.parameters)
-        strength[:, 0], strength[:, 1] = 0.1, 1e-3
-        strength[:, 2:] = 1.0 / state.size[:, None]
+        """Return the precision (K, N + 2) of the prior: none to speak of for b."""
+        strength = torch.empty_like(state.parameters)
+        strength[:, 0], strength[:, 1] = GAP_PRECISION, 1e-3
+        strength[:, 2:] = 1.0 / state.size
         return strength
 
-    def value(self, state: _State, parameters: Tensor) -> Tensor:
-        """Return the penalised squares (K,)."""
-        squares = (self.swarm.precision[:, None] * self.residual(parameters).square()).sum(0)
-        return squares / state.noise + (self.pull(state) * parameters.square()).sum(1)
+    def away(self, parameters: Tensor) -> Tensor:
+        """Return the parameters less the prior's means."""
+        return torch.cat([parameters[:, :1] - GAP, parameters[:, 1:]], 1)
 
-    def information(self, jacobian: Tensor, noise: Tensor) -> Tensor:
+    def value(self, state: _State, parameters: Tensor, pull: Tensor) -> Tensor:
+        """Return the penalised squares (K,)."""
+        squares = (state.weight * self.residual(parameters).square()).sum(0)
+        return squares / state.noise + (pull * self.away(parameters).square()).sum(1)
+
+    def information(self, jacobian: Tensor, state: _State) -> Tensor:
         """Return JᵀJ/σ² (K, p, p) for slopes (n, K, p)."""
-        weighted = jacobian * self.swarm.precision[:, None, None]
-        return torch.einsum("nki,nkj->kij", weighted, jacobian) / noise[:, None, None]
+        weighted = jacobian * (state.weight / state.noise)[..., None]
+        return torch.einsum("nki,nkj->kij", weighted, jacobian)
 
     def step(self, state: _State) -> _State:
         """Return the state after one step; a metric that gets no better stays, and damps more."""
-        p = state.parameters
-        above = self.above(p)[..., None]
-        down = -p[:, 0].exp().expand(above.shape[:2])[..., None]
-        jacobian = torch.cat([down, above * self.design[:, None]], -1)  # of the prediction
-        weighted = self.residual(p) * self.swarm.precision[:, None] / state.noise
+        p, jacobian = state.parameters, self.slopes(state.parameters)
+        weighted = self.residual(p) * state.weight / state.noise
         pull = self.pull(state)
-        slope = torch.einsum("nki,nk->ki", jacobian, weighted) - pull * p
-        curvature = self.information(jacobian, state.noise) + torch.diag_embed(pull)
+        slope = torch.einsum("nki,nk->ki", jacobian, weighted) - pull * self.away(p)
+        curvature = self.information(jacobian, state) + torch.diag_embed(pull)
         damped = curvature + torch.diag_embed(
             state.damping[:, None] * curvature.diagonal(dim1=1, dim2=2)
         )
         tried = p + torch.linalg.solve(damped, slope[..., None])[..., 0]
         tried[:, 0].clamp_(LOWEST, HIGHEST)
-        better = self.value(state, tried) < self.value(state, p)
+        better = self.value(state, tried, pull) < self.value(state, p, pull)
         damping = torch.where(better, state.damping / 4.0, state.damping * 4.0)
         kept = torch.where(better[:, None], tried, p)
         return replace(state, parameters=kept, damping=damping.clamp(1e-6, 1e6))
 
     def estimate(self, state: _State) -> _State:
-        """Return the state with noise and size as the runs have them (EM)."""
+        """Return the state with noise, sizes and weights as the runs have them (EM)."""
         n, N = self.swarm.alpha.shape
         squares = self.residual(state.parameters).square() * self.swarm.precision[:, None]
-        noise = squares.sum(0) / max(n - min(N, n / 2), 1.0)
-        open_ = self.law(state).covariance.diagonal(dim1=1, dim2=2)[:, 2:]
-        size = (state.parameters[:, 2:].square() + open_).mean(1)
-        return replace(state, noise=noise.clamp(min=LEAST_NOISE), size=size.clamp(min=LEAST_SIZE))
+        noise = (squares * state.weight / self.swarm.precision[:, None]).sum(0)
+        noise = (noise / max(n - min(N, n / 2), 1.0)).clamp(min=LEAST_NOISE)
+        weight = self.swarm.precision[:, None] * (FREEDOM + 1.0) / (FREEDOM + squares / noise)
+        curvature = self.information(self.slopes(state.parameters), state)
+        left = torch.linalg.inv(curvature + torch.diag_embed(self.pull(state)))
+        effect = state.parameters[:, 2:].square() + left.diagonal(dim1=1, dim2=2)[:, 2:]
+        usual = effect.log().mean(1, keepdim=True).exp()
+        size = ((effect + COMMON * usual) / (1.0 + COMMON)).clamp(min=LEAST_SIZE)
+        return replace(state, noise=noise, size=size, weight=weight)
 
     def law(self, state: _State) -> Law:
         """Return the law, with the covariance that its parameters have near the best ones."""
-        above = self.above(state.parameters)[..., None]
-        slopes = torch.cat([torch.ones_like(above), above * self.design[:, None]], -1)
-        prior = self.pull(state)
-        prior[:, :2] = 1.0
-        covariance = torch.linalg.inv(
-            self.information(slopes, state.noise) + torch.diag_embed(prior)
-        )
-        floor = self.least - state.parameters[:, 0].exp()
-        return Law(floor, state.parameters[:, 1:].contiguous(), covariance)
+        p, height = state.parameters, self.height(state.parameters)
+        above = (height * self.growth(p))[..., None]
+        inner = torch.cat([torch.ones(len(above), 1, dtype=DTYPE), self.swarm.alpha], 1)
+        slopes = torch.cat([torch.ones_like(above), above * inner[:, None]], -1)
+        prior = torch.ones_like(p)
+        prior[:, 2:] = height[:, None].square() / state.size
+        covariance = torch.linalg.inv(self.information(slopes, state) + torch.diag_embed(prior))
+        b = p[:, 1] + height.log()
+        coefficients = torch.cat([b[:, None], p[:, 2:] / height[:, None]], 1)
+        return Law(self.least - p[:, 0].exp(), coefficients, covariance)
 
 
 METHOD = Method(

@@ -175,7 +175,10 @@ class Surface:
             pairs = list(zip(halves[::2], halves[1::2], strict=True))
             curse = proposal.disappointment(goal, pairs, polytope, alpha, seed)
             value, high = proposal.worth(goal, belief, alpha)
-            others = {"uniform": self._uniform(), "best run": self._best_run(goal)}
+            others = {
+                "uniform": self._read_alpha(self.uniform())[0],
+                "best run": self._best_run(goal),
+            }
             if prior is not None:
                 others = {"prior": self._read_alpha(prior)[0], **others}
             compared = {name: proposal.worth(goal, belief, a)[0] for name, a in others.items()}
@@ -277,6 +280,23 @@ class Surface:
             raise OptionError("a mixture needs two domains: none can be left out")
         return replace(self, dropped=(*self.dropped, name))
 
+    def uniform(self) -> Floats:
+        """Return the mixture (N,) of equal shares."""
+        return np.full(len(self.domains), 1.0 / len(self.domains))
+
+    def shares_of(self, alpha: Any) -> Floats:
+        """Return one mixture (N,), however it is given, in the order of `domains`."""
+        places = [self.runs.domains.index(name) for name in self.domains]
+        return self._read_alpha(alpha)[0][places]
+
+    def spreads(self) -> Floats:
+        """Return the spread (K,) of each metric over the runs at the largest scale."""
+        return self.levels.slope[-1].numpy()
+
+    def directions(self) -> Floats:
+        """Return 1 (K,) for metrics that are better when lower, −1 for the others."""
+        return self._sign.numpy()
+
     def save(self, path: str | Path) -> None:
         """Write the surface to one file, without pickle; `cuvee.load_surface` reads it."""
         from cuvee.mix.files import save
@@ -342,9 +362,6 @@ class Surface:
         ends = (middle - run, middle + run, middle - average, middle + average)
         return Prediction(self.metrics, middle, *ends, self.settings.level)
 
-    def _uniform(self) -> Floats:
-        return self._read_alpha(np.full(len(self.domains), 1.0 / len(self.domains)))[0]
-
     def _typical(self) -> Floats:
         places = [self.runs.domains.index(name) for name in self.domains]
         mean = self.runs.alpha[:, places].mean(0)
@@ -356,10 +373,8 @@ class Surface:
 
     def _starts(self, prior: Any) -> Floats:
         """Return mixtures (m, N) that a search looks at first: the runs, uniform, the prior."""
-        others = (
-            [self._uniform()] if prior is None else [self._uniform(), self._read_alpha(prior)[0]]
-        )
-        return np.concatenate([self.runs.alpha, others])
+        others = [self.uniform()] if prior is None else [self.uniform(), self.shares_of(prior)]
+        return np.concatenate([self.runs.alpha, self._read_alpha(np.array(others))])
 
     def _cautions(self, alpha: Floats) -> tuple[str, ...]:
         """Return sentences on shares beyond those that any run had."""

@@ -31,16 +31,13 @@ CONTENTS = (
 
 def render(findings: Findings) -> str:
     """Return the whole page as HTML; names of domains are data and are always escaped."""
-    from jinja2 import Environment, StrictUndefined
-
     f = cleaned(findings)
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     drawn = layout(f)
-    return environment.from_string(_file("page.html.j2")).render(
+    return filled(
+        "page.html.j2",
         f=f,
-        style=Drawing(_file("page.css")),
+        title=f.title,
+        kicker="Who learns from whom",
         contents=CONTENTS,
         summary=summary(f),
         weights=sections.weights(f, drawn),
@@ -55,6 +52,18 @@ def render(findings: Findings) -> str:
         about=_about(f.about),
         version=_version(f.about),
     )
+
+
+def filled(template: str, **content: Any) -> str:
+    """Return a template of this folder as a page; all its values are escaped."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FunctionLoader(_file), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    style = Drawing(_file("page.css"))
+    return environment.get_template(template).render(style=style, **content)
 
 
 def _file(name: str) -> str:

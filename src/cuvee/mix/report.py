@@ -1,0 +1,269 @@
+"""Write the report of a surface: one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cuvee.mix.constraints import Constraints
+from cuvee.mix.design import Plan
+from cuvee.mix.front import Front
+from cuvee.mix.prediction import Sensitivity
+from cuvee.mix.proposal import Proposal
+from cuvee.mix.surface import Minimise, Surface
+from cuvee.outputs.visible import visible
+from cuvee.report import svg
+from cuvee.report.bars import VALUES, Bar, bars, grid
+from cuvee.report.formatting import alike, count, number, short, weight
+from cuvee.report.heatmap import Look, heat_map
+from cuvee.report.page import filled
+from cuvee.results import Floats
+
+LETTERS = 20  # of names beside bars
+HEIGHT = 220  # pixels of the front
+MOST_METRICS = 40  # rows of the table of fits
+
+
+def render(
+    surface: Surface,
+    *,
+    title: str = "A data mixture",
+    minimise: Minimise = None,
+    constraints: Constraints | None = None,
+    prior: Any = None,
+    trade: Sequence[str] | None = None,
+    k: int = 5,
+) -> str:
+    """Return the page: fits, the proposal, sensitivities, the front, the next runs.
+
+    Args:
+        surface: what to report on.
+        title: of the page.
+        minimise: as for `Surface.best`.
+        constraints: as for `Surface.best`.
+        prior: the mixture that the proposal is drawn beside; by default uniform.
+        trade: two metrics for the front; by default the first two.
+        k: how many next runs.
+    """
+    usual = surface.uniform() if prior is None else surface.shares_of(prior)
+    best = surface.best(minimise=minimise, constraints=constraints, prior=prior)
+    traded = tuple(trade or surface.metrics[:2])
+    front = surface.front(traded, constraints=constraints) if len(traded) > 1 else None
+    plan = surface.next_runs(k, minimise=minimise, constraints=constraints)
+    parts = {
+        "proposal": _proposal(surface, best, usual, "uniform" if prior is None else "prior"),
+        "fit": _fit(surface),
+        "sensitivity": _sensitivity(surface.sensitivity(best.alpha), surface),
+        "front": None if front is None else _front(front, best, surface),
+        "next": _next(plan),
+        "scales": _scales(surface),
+    }
+    contents = [
+        ("proposal", "The mixture"),
+        ("fit", "Fit"),
+        ("sensitivity", "Sensitivity"),
+        *([("front", "Front")] if front is not None else []),
+        ("next", "Next runs"),
+        *([("scales", "Scales")] if parts["scales"] else []),
+        ("worries", "What to worry about"),
+    ]
+    return filled(
+        "mix.html.j2",
+        title=_shown(title),
+        kicker="What to train on",
+        contents=contents,
+        summary=_summary(surface, best),
+        worries=[_shown(note, 400) for note in (*surface.notes, *best.notes)],
+        version="",
+        **parts,
+    )
+
+
+def _shown(text: str, most: int = 100) -> str:
+    """Return a name or a sentence of somebody's as the page may show it."""
+    return short(visible(" ".join(text.split())), most)
+
+
+def _summary(surface: Surface, best: Proposal) -> list[str]:
+    n, N = surface.runs.alpha.shape
+    heavy = sorted(best.weights.items(), key=lambda item: -item[1])[:3]
+    shares = ", ".join(f"{_shown(name, 32)} {weight(share)}" for name, share in heavy)
+    return [
+        f"{count(n, 'run')} of {count(N, 'domain')} tell of {count(len(surface.metrics), 'metric')}.",
+        f"The proposal gives most to {shares}.",
+        f"It is expected at {number(best.value)}, and at most at {number(best.high)} at the upper "
+        f"end of its {surface.settings.level:.0%} interval.",
+    ]
+
+
+def _proposal(surface: Surface, best: Proposal, usual: Floats, name: str) -> dict[str, Any]:
+    order = np.argsort(-best.alpha, kind="stable")[:LETTERS]
+    largest = float(max(best.alpha.max(), usual.max()))
+    cards = [
+        _card("Proposed.", "Shares, the largest first.", best.domains, best.alpha, order, largest),
+        _card(f"The {name} mixture.", "In the same order.", best.domains, usual, order, largest),
+    ]
+    p = best.prediction
+    now = surface.predict(usual).mean[0]
+    rows = [
+        (
+            _shown(metric),
+            number(float(p.mean[0, k]), 4),
+            f"{number(float(p.low[0, k]), 4)} to {number(float(p.high[0, k]), 4)}",
+            number(float(now[k]), 4),
+        )
+        for k, metric in enumerate(p.metrics)
+    ]
+    text = (
+        f"The goal, the weighted mean of the metrics, is expected at {number(best.value, 4)}. "
+        "Because this mixture was chosen for looking good, it is likely to be worse by about "
+        f"{number(best.disappointment, 2)}, as surfaces of one half of the runs were when the "
+        "other half judged them. "
+        + " ".join(f"The {name} mixture: {number(v, 4)}." for name, v in best.compared.items())
+    )
+    head = ("metric", "expected", "interval of a new run", f"at the {name} mixture")
+    table = {"label": "Metrics of the proposal", "head": head, "rows": rows, "note": ""}
+    return {"text": text, "cards": cards, "table": table}
+
+
+def _card(
+    name: str, caption: str, domains: Sequence[str], alpha: Floats, order: Any, most: float
+) -> dict[str, Any]:
+    items = [Bar(_shown(domains[j]), float(alpha[j]), weight(float(alpha[j]))) for j in order]
+    label = f"{name} " + ", ".join(f"{bar.name} {bar.says}" for bar in items)
+    return {"name": name, "caption": caption, "drawing": bars(items, label, most, LETTERS)}
+
+
+def _fit(surface: Surface) -> dict[str, Any]:
+    fits = surface.fits[:MOST_METRICS]
+    ranked = [Bar(_shown(f.metric), max(f.rank, 0.0), number(f.rank, 2)) for f in fits]
+    names = surface.settings.candidates
+    rows = [
+        (
+            _shown(f.metric), number(f.error), f"{f.explained:.0%}", number(f.rank, 2),
+            *(f"{f.shares[name]:.0%}" for name in names),
+        )
+        for f in fits
+    ]  # fmt: skip
+    head = ("metric", "error", "explained", "rank", *(name.replace("_", " ") for name in names))
+    more = len(surface.fits) - len(fits)
+    note = f"{more} more metrics are in the file of the surface." if more else ""
+    text = (
+        "Each run was predicted by candidates that had not seen its mixture. The error is a root "
+        "mean square in units of the metric, and rank the rank correlation; the last columns are "
+        "the shares of the candidates in the average."
+    )
+    label = "Rank correlation of held-out predictions: "
+    drawing = bars(ranked, label + ", ".join(f"{b.name} {b.says}" for b in ranked), 1.0, LETTERS)
+    card = {"name": "Order of mixtures.", "caption": "Rank correlation.", "drawing": drawing}
+    table = {"label": "Fit per metric", "head": head, "rows": rows, "note": note}
+    return {"text": text, "cards": [card], "table": table}
+
+
+def _sensitivity(s: Sensitivity, surface: Surface) -> dict[str, Any]:
+    """Return two maps, of help and of harm, in units of the metric's spread over the runs."""
+    unit = surface.spreads()
+    better = -s.change * surface.directions() / unit  # (N, K) above 0 is an improvement
+    sure = (s.low > 0) | (s.high < 0)
+    domains = [_shown(name) for name in s.domains]
+    metrics = [_shown(name) for name in s.metrics]
+    top = svg.rounded(max(float(np.abs(better).max()), 1e-6))
+    maps = []
+    for name, sign, hue in (("It helps", 1.0, "q"), ("It hurts", -1.0, "h")):
+        values = np.where(sign * better > 0, sign * better, 0.0)
+        values = np.where((values > 0) & ~sure, np.nan, values)
+        look = Look(top, means="spreads", hue=hue, says=lambda v: number(v, 2))
+        drawn = heat_map(metrics, domains, values.T, f"{name}: metrics by domains", look=look)
+        maps.append({"name": name, "label": name, "map": drawn})
+    text = (
+        f"How each metric (rows) changes where a domain (columns) gets {s.step:.0%} more of the "
+        "proposal and the others give it up, in units of the metric's spread over the runs. A "
+        "stroke marks an effect whose interval holds 0: its direction is not known."
+    )
+    return {"text": text, "maps": maps}
+
+
+def _front(front: Front, best: Proposal, surface: Surface) -> dict[str, Any]:
+    places = [surface.metrics.index(name) for name in front.metrics[:2]]
+    points = front.prediction.mean[:, places]
+    chosen = best.prediction.mean[0, places]
+    names = [_shown(name, 40) for name in front.metrics[:2]]
+    everything = np.concatenate([points, chosen[None]])
+    low, high = everything.min(0), everything.max(0)
+    x = svg.Scale(float(low[0]), float(high[0]), 60, svg.WIDTH - VALUES / 2)
+    y = svg.Scale(float(low[1]), float(high[1]), HEIGHT - 40, 16)
+    parts = grid(x, HEIGHT - 28)
+    marks = svg.ticks(y.low, y.high)
+    for mark, words in zip(marks, alike(marks), strict=True):
+        parts.append(svg.line(56, y(mark), svg.WIDTH - 20, y(mark)))
+        parts.append(svg.text(52, y(mark) + 4, words, "small", "end"))
+    parts.append(svg.text(svg.WIDTH - 20, HEIGHT + 2, names[0], "small", "end"))
+    parts.append(svg.text(4, 10, names[1], "small"))
+    for a, b in points:
+        parts.append(svg.dot(x(a), y(b), 4, "mark", f"{number(a, 4)}, {number(b, 4)}"))
+    hint = f"the proposal: {number(chosen[0], 4)}, {number(chosen[1], 4)}"
+    parts.append(svg.dot(x(chosen[0]), y(chosen[1]), 5, "faint", hint))
+    label = f"The front of {names[0]} (across) and {names[1]} (up)"
+    heavy = [np.argsort(-row, kind="stable")[:4] for row in front.alpha]
+    rows = [
+        (
+            *(number(float(v), 4) for v in point),
+            ", ".join(f"{_shown(front.domains[j], 24)} {weight(row[j])}" for j in top),
+        )
+        for point, row, top in zip(points, front.alpha, heavy, strict=True)
+    ]
+    return {
+        "text": f"No mixture that is allowed is expected to be better in both {names[0]} and "
+        f"{names[1]} than one of these. The faint dot is the proposal, which minds all metrics.",
+        "card": {
+            "name": "The front.",
+            "caption": f"{names[0]} across, {names[1]} up.",
+            "drawing": svg.drawing(svg.WIDTH, HEIGHT + 8, label, parts),
+        },
+        "table": {
+            "label": "Mixtures of the front",
+            "head": (*names, "largest shares"),
+            "rows": rows,
+            "note": "",
+        },
+    }
+
+
+def _next(plan: Plan) -> dict[str, Any]:
+    rows = []
+    for i, (alpha, reason) in enumerate(zip(plan.alpha, plan.reasons, strict=True)):
+        top = np.argsort(-alpha, kind="stable")[:4]
+        shares = ", ".join(f"{_shown(plan.domains[j], 24)} {weight(alpha[j])}" for j in top)
+        rows.append((str(i + 1), shares, _shown(reason, 300)))
+    return {
+        "text": "The mixtures whose runs are expected to improve the proposal most, in order. "
+        "All shares are in what `cuvee mix next` writes.",
+        "table": {
+            "label": "Next runs",
+            "head": ("run", "largest shares", "why"),
+            "rows": rows,
+            "note": "",
+        },
+    }
+
+
+def _scales(surface: Surface) -> dict[str, Any] | None:
+    if not surface.transfers:
+        return None
+    rows = [
+        (
+            _shown(surface.metrics[k]), _shown(t.small), _shown(t.large), str(t.mixtures),
+            number(float(t.rank[k]), 2), number(float(t.level[k])),
+        )
+        for t in surface.transfers
+        for k in range(len(surface.metrics))
+    ]  # fmt: skip
+    head = ("metric", "from scale", "to scale", "mixtures run at both", "rank", "level")
+    return {
+        "text": "Mixtures that were run at a smaller and at the largest scale: the rank correlation "
+        "of the metric between the two, and the root mean square by which the smaller run, moved to "
+        "the level and slope of the larger scale, misses the larger one.",
+        "table": {"label": "Transfer between scales", "head": head, "rows": rows, "note": ""},
+    }

@@ -1,0 +1,24 @@
+"""Read the two tables of a swarm: ratios and metrics, a row per run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cuvee.data.files import files
+from cuvee.data.notes import notes
+from cuvee.errors import InputError
+from cuvee.mix.runs import KEYS, SCALE
+
+
+def read_table(path: Path) -> tuple[Any, tuple[str, ...]]:
+    """Return the frame of a CSV, Parquet or Feather file, and what is worth saying of it.
+
+    Columns that name runs or scales are text; all others are to be numbers, decimal commas too.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give the file itself")
+    [(file, _)] = files(path)
+    text = [name for name in (*KEYS, SCALE) if name in file.columns]
+    frame, remarks = file.load(file.columns, text)
+    return frame, notes(remarks, "")
