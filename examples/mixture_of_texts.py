@@ -96,7 +96,7 @@ def read() -> tuple[Texts, Texts]:
     shuffled = {name: rng.permutation(pieces(text)) for name, text in domains.items()}
     train = {name: texts[held_out:][: MOST // PIECE] for name, texts in shuffled.items()}
     judged = {name: rng.permutation(pieces(text))[:held_out] for name, text in wanted.items()}
-    return train, judged | {name: texts[:held_out] for name, texts in shuffled.items()}
+    return train, judged | {f"unseen {name}": x[:held_out] for name, x in shuffled.items()}
 
 
 def mixed(domains: Texts, alpha: np.ndarray, budget: int, rng: np.random.Generator) -> np.ndarray:
@@ -163,12 +163,13 @@ def main() -> None:
     surface = cuvee.fit_surface(
         pd.DataFrame(alpha, columns=names), pd.DataFrame(metrics, columns=list(judged))
     )
-    proposal = surface.best(
-        dict.fromkeys(WANTED, 1.0 / len(WANTED)),
-        tokens=dict(zip(names, sizes.tolist(), strict=True)),
-        budget=LARGE,
-        repeat=REPETITIONS,
+    for fit in surface.fits:
+        print(f"{fit.metric}: {fit.explained:.0%} explained, rank correlation {fit.rank:.2f}")
+    limits = cuvee.Constraints(
+        tokens=dict(zip(names, sizes.tolist(), strict=True)), budget=LARGE, repeat=REPETITIONS
     )
+    proposal = surface.best(minimise=list(WANTED), constraints=limits)
+    print(proposal)
     mixtures = {
         "equal shares": np.full(len(names), 1.0 / len(names)),
         "shares by size": sizes / sizes.sum(),
