@@ -20,7 +20,7 @@ APART = ("demo", "bench", "reproduce")  # tested elsewhere: they take long
 
 
 def test_tables_of_options_are_those_of_the_program():
-    assert set(re.findall(r"<!-- options of (\w+) -->", PAGE)) == set(commands())
+    assert set(re.findall(r"<!-- options of ([\w ]+) -->", PAGE)) == set(commands())
     assert filled(PAGE) == PAGE, "python -m cuvee.cli.reference docs/cli.md"
 
 

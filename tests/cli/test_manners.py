@@ -155,7 +155,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(folder, monkeypatch, capfd, w
 def test_version_and_help(cli, folder):
     assert cli("--version") == (0, f"cuvee {cuvee.__version__}\n", "")
     shown = cli("--help")
-    assert shown.code == 0 and all(name in shown.out for name in commands())
+    assert shown.code == 0 and all(name.split()[0] in shown.out for name in commands())
     assert cli().code == 2
 
 
@@ -167,7 +167,7 @@ def test_python_m_cuvee_is_the_command():
 
 @pytest.mark.parametrize("command", commands())
 def test_every_help_has_a_purpose_and_an_example(cli, folder, command):
-    shown = cli(command, "--help")
+    shown = cli(*command.split(), "--help")
     assert shown.code == 0 and f"Example: cuvee {command}" in shown.out
     assert commands()[command].help.splitlines()[0].endswith((".", "CSV."))
 

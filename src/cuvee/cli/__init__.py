@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import cuvee
-from cuvee.cli import adapt, dev, maps, steps
+from cuvee.cli import adapt, dev, maps, mix, steps
 from cuvee.cli.console import one_line, show
 from cuvee.errors import CuveeError
 
@@ -53,6 +53,7 @@ PANELS = {
 for _panel, _commands in PANELS.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.add_typer(mix.app, name="mix", rich_help_panel="The mixture to train on")
 
 
 def main() -> None:

@@ -13,12 +13,19 @@ import typer
 
 from cuvee.cli import app
 
-BLOCK = re.compile(r"<!-- options of (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- options of ([\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def commands() -> dict[str, Any]:
-    """Return every command by its name, in the order of `cuvee --help`."""
-    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
+    """Return every command by its name, in the order of `cuvee --help`.
+
+    Those of a group have its name before theirs: `mix fit`.
+    """
+    single: dict[str, Any] = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)  # of a group
+        single |= {name: command} if inner is None else {f"{name} {n}": c for n, c in inner.items()}
+    return single
 
 
 def options_of(name: str) -> str:

@@ -211,6 +211,6 @@ def _usual_gram(alpha: Tensor) -> Tensor:
     N = alpha.shape[1]
     usual = {"constant": 1.0, "linear": -1.0, "root": -1.0, "saturating": -1.0, "pairs": -2.0}
     shared = [usual.get(name, -3.0) for name in kernels.SHARED]
-    theta = torch.tensor([[-14.0] * N + shared], dtype=DTYPE)
+    theta = torch.tensor([[-14.0] * N + shared + [-14.0]], dtype=DTYPE)
     seen = kernels.views(alpha)
     return kernels.gram(theta, seen, seen)[0]

@@ -1,12 +1,14 @@
 """Fit Gaussian processes: one on y itself, and one in the exponent of the law.
 
-The second, the *bent law*, is y = c + exp(g(α)) with a Gaussian process g whose kernel holds the
-straight line t·α, domains that saturate, pairs and bells: the log-linear law where the runs do not
-speak against it. As for a generalised linear model, g is found by working responses
+The second, the *bent law*, is y = c + exp(g(α)) with a Gaussian process g whose mean is the
+exponent of the log-linear law, and whose kernel holds domains that saturate, pairs and bells: the
+law where the runs do not speak against it. As for a generalised linear model, g is found by working
+responses
 
     z = g + (y − c − e^g)/e^g,    with noise σ²/e^{2g},
 
-and the variances of the kernel by the marginal likelihood of z.
+and the variances of the kernel by the marginal likelihood of z. Noise is Student's t: a run counts
+less the further it is from what the others say of it.
 """
 
 from __future__ import annotations
@@ -41,10 +43,11 @@ class Process:
     """
 
     alpha: Tensor  # (n, N)
-    theta: Tensor  # (K, N + 8) log variances: of the kernels, and of the noise last
+    theta: Tensor  # (K, N + 10) log variances: of the kernels, and of the noise last
     z: Tensor  # (K, n)
     precision: Tensor  # (K, n)
     floor: Tensor | None = None  # (K,) c
+    line: Tensor | None = None  # (K, 3N + 1) b, and t of the laws' three views of α: the mean
 
     @cached_property
     def views(self) -> kernels.Views:
@@ -60,7 +63,20 @@ class Process:
     @cached_property
     def dual(self) -> Tensor:
         """Return the coefficients (K, n, 1) of the posterior mean."""
-        return torch.cholesky_solve(self.z[..., None], self.root)
+        away = self.z - self.expected(self.alpha).T
+        return torch.cholesky_solve(away[..., None], self.root)
+
+    def expected(self, alpha: Tensor) -> Tensor:
+        """Return the mean (m, K) of the process before it has seen runs."""
+        if self.line is None:
+            return torch.zeros(len(alpha), len(self.theta), dtype=DTYPE)
+        return self.line[:, 0] + _all_shapes(alpha) @ self.line[:, 1:].T
+
+    def outlying(self) -> Tensor:
+        """Return weights (K, n) of the runs, less than 1 for those that others do not expect."""
+        inverse = torch.cholesky_inverse(self.root).diagonal(dim1=1, dim2=2)
+        squares = self.dual[..., 0].square() / inverse  # leave-one-out, in units of its variance
+        return (laws.FREEDOM + 1.0) / (laws.FREEDOM + squares)
 
     @cached_property
     def whitening(self) -> Tensor:
@@ -95,18 +111,20 @@ class Process:
     def latent(self, alpha: Tensor) -> Tensor:
         """Return g (m, K) alone."""
         cross = kernels.gram(self.theta[:, :-1], kernels.views(alpha), self.views)
-        return (cross @ self.dual)[..., 0].T
+        return self.expected(alpha) + (cross @ self.dual)[..., 0].T
 
     def _few(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         seen = kernels.views(alpha)
         cross = kernels.gram(self.theta[:, :-1], seen, self.views)  # (K, m, n)
         explained = (cross @ self.whitening.mT).square().sum(2)
         variance = kernels.diagonal(self.theta[:, :-1], seen) - explained
-        return (cross @ self.dual)[..., 0].T, variance.clamp(min=1e-12).sqrt().T
+        mean = self.expected(alpha) + (cross @ self.dual)[..., 0].T
+        return mean, variance.clamp(min=1e-12).sqrt().T
 
     def tensors(self) -> Mapping[str, Tensor]:
-        held = {"theta": self.theta, "z": self.z, "precision": self.precision}
-        return held if self.floor is None else {**held, "floor": self.floor}
+        names = ("theta", "z", "precision", "floor", "line")
+        held = {name: getattr(self, name) for name in names}
+        return {name: tensor for name, tensor in held.items() if tensor is not None}
 
 
 def fit_plain(swarm: Swarm, start: Process | None = None) -> Process:
@@ -114,29 +132,46 @@ def fit_plain(swarm: Swarm, start: Process | None = None) -> Process:
     z = swarm.y.T.contiguous()
     precision = swarm.precision.expand_as(z).contiguous()
     theta = _begin(swarm, start)
-    theta = _variances(swarm.alpha, z, precision, theta, sum(FEWER if start else STEPS[:2]))
+    for steps in FEWER if start is not None else STEPS[:2]:
+        theta = _variances(swarm.alpha, z, precision, theta, steps)
+        process = Process(swarm.alpha, theta, z, precision)
+        precision = (swarm.precision * process.outlying()).contiguous()
     return Process(swarm.alpha, theta, z, precision)
 
 
 def fit_bent(swarm: Swarm, start: Process | None = None) -> Process:
-    """Return the bent law: a Gaussian process in the exponent."""
-    floor = start.floor if start is not None else laws.fit(swarm).floor
-    assert floor is not None
-    # c stays below every run of its metric
-    floor = torch.minimum(floor, swarm.y.amin(0) - LEAST_ABOVE / 10)
+    """Return the bent law: a Gaussian process in the exponent of the law."""
+    floor, line = _best_law(swarm)
     theta = _begin(swarm, start)
     y = swarm.y.T - floor[:, None]  # (K, n)
-    g = y.clamp(min=LEAST_ABOVE).log()
-    if start is not None:
-        g = start.latent(swarm.alpha).T.clamp(-LARGEST_G, LARGEST_G)
+    expected = line[:, :1] + line[:, 1:] @ _all_shapes(swarm.alpha).T
+    g, trust = expected.clamp(-LARGEST_G, LARGEST_G), torch.ones_like(y)
     for steps in FEWER if start is not None else STEPS:
         above = g.exp()
         z = g + ((y - above) / above).clamp(-LARGEST_STEP, LARGEST_STEP)
-        precision = above.square() * swarm.precision
-        theta = _variances(swarm.alpha, z, precision, theta, steps)
-        process = Process(swarm.alpha, theta, z.contiguous(), precision.contiguous(), floor)
+        precision = above.square() * swarm.precision * trust
+        theta = _variances(swarm.alpha, z - expected, precision, theta, steps)
+        process = Process(swarm.alpha, theta, z.contiguous(), precision.contiguous(), floor, line)
         g = process.latent(swarm.alpha).T.clamp(-LARGEST_G, LARGEST_G)
+        trust = process.outlying()
     return process
+
+
+def _all_shapes(alpha: Tensor) -> Tensor:
+    """Return the views (m, 3N) of mixtures that the three laws have."""
+    return torch.cat([shape(alpha) for shape in laws.SHAPES.values()], 1)
+
+
+def _best_law(swarm: Swarm) -> tuple[Tensor, Tensor]:
+    """Return c (K,) and the line (K, 3N + 1) of the law with least noise, for each metric."""
+    fitted = [laws.fit(swarm, shape=shape) for shape in laws.SHAPES]
+    chosen = torch.stack([law.noise for law in fitted]).argmin(0)  # (K,)
+    floor = torch.stack([law.floor for law in fitted]).gather(0, chosen[None])[0]
+    slopes = [law.coefficients[:, 1:] * (chosen == i)[:, None] for i, law in enumerate(fitted)]
+    constant = torch.stack([law.coefficients[:, 0] for law in fitted]).gather(0, chosen[None]).T
+    # c stays below every run of its metric
+    floor = torch.minimum(floor, swarm.y.amin(0) - LEAST_ABOVE / 10)
+    return floor, torch.cat([constant, *slopes], 1)
 
 
 def _add_noise(covariance: Tensor, theta: Tensor, precision: Tensor) -> None:
@@ -144,16 +179,15 @@ def _add_noise(covariance: Tensor, theta: Tensor, precision: Tensor) -> None:
 
 
 def _prior(swarm: Swarm) -> tuple[Tensor, Tensor]:
-    """Return mean and deviation of the log variances (N + 8,): most domains matter little."""
-    N = swarm.alpha.shape[1]
-    mean = torch.tensor([-6.0] * N + [-3.0] * len(kernels.SHARED) + [-2.0], dtype=DTYPE)
-    mean[N] = 1.0  # the constant
-    deviation = torch.tensor([2.0] * N + [3.0] * (len(kernels.SHARED) + 1), dtype=DTYPE)
+    """Return mean and deviation of the log variances (N + 10,): most domains matter little."""
+    N, shared = swarm.alpha.shape[1], len(kernels.SHARED)
+    mean = torch.tensor([-6.0] * N + [-3.0] * shared + [-1.0, -2.0], dtype=DTYPE)
+    deviation = torch.tensor([2.0] * N + [3.0] * shared + [2.0, 3.0], dtype=DTYPE)
     return mean, deviation
 
 
 def _begin(swarm: Swarm, start: Process | None) -> Tensor:
-    """Return log variances (K, N + 8) to begin with.
+    """Return log variances (K, N + 10) to begin with.
 
     Those of a fit to more runs count half: they have seen the runs that are held out.
     """
@@ -162,7 +196,7 @@ def _begin(swarm: Swarm, start: Process | None) -> Tensor:
 
 
 def _variances(alpha: Tensor, z: Tensor, precision: Tensor, begin: Tensor, steps: int) -> Tensor:
-    """Return log variances (K, N + 8) of large marginal likelihood, by blocks of metrics."""
+    """Return log variances (K, N + 10) of large marginal likelihood, by blocks of metrics."""
     if len(alpha) > MOST_RUNS:
         chosen = torch.linspace(0, len(alpha) - 1, MOST_RUNS).round().long()
         alpha, z, precision = alpha[chosen], z[:, chosen], precision[:, chosen]
@@ -182,7 +216,6 @@ class _Search:
     def __init__(self, alpha: Tensor) -> None:
         self.views = kernels.views(alpha)
         self.shared = kernels.shared_grams(self.views, self.views)
-        self.flat = self.shared.flatten(1)
         self.mean, self.deviation = _prior(Swarm(alpha, alpha[:, :0], alpha[:, 0]))
 
     def run(self, z: Tensor, precision: Tensor, begin: Tensor, steps: int) -> Tensor:
@@ -206,11 +239,8 @@ class _Search:
     def negative_log_likelihood(
         self, theta: Tensor, z: Tensor, precision: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return −log p(z, θ) summed over metrics up to a constant, and its slope (K, N + 8)."""
-        own, variance = self.views.own, theta.exp()
-        N = own.shape[1]
-        covariance = (own * variance[:, None, :N]) @ own.T
-        covariance = covariance + torch.einsum("kb,bmn->kmn", variance[:, N:-1], self.shared)
+        """Return −log p(z, θ) summed over metrics up to a constant, and its slope (K, N + 10)."""
+        covariance = kernels.summed(theta[:, :-1], self.views, self.views, self.shared)
         _add_noise(covariance, theta, precision)
         factor = torch.linalg.cholesky(covariance)
         inverse = torch.cholesky_inverse(factor)
@@ -219,15 +249,10 @@ class _Search:
         value = 0.5 * (dual * z).sum() + factor.diagonal(dim1=1, dim2=2).log().sum()
         value = value + 0.5 * away.square().sum()
         change = inverse - dual[:, :, None] * dual[:, None, :]
-        slopes = torch.cat(
-            [
-                ((change @ own) * own).sum(1),
-                change.flatten(1) @ self.flat.T,
-                (change.diagonal(dim1=1, dim2=2) / precision).sum(1, keepdim=True),
-            ],
-            1,
-        )
-        return value, 0.5 * slopes * variance + away / self.deviation
+        noise = (change.diagonal(dim1=1, dim2=2) / precision).sum(1, keepdim=True)
+        inner = kernels.slopes(theta[:, :-1], self.views, self.shared, change)
+        slopes = torch.cat([inner, noise * theta[:, -1:].exp()], 1)
+        return value, 0.5 * slopes + away / self.deviation
 
 
 PLAIN = Method(

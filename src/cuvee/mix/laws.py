@@ -1,8 +1,11 @@
-"""Fit the log-linear law: y_k = c_k + exp(b_k + t_k·α), all metrics at once.
+"""Fit the log-linear law: y_k = c_k + exp(b_k + t_k·φ(α)), all metrics at once.
+
+There are three: φ(α) is α itself, √α, or log(1 + 10α), for domains whose first tokens help most.
+
 
 c is what no mixture can go below, and t says which domain helps (below 0) and which hurts. Among
-laws that fit equally well the one with the smallest effects e = t·H is taken, H being the mean of
-y − c: a ridge whose strength follows from the effects themselves, for each domain apart, so that few
+laws that fit equally well the one with the smallest effects e = t·H is taken, where H is the mean
+of y − c: a ridge whose strength follows from the effects themselves, for each domain apart, so that few
 large effects are not shrunk for the sake of many small ones. The search is for (log gap, b, e) in
 
     y = least − gap + H·exp(b + e·α/H),    H = mean − least + gap,
@@ -13,17 +16,18 @@ becomes a straight line. Noise is Student's t: single failures count less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from cuvee.mix import kernels
 from cuvee.mix.candidate import DTYPE, Method, Swarm
 
-STEPS, FEWER = 40, 12  # of the search; fewer when a fit to more runs shows where to begin
-EVERY = 4  # steps between two estimates of the noise and of the size of t
+STEPS, FEWER = 24, 9  # of the search; fewer when a fit to more runs shows where to begin
+EVERY = 3  # steps between two estimates of the noise and of the size of t
 NOISE, SIZE = 0.05, 1.0  # variances to begin with, of the noise and of effects
 LEAST_NOISE, LEAST_SIZE = 1e-4, 1e-3
 COMMON = 2.0  # how many effects the usual size of a metric's effects counts for
@@ -33,6 +37,13 @@ LOWEST, HIGHEST = -7.0, 5.0  # log of how far c is below the best run
 LARGEST = 30.0  # exponent
 
 
+SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "law": lambda alpha: alpha,
+    "root_law": kernels.root,
+    "log_law": kernels.log,
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Law:
     """Predict c + exp(b + t·α)."""
@@ -40,6 +51,8 @@ class Law:
     floor: Tensor  # (K,) c
     coefficients: Tensor  # (K, N + 1): b, t
     covariance: Tensor  # (K, N + 2, N + 2) of c, b, t
+    noise: Tensor  # (K,) variance of runs around the law
+    shape: str = "law"
 
     def __call__(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         above, jacobian = self._slopes(alpha)
@@ -47,7 +60,8 @@ class Law:
         return self.floor + above, variance.clamp(min=1e-16).sqrt()
 
     def mean(self, alpha: Tensor) -> Tensor:
-        exponent = self.coefficients[:, 0] + alpha @ self.coefficients[:, 1:].T
+        seen = SHAPES[self.shape](alpha)
+        exponent = self.coefficients[:, 0] + seen @ self.coefficients[:, 1:].T
         return self.floor + exponent.clamp(max=LARGEST).exp()
 
     def joint(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,27 +72,24 @@ class Law:
     def _slopes(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """Return exp(b + t·α), (m, K), and the slopes of y in c, b and t, (m, K, N + 2)."""
         above = self.mean(alpha) - self.floor
-        inner = torch.cat([torch.ones_like(alpha[:, :1]), alpha], 1)
+        inner = torch.cat([torch.ones_like(alpha[:, :1]), SHAPES[self.shape](alpha)], 1)
         outer = above[..., None] * inner[:, None]
         return above, torch.cat([torch.ones_like(above)[..., None], outer], -1)
 
     def tensors(self) -> Mapping[str, Tensor]:
-        return {
-            "floor": self.floor,
-            "coefficients": self.coefficients,
-            "covariance": self.covariance,
-        }
+        names = ("floor", "coefficients", "covariance", "noise")
+        return {name: getattr(self, name) for name in names}
 
 
-def fit(swarm: Swarm, start: Law | None = None) -> Law:
-    """Return the law that fits the runs best, its noise and the size of t estimated on the way."""
-    search = _Search(swarm)
+def fit(swarm: Swarm, start: Law | None = None, shape: str = "law") -> Law:
+    """Return the law that fits the runs best, its noise and the effects' sizes estimated too."""
+    search = _Search(replace(swarm, alpha=SHAPES[shape](swarm.alpha)))
     state = search.begin(start)
     for step in range(FEWER if start is not None else STEPS):
         state = search.step(state)
         if step % EVERY == EVERY - 1:
             state = search.estimate(state)
-    return search.law(state)
+    return replace(search.law(state), shape=shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,12 +208,20 @@ class _Search:
         covariance = torch.linalg.inv(self.information(slopes, state) + torch.diag_embed(prior))
         b = p[:, 1] + height.log()
         coefficients = torch.cat([b[:, None], p[:, 2:] / height[:, None]], 1)
-        return Law(self.least - p[:, 0].exp(), coefficients, covariance)
+        return Law(self.least - p[:, 0].exp(), coefficients, covariance, state.noise)
 
 
-METHOD = Method(
-    name="law",
-    summary="The log-linear law c + exp(b + t·α).",
-    fit=fit,
-    restore=lambda swarm, tensors: Law(**tensors),
+def _method(shape: str, summary: str) -> Method:
+    return Method(
+        name=shape,
+        summary=summary,
+        fit=partial(fit, shape=shape),
+        restore=lambda swarm, tensors: Law(**tensors, shape=shape),
+    )
+
+
+METHODS = (
+    _method("law", "The log-linear law c + exp(b + t·α)."),
+    _method("root_law", "The same law in √α."),
+    _method("log_law", "The same law in log(1 + 10α)."),
 )

@@ -14,7 +14,7 @@ from cuvee.mix.candidate import Method
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (laws.METHOD, quadratic.METHOD, gaussian.PLAIN, gaussian.BENT, trees.METHOD)
+    for method in (*laws.METHODS, quadratic.METHOD, gaussian.PLAIN, gaussian.BENT, trees.METHOD)
 }
 
 

@@ -91,7 +91,7 @@ def _summary(surface: Surface, best: Proposal) -> list[str]:
     heavy = sorted(best.weights.items(), key=lambda item: -item[1])[:3]
     shares = ", ".join(f"{_shown(name, 32)} {weight(share)}" for name, share in heavy)
     return [
-        f"{count(n, 'run')} of {count(N, 'domain')} tell of {count(len(surface.metrics), 'metric')}.",
+        f"{count(n, 'run')} with {count(N, 'domain')} and {count(len(surface.metrics), 'metric')}.",
         f"The proposal gives most to {shares}.",
         f"It is expected at {number(best.value)}, and at most at {number(best.high)} at the upper "
         f"end of its {surface.settings.level:.0%} interval.",
@@ -262,8 +262,8 @@ def _scales(surface: Surface) -> dict[str, Any] | None:
     ]  # fmt: skip
     head = ("metric", "from scale", "to scale", "mixtures run at both", "rank", "level")
     return {
-        "text": "Mixtures that were run at a smaller and at the largest scale: the rank correlation "
-        "of the metric between the two, and the root mean square by which the smaller run, moved to "
-        "the level and slope of the larger scale, misses the larger one.",
+        "text": "Mixtures that were run at a smaller and at the largest scale: the rank "
+        "correlation of the metric between the two, and the root mean square by which the smaller "
+        "run, moved to the level and slope of the larger scale, misses the larger one.",
         "table": {"label": "Transfer between scales", "head": head, "rows": rows, "note": ""},
     }
