@@ -62,6 +62,23 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("cuvee.OnlineMap", "cuvee.OnlineMixtures", "cuvee.run_online", "cuvee.Ledger"),
     ),
     (
+        "Mixtures to train on: from small runs to the next one",
+        "See [mix.md](mix.md).",
+        (
+            "cuvee.fit_surface",
+            "cuvee.Surface",
+            "cuvee.load_surface",
+            "cuvee.first_runs",
+            "cuvee.Constraints",
+            "cuvee.mix.Prediction",
+            "cuvee.mix.Sensitivity",
+            "cuvee.mix.Proposal",
+            "cuvee.mix.Front",
+            "cuvee.mix.Plan",
+            "cuvee.mix.InfeasibleError",
+        ),
+    ),
+    (
         "Tables: from a file or a frame to models",
         "See [examples.md](examples.md#one-table-with-sites).",
         (

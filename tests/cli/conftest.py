@@ -39,11 +39,22 @@ def visits(rows=24):
     return pd.concat(parts).round(3)
 
 
+def swarm(runs=12):
+    """Ratios and metrics of small training runs, with decimals as people round them."""
+    alpha = np.random.default_rng(0).dirichlet(np.ones(3), runs)
+    loss = 2 + np.exp(-alpha @ [[1.0, 0.2], [0.1, 1.5], [0.3, 0.4]])
+    names = pd.DataFrame({"run": [f"r{i}" for i in range(runs)]})
+    ratios = names.join(pd.DataFrame(alpha, columns=["web", "code", "books"]))
+    return ratios, names.join(pd.DataFrame(loss, columns=["reading", "maths"]))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The working directory, with visits.csv in it."""
+    """The working directory, with visits.csv, ratios.csv and metrics.csv in it."""
     monkeypatch.chdir(tmp_path)
     visits().to_csv("visits.csv", index=False)
+    for frame, name in zip(swarm(), ("ratios.csv", "metrics.csv"), strict=True):
+        frame.to_csv(name, index=False)
     return tmp_path
 
 

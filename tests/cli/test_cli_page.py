@@ -38,7 +38,8 @@ def test_the_page_shows_the_example_of_help(command):
 
 def test_all_lines_of_the_page_run(cli, folder):
     # need what other lines write
-    later = ("--alpha alpha.csv", "--stream", "predict models.safetensors")
+    later = ("--alpha alpha.csv", "--stream", "predict models.safetensors", "mix best", "mix next")
+    later += ("mix report",)
     for line in sorted(LINES, key=lambda line: any(words in line for words in later)):
         piped = ""
         for part in line.split(" | "):

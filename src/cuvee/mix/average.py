@@ -20,8 +20,9 @@ from cuvee.numerics.parallel import each
 from cuvee.simplex import project
 
 FEW, FOLDS, FEWER_FOLDS = 160, 10, 5  # up to FEW runs there are more folds
-LEAST = 0.03  # share of a candidate
-RIDGE = 0.02  # pulls shares towards equal ones, relative to the candidates' errors
+LEAST = 0.1  # share of a candidate: below it counts nothing, and does not disagree
+POOLED = 2.0  # how much the other metrics say about the shares of one, relative to its own errors
+RIDGE = 0.005  # pulls shares towards equal ones, relative to the candidates' errors
 Tell = Callable[[int], None]
 
 
@@ -63,13 +64,17 @@ def judge(methods: Sequence[Method], swarm: Swarm, seed: int, tell: Tell) -> Jud
 
 
 def shares(judged: Judged, swarm: Swarm) -> Tensor:
-    """Return the shares (C, K) of the candidates, on the simplex for every metric."""
+    """Return the shares (C, K) of the candidates, on the simplex for every metric.
+
+    Metrics of one swarm mostly follow the same law, so that each listens to the others' errors too.
+    """
     errors = judged.means - swarm.y  # (C, n, K)
     weighted = errors * swarm.precision[:, None]
     gram = torch.einsum("cnk,dnk->kcd", weighted, errors) / len(swarm)  # (K, C, C)
     C = len(gram[0])
-    size = gram.diagonal(dim1=1, dim2=2).amin(1)[:, None, None]
-    gram = gram + RIDGE * size * torch.eye(C, dtype=DTYPE)
+    # a metric that never changes has no errors, and any shares will do
+    gram = gram / gram.diagonal(dim1=1, dim2=2).amin(1).clamp(min=1e-12)[:, None, None]
+    gram = gram + POOLED * gram.mean(0) + RIDGE * torch.eye(C, dtype=DTYPE)
     step = 1.0 / torch.linalg.matrix_norm(gram, 2)[:, None]
     share = torch.full((len(gram), C), 1.0 / C, dtype=DTYPE)
     ahead, momentum = share, 1.0

@@ -5,7 +5,7 @@ There are three: φ(α) is α itself, √α, or log(1 + 10α), for domains whose
 
 c is what no mixture can go below, and t says which domain helps (below 0) and which hurts. Among
 laws that fit equally well the one with the smallest effects e = t·H is taken, where H is the mean
-of y − c: a ridge whose strength follows from the effects themselves, for each domain apart, so that few
+of y − c. The strength of this ridge follows from the effects, for each domain apart, so that a few
 large effects are not shrunk for the sake of many small ones. The search is for (log gap, b, e) in
 
     y = least − gap + H·exp(b + e·α/H),    H = mean − least + gap,

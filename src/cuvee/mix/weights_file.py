@@ -37,7 +37,8 @@ def written(weights: Mapping[str, float], shape: str = "mapping", suffix: str = 
     check_choice("shape", shape, tuple(SHAPES))
     content = SHAPES[shape]({name: float(weight) for name, weight in weights.items()})
     if suffix.lower() in JSON:
-        return json_visible(json.dumps(content, indent=2, ensure_ascii=False)) + "\n"
+        lines = json.dumps(content, indent=2, ensure_ascii=False).split("\n")
+        return "".join(f"{json_visible(line)}\n" for line in lines)
     if suffix.lower() in YAML:
         return "".join(f"{line}\n" for line in _yaml(content))
     raise OptionError(f"a file of weights ends in {', '.join(JSON + YAML)}; got {suffix!r}")

@@ -1,0 +1,89 @@
+"""First runs tell more than random ones, and next runs find better mixtures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import cuvee
+from cuvee.mix import design
+from cuvee.mix.average import folds_of, shares
+from cuvee.mix.front import not_dominated
+from mix_builders import mixtures
+
+
+def test_first_runs_are_on_the_simplex_within_limits_and_differ():
+    limits = cuvee.Constraints(maximum=0.6, minimum={"web": 0.1})
+    plan = cuvee.first_runs(["web", "code", "books"], 10, constraints=limits)
+    np.testing.assert_allclose(plan.alpha.sum(1), 1)
+    assert (plan.alpha <= 0.6 + 1e-9).all() and (plan.alpha[:, 0] >= 0.1 - 1e-9).all()
+    assert len(np.unique(plan.alpha.round(6), axis=0)) == 10
+
+
+def test_the_first_run_is_the_prior():
+    prior = {"web": 0.7, "code": 0.2, "books": 0.1}
+    plan = cuvee.first_runs(list(prior), 3, prior=prior)
+    np.testing.assert_allclose(plan.alpha[0], [0.7, 0.2, 0.1])
+
+
+def test_first_runs_leave_less_unknown_than_random_ones():
+    def left(alpha):
+        pool = cuvee.Constraints().polytope([f"d{j}" for j in range(6)]).draws(400, 99)
+        K = design._usual_gram(torch.as_tensor(np.concatenate([pool, alpha]))).numpy()
+        n = len(pool)
+        known = np.linalg.solve(K[n:, n:] + 0.1 * np.eye(len(alpha)), K[n:, :n])
+        return (K[:n, :n].diagonal() - (K[:n, n:] * known.T).sum(1)).mean()
+
+    ours = left(cuvee.first_runs(6, 12).alpha)
+    random = np.mean([left(np.random.default_rng(s).dirichlet(np.ones(6), 12)) for s in range(5)])
+    assert ours < 0.8 * random
+
+
+def test_equal_mixtures_are_in_one_fold():
+    alpha = torch.as_tensor(np.repeat(mixtures(9, 3), 3, axis=0))
+    folds = folds_of(alpha, 0).reshape(9, 3)
+    assert (folds == folds[:, :1]).all() and len(folds.unique()) == 9
+
+
+def test_shares_go_to_the_candidate_that_is_right():
+    from cuvee.mix.average import Judged
+    from mix_builders import noisy, standard
+
+    alpha = mixtures(50, 3)
+    swarm = standard(alpha, noisy(alpha))
+    right, wrong = swarm.y + 0.01 * torch.randn(50, 2, dtype=torch.float64), -swarm.y
+    judged = Judged((), torch.zeros(50), torch.stack([wrong, right]), torch.zeros(2, 50, 2))
+    share = shares(judged, swarm)
+    torch.testing.assert_close(share.sum(0), torch.ones(2, dtype=torch.float64))
+    assert (share[1] > 0.95).all()
+
+
+def test_not_dominated_is_what_pairwise_comparison_says():
+    values = np.random.default_rng(0).integers(0, 6, (40, 2)).astype(float)
+    kept = {tuple(values[i]) for i in not_dominated(values)}
+    expected = {
+        tuple(a) for a in values if not any((b <= a).all() and (b < a).any() for b in values)
+    }
+    assert kept == expected
+
+
+@pytest.mark.slow
+def test_next_runs_reach_with_half_the_runs_what_random_ones_do():
+    from mix_builders import law, noisy
+
+    chosen, random = [], []
+    for seed in range(6):
+        truth = lambda a, s=seed: law(a, K=3, seed=s).mean(1)  # noqa: E731
+        start = mixtures(16, 8, seed)
+        surface = cuvee.fit_surface(start, noisy(start, K=3, seed=seed, noise=0.3))
+        more = surface.next_runs(16).alpha
+        grown = np.concatenate([start, more])
+        wide = mixtures(64, 8, seed)
+        best = truth(np.eye(8)).min()
+        spread = truth(wide).std()
+        for alpha, ends in ((grown, chosen), (wide, random)):
+            y = noisy(alpha, K=3, seed=seed, noise=0.3)
+            a = cuvee.fit_surface(alpha, y).best().alpha
+            ends.append((truth(a[None])[0] - best) / spread)
+    assert np.mean(chosen) <= np.mean(random) + 0.05

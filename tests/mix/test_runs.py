@@ -1,0 +1,66 @@
+"""Tables of runs are checked once; errors name the run and the column."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cuvee.errors import InputError
+from cuvee.mix.runs import read_runs
+from cuvee.mix.tables import read_table
+from mix_builders import mixtures, noisy
+
+ALPHA = mixtures(8, 3)
+RATIOS = pd.DataFrame(ALPHA, columns=["a", "b", "c"]).assign(run=[f"r{i}" for i in range(8)])
+METRICS = pd.DataFrame(noisy(ALPHA), columns=["x", "y"]).assign(run=[f"r{i}" for i in range(8)])
+
+
+def changed(frame, row, column, value):
+    frame = frame.astype({column: object})
+    frame.loc[row, column] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("ratios", "metrics", "words"),
+    [
+        (changed(RATIOS, 2, "a", -0.1), METRICS, "run 'r2' has the share -0.1 of 'a'"),
+        (RATIOS.assign(a=0.9), METRICS, "the shares of run 'r0' sum to"),
+        (
+            RATIOS.assign(**{n: RATIOS[n] * 100 for n in "abc"}),
+            METRICS,
+            "are these percentages\\? divide them by 100",
+        ),
+        (changed(RATIOS, 1, "b", "lots"), METRICS, "column 'b' of alpha holds 'lots' for run 'r1'"),
+        (RATIOS.assign(run="r1"), METRICS, "alpha has two rows for run 'r1' in column 'run'"),
+        (RATIOS.drop(columns="run").iloc[:5], METRICS, "alpha has 5 rows and metrics 8"),
+        (RATIOS, METRICS.assign(run=range(8)), "no run is in both tables: alpha names runs such"),
+        (RATIOS, METRICS.assign(x=np.nan), "the metric 'x' has 8 gaps: leave it out"),
+        (RATIOS, METRICS.rename(columns={"x": "a"}), "'a' is both a domain and a metric"),
+    ],
+)
+def test_what_is_wrong_is_named(ratios, metrics, words):
+    with pytest.raises(InputError, match=words):
+        read_runs(ratios, metrics)
+
+
+def test_rounded_ratios_are_scaled_and_that_is_said():
+    rounded = RATIOS.copy()
+    rounded.loc[4, ["a", "b", "c"]] = 0.333
+    runs = read_runs(rounded, METRICS)
+    np.testing.assert_allclose(runs.alpha.sum(1), 1)
+    assert any("such as 0.999 for run 'r4': they are scaled" in note for note in runs.notes)
+
+
+def test_runs_of_one_table_alone_are_said():
+    runs = read_runs(RATIOS, METRICS.iloc[2:])
+    assert len(runs) == 6 and "Runs 'r0', 'r1' of alpha have no row in metrics" in runs.notes[0]
+
+
+def test_decimal_commas_are_read(tmp_path):
+    path = tmp_path / "ratios.csv"
+    RATIOS.to_csv(path, sep=";", decimal=",", index=False)
+    frame, notes = read_table(path)
+    np.testing.assert_allclose(frame[["a", "b", "c"]].to_numpy(), ALPHA)
+    assert any("decimal commas" in note for note in notes)
