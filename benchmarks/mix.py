@@ -52,6 +52,7 @@ REAL: dict[str, Any] = {MODELS: real.Models, PUBLISHED: real.Published}
 METHODS = ("ours", "LightGBM", "log-linear", "log-linear, KL", "Gaussian process")
 LARGEST = {MODELS: 128}  # runs of a seed; its pool is not much larger
 START, BATCH, BATCHES = 32, 32, {"chosen": 3, "random": 4}  # 32, 64, 96 and as far as 128 runs
+QUICK = {"chosen": 2, "random": 1}
 Cell = tuple[str, int, int, str]  # family, runs, seed, method
 
 
@@ -224,19 +225,17 @@ def growth(key: Cell, quick: bool = False) -> dict[str, float]:
     swarm = swarms.swarm(family, seed)
     (weights,) = swarm.objectives()["regret"]
     curve = {}
-    for arm in ("chosen", "random"):
+    for arm, batches in (QUICK if quick else BATCHES).items():
         alpha = swarm.design(START, 40)
         metrics = swarm.runs(alpha, 40)
-        for batch in range(2 if quick else BATCHES[arm]):
+        for batch in range(batches):
             made = Ours(alpha, metrics)
             curve[f"{arm} {len(alpha)}"] = swarm.regret(made.best(weights), weights)
-            more = (
-                made.next_runs(BATCH, weights)
-                if arm == "chosen"
-                else swarm.design(BATCH, 41, batch)
-            )
-            alpha = np.concatenate([alpha, more])
-            metrics = np.concatenate([metrics, swarm.runs(more, 42, batch)])
+            if batch + 1 < batches:
+                chosen = arm == "chosen"
+                more = made.next_runs(BATCH, weights) if chosen else swarm.design(BATCH, 41, batch)
+                alpha = np.concatenate([alpha, more])
+                metrics = np.concatenate([metrics, swarm.runs(more, 42, batch)])
     return curve
 
 
