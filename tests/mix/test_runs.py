@@ -37,7 +37,6 @@ def changed(frame, row, column, value):
         (RATIOS.drop(columns="run").iloc[:5], METRICS, "alpha has 5 rows and metrics 8"),
         (RATIOS, METRICS.assign(run=range(8)), "no run is in both tables: alpha names runs such"),
         (RATIOS, METRICS.assign(x=np.nan), "the metric 'x' has 8 gaps: leave it out"),
-        (RATIOS, METRICS.rename(columns={"x": "a"}), "'a' is both a domain and a metric"),
     ],
 )
 def test_what_is_wrong_is_named(ratios, metrics, words):

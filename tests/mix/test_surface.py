@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import cuvee
-from cuvee.mix import InfeasibleError
+from cuvee.mix import InfeasibleError, registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mix_builders import law, mixtures, noisy
@@ -115,9 +115,9 @@ def test_repetitions_are_reported(surface):
 
 def test_guard_rails_hold_at_the_end_of_the_interval_or_are_named(surface):
     quick = replace(surface, halves=())
-    free = quick.best(minimise="reading").prediction
+    free = quick.best(minimise="reading", risk=1).prediction
     bound = float(free.mean_high[0, 1]) - 0.05 * Y.std(0)[1]
-    kept = quick.best(minimise="reading", keep={"maths": bound}).prediction
+    kept = quick.best(minimise="reading", keep={"maths": bound}, risk=1).prediction
     assert kept.mean_high[0, 1] <= bound + 2e-3 * Y.std(0)[1]
     with pytest.raises(InfeasibleError, match="keeps 'maths' within its bound") as error:
         quick.best(minimise="reading", keep={"maths": -5.0})
@@ -204,6 +204,28 @@ def test_repeated_mixtures_and_a_constant_metric_are_no_trouble():
     p = surface.predict(alpha)
     np.testing.assert_allclose(p.mean[:, 1], 2.5, atol=1e-3)
     assert np.isfinite(p.high).all()
+
+
+def test_a_metric_may_be_named_like_its_domain():
+    ratios, metrics = frames()
+    named = metrics.rename(columns={"reading": "web"})
+    surface = cuvee.fit_surface(ratios, named, candidates=["law"])
+    frame = surface.front(["web", "maths"], points=3).to_frame()
+    assert list(frame.columns) == [*DOMAINS, "web (metric)", "maths"]
+
+
+def test_a_surface_prints_as_one_line_of_words(surface):
+    text = str(surface)
+    assert text.startswith("Surface of 36 runs and 4 domains") and len(text) < 300
+
+
+def test_trees_join_by_name_and_come_back_from_a_file(tmp_path):
+    both = cuvee.fit_surface(ALPHA, Y[:, :1], candidates=["law", "trees"])
+    both.save(tmp_path / "s")
+    again = cuvee.load_surface(tmp_path / "s")
+    np.testing.assert_allclose(again.predict(ALPHA).mean, both.predict(ALPHA).mean, atol=1e-9)
+    assert all(method.name != "trees" for method in registry.chosen(None))
+    assert replace(both, halves=()).best().alpha.sum() == pytest.approx(1)
 
 
 def test_the_same_call_gives_the_same_surface():

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cuvee.mix import Constraints, Proposal, Surface
 
 SURFACE = "surface.safetensors"  # in the folder that `fit` writes
-_LIMITS, _GOAL = "What is allowed", "What is wanted"
 
 app = typer.Typer(
     help="Find the best data mixture for a training run from a few small ones.",
@@ -26,84 +25,51 @@ app = typer.Typer(
 
 Folder = Annotated[Path, typer.Argument(help="Folder that cuvee mix fit wrote.")]
 Pairs = list[str] | None
+
+
+def _allowed(help_: str, metavar: str = "NAME=X") -> Any:
+    """Return an option on what is allowed."""
+    return typer.Option(metavar=metavar, rich_help_panel="What is allowed", help=help_)
+
+
+def _wanted(help_: str, metavar: str = "NAME=X") -> Any:
+    """Return an option on what is wanted."""
+    return typer.Option(metavar=metavar, rich_help_panel="What is wanted", help=help_)
+
+
 Tokens = Annotated[
-    Pairs,
-    typer.Option(
-        metavar="NAME=X",
-        rich_help_panel=_LIMITS,
-        help="Tokens that a domain has, in the unit of --budget; may be repeated.",
-    ),
+    Pairs, _allowed("Tokens that a domain has, in the unit of --budget; may be repeated.")
 ]
-Budget = Annotated[
-    float | None,
-    typer.Option(metavar="X", rich_help_panel=_LIMITS, help="Tokens of the training run."),
-]
-Repeat = Annotated[
-    float,
-    typer.Option(
-        metavar="X", rich_help_panel=_LIMITS, help="How often a domain's tokens may be seen."
-    ),
-]
-Fixed = Annotated[
-    Pairs,
-    typer.Option(
-        metavar="NAME=X", rich_help_panel=_LIMITS, help="Share that is fixed; may be repeated."
-    ),
-]
+Budget = Annotated[float | None, _allowed("Tokens of the training run.", "X")]
+Repeat = Annotated[float, _allowed("How often a domain's tokens may be seen.", "X")]
+Fixed = Annotated[Pairs, _allowed("Share that is fixed; may be repeated.")]
 Minimum = Annotated[
-    Pairs,
-    typer.Option(
-        metavar="NAME=X",
-        rich_help_panel=_LIMITS,
-        help="Least share of a domain, or X alone for all; may be repeated.",
-    ),
+    Pairs, _allowed("Least share of a domain, or X alone for all; may be repeated.")
 ]
 Maximum = Annotated[
-    Pairs,
-    typer.Option(
-        metavar="NAME=X",
-        rich_help_panel=_LIMITS,
-        help="Largest share of a domain, or X alone for all; may be repeated.",
-    ),
+    Pairs, _allowed("Largest share of a domain, or X alone for all; may be repeated.")
 ]
 Minimise = Annotated[
     Pairs,
-    typer.Option(
-        metavar="NAME[=X]",
-        rich_help_panel=_GOAL,
-        help="Metric to minimise, with a weight; may be repeated. By default all, equally.",
+    _wanted(
+        "Metric to minimise, with a weight; may be repeated. By default all, equally.", "NAME[=X]"
     ),
 ]
 Worst = Annotated[
     bool,
     typer.Option(
-        "--worst", rich_help_panel=_GOAL, help="Minimise the worst of them, not their mean."
+        "--worst",
+        rich_help_panel="What is wanted",
+        help="Minimise the worst of them, not their mean.",
     ),
 ]
 Keep = Annotated[
     Pairs,
-    typer.Option(
-        metavar="NAME=X",
-        rich_help_panel=_GOAL,
-        help="What a metric must stay below (above, if maximised); may be repeated.",
-    ),
+    _wanted("What a metric must stay below (above, if maximised); may be repeated."),
 ]
-Prior = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", rich_help_panel=_GOAL, help="JSON of a mixture to compare with."),
-]
-Pull = Annotated[
-    float,
-    typer.Option(metavar="X", rich_help_panel=_GOAL, help="Strength of the pull to --prior."),
-]
-Risk = Annotated[
-    float,
-    typer.Option(
-        metavar="X",
-        rich_help_panel=_GOAL,
-        help="1 minimises the upper end of the interval, 0 the mean.",
-    ),
-]
+Prior = Annotated[Path | None, _wanted("JSON of a mixture to compare with.", "FILE")]
+Pull = Annotated[float, _wanted("Strength of the pull to --prior.", "X")]
+Risk = Annotated[float, _wanted("0 minimises the mean, 1 the upper end of its interval.", "X")]
 Scale = Annotated[
     str | None, typer.Option(metavar="NAME", help="Scale to predict; by default the largest.")
 ]
@@ -186,7 +152,7 @@ def best(
     maximum: Maximum = None,
     prior: Prior = None,
     pull: Pull = 0.0,
-    risk: Risk = 1.0,
+    risk: Risk = 0.25,
     scale: Scale = None,
     seed: asked.Seed = 0,
     force: asked.Force = False,

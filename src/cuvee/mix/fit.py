@@ -45,8 +45,8 @@ def fit_surface(
         metrics: (n, K), or a frame with a column per metric, joined on `run` where both have it.
         scale: the scale (n,) of each run, such as its parameters or tokens, if there are several.
         maximise: metrics that are better when larger, such as accuracies.
-        candidates: of "law", "quadratic", "gaussian", "bent_law" and "trees"; by default all, trees
-            only if LightGBM is installed.
+        candidates: of "law", "root_law", "log_law", "quadratic", "gaussian", "bent_law" and
+            "trees"; by default all but trees.
         level: of the intervals.
         seed: of the folds.
         progress: called with (what, done, total).

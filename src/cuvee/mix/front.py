@@ -34,7 +34,9 @@ class Front:
         frame = pd.DataFrame(self.alpha, columns=list(self.domains))
         places = [self.prediction.metrics.index(name) for name in self.metrics]
         for name, k in zip(self.metrics, places, strict=True):
-            frame[name] = self.prediction.mean[:, k]
+            # a loss is often named like the domain it is measured on
+            column = f"{name} (metric)" if name in self.domains else name
+            frame[column] = self.prediction.mean[:, k]
         return frame
 
 

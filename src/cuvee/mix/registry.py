@@ -24,9 +24,9 @@ def names() -> tuple[str, ...]:
 
 
 def chosen(wanted: Sequence[str] | None) -> tuple[Method, ...]:
-    """Return the candidates of these names; by default all, trees only where they are installed."""
+    """Return the candidates of these names; by default all that are smooth, so no trees."""
     if wanted is None:
-        return tuple(m for m in METHODS.values() if m.smooth or trees.installed())
+        return tuple(method for method in METHODS.values() if method.smooth)
     if isinstance(wanted, str) or not wanted:
         raise OptionError(f"candidates must be a list of names, of {', '.join(names())}")
     for name in wanted:

@@ -77,9 +77,6 @@ def read_runs(alpha: Any, metrics: Any, scale: Any = None) -> Runs:
     notes: list[str] = []
     left, right = _joined(left, right, notes)
     scales = left.scale or right.scale if scale is None else _scales(scale, len(left.values))
-    clash = set(left.columns) & set(right.columns)
-    if clash:
-        raise InputError(f"{min(clash)!r} is both a domain and a metric: rename one of them")
     values, results = left.values, right.values
     finite = np.isfinite(np.column_stack([values, results]))
     failed = finite.sum(1) < finite.shape[1]

@@ -81,6 +81,13 @@ class Surface:
     notes: tuple[str, ...]
     dropped: tuple[str, ...] = ()  # domains that are no longer offered
 
+    def __repr__(self) -> str:
+        n, N = len(self.runs), len(self.domains)
+        known = ", ".join(
+            f"{fit.metric} {fit.explained:.0%} explained, rank {fit.rank:.2f}" for fit in self.fits
+        )
+        return f"Surface of {n} runs and {N} domains, on runs that were held out: {known}"
+
     @property
     def domains(self) -> tuple[str, ...]:
         """Return the names of the domains, in the order of the columns of α."""
@@ -145,7 +152,7 @@ class Surface:
         constraints: Constraints | None = None,
         prior: Any = None,
         pull: float = 0.0,
-        risk: float = 1.0,
+        risk: float = 0.25,
         scale: str | float | None = None,
         seed: int = 0,
     ) -> Proposal:
@@ -161,7 +168,7 @@ class Surface:
             prior: a mixture to compare with, and to be pulled to.
             pull: strength of the pull to it: the price of one unit of KL(α ‖ prior), in spreads of
                 the goal over the runs.
-            risk: 1 minimises the upper end of the interval, 0 the mean itself.
+            risk: 0 minimises the mean, 1 the upper end of its interval, numbers between in between.
             scale: by default the largest.
             seed: of the search's draws.
         """
