@@ -137,9 +137,12 @@ def _law(x: Tensor, y: Tensor) -> Tensor:
     """
     (n, N), K = x.shape, y.shape[1]
     share = torch.linspace(0.02, 0.95, STARTS, dtype=x.dtype)
-    below = share[:, None] * y.amin(0)  # (S, K) what c starts from
+    # An outlier may be the lowest run by far, or below zero, where no law of this form goes.
+    lowest_run = torch.maximum(y.amin(0), 0.1 * y.quantile(0.5, 0).abs())
+    below = share[:, None] * lowest_run  # (S, K) what c starts from
     design = x.T @ x + 1e-3 * torch.eye(N, dtype=x.dtype)
-    t = torch.linalg.solve(design, x.T @ torch.log(y.T[None] - below[..., None]).movedim(-1, -2))
+    gap = torch.log((y.T[None] - below[..., None]).clamp(min=1e-3))  # (S, K, n)
+    t = torch.linalg.solve(design, x.T @ gap.movedim(-1, -2))
     theta = torch.cat([torch.log(below)[..., None], t.movedim(-1, -2)], -1)  # (S, K, 1 + N)
     damping = torch.full((STARTS, K, 1), 1e-2, dtype=x.dtype)
 

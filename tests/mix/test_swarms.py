@@ -79,3 +79,13 @@ def test_rivals_find_the_log_linear_law_without_noise():
     mean, low, high = process.predict(fresh)
     assert (np.abs(mean - swarm.truth(fresh)) / swarm.spread).mean() < 0.1
     assert ((low < mean) & (mean < high)).all()
+
+
+def test_the_rival_law_survives_runs_below_zero():
+    rivals = importlib.import_module("benchmarks._rivals")
+    swarm = swarms.swarm("log-linear", 0)
+    alpha, metrics = swarm.observed(96)
+    metrics[5] -= 100.0
+    fresh, truth, _ = swarm.judged()
+    mean = rivals.LogLinear(alpha, metrics, swarm.prior).predict(fresh)[0]
+    assert np.abs((mean - truth) / swarm.spread).mean() < 0.3
