@@ -15,6 +15,7 @@ import cuvee
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LONG = "mixture_of_texts"  # a minute; its parts are tested in tests/mix
 # the second needs skada, which turns metadata routing on for the whole process
 APART = ("cuvee.cli", "cuvee.skada")
 PAGES = [
@@ -27,10 +28,15 @@ MODULES = sorted(
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in EXAMPLES if p.stem != "quickstart"], ids=lambda p: p.stem
+    "path",
+    [
+        pytest.param(p, marks=[pytest.mark.slow] if p.stem == LONG else [], id=p.stem)
+        for p in EXAMPLES
+        if p.stem != "quickstart"
+    ],
 )
 def test_example_runs(path, capsys):
-    runpy.run_path(str(path))
+    runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 
 
