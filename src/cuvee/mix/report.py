@@ -225,6 +225,7 @@ def _front(front: Front, best: Proposal, surface: Surface) -> dict[str, Any]:
         "table": {
             "label": "Mixtures of the front",
             "head": (*names, "largest shares"),
+            "words": (len(names),),
             "rows": rows,
             "note": "",
         },
@@ -239,10 +240,11 @@ def _next(plan: Plan) -> dict[str, Any]:
         rows.append((str(i + 1), shares, _shown(reason, 300)))
     return {
         "text": "The mixtures whose runs are expected to improve the proposal most, in order. "
-        "All shares are in what `cuvee mix next` writes.",
+        "All shares are in what the command cuvee mix next writes.",
         "table": {
             "label": "Next runs",
             "head": ("run", "largest shares", "why"),
+            "words": (1, 2),
             "rows": rows,
             "note": "",
         },
