@@ -8,8 +8,6 @@ from functools import partial
 from math import prod
 from typing import Literal
 
-import numpy as np
-
 from cuvee import erm
 from cuvee.api.checks import check_device, check_hypothesis, check_problem
 from cuvee.api.estimate_settings import EstimateSettings
@@ -19,13 +17,15 @@ from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.mixture.registry import Method
 from cuvee.numerics.parallel import FEW, count, each, workers
+from cuvee.numerics.processes import apart, may_fork
 from cuvee.problem import Array, Problem
 from cuvee.results import OWN, Mixtures
 
 # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 MEMORY = 2**30
-# With so many numbers in the sources' rows and so many targets, every worker gets its own batch.
-LARGE, LARGE_TARGETS = 2**20, 8
+# With so many numbers in the rows of all targets' problems together, every worker gets targets of
+# its own: a process from FORK on; a thread, where no process can be started, from LARGE on.
+FORK, LARGE, LARGE_TARGETS = 2**19, 2**23, 8
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class _Job:
     settings: EstimateSettings
     excluded: Array | None  # (M, N)
     device: str
-    progress: Progress | None
 
 
 @workers()
@@ -139,19 +138,21 @@ def estimate(
     settings.check_problem(problem)
     excluded = settings.excluded(problem, exclude)
     space = _space(problem, hypothesis)  # every label is checked here
-    # Small problems and steps of adversaries are many short operations, and Python runs one at a
-    # time: more workers would only get into each other's way. Networks have torch's own threads.
-    with workers(graph=not space.convex, most=FEW if space.convex else None):
-        batches = _batches(problem, space, settings)
-        ends = np.cumsum([part.n_targets for part in batches])[:-1]
-        closed = [None] * len(batches) if excluded is None else np.split(excluded, ends)
-        # Batches run side by side; the first of them tells how far all are.
-        listeners = [None if i % count() else progress for i in range(len(batches))]
-        jobs = [
-            _Job(part, hypothesis, settings, without, device, tell)
-            for part, without, tell in zip(batches, closed, listeners, strict=True)
-        ]
-        parts = each(_estimate, jobs, device) if space.convex else [_estimate(j) for j in jobs]
+    work = sum(s.n_rows for s in problem.sources) * prod(problem.input_shape) * problem.n_targets
+    jobs = partial(_jobs, problem, hypothesis, space, settings, excluded, device)
+    if space.convex and work >= FORK and may_fork(device):
+        # Small problems and steps of adversaries are many short operations, of which Python runs
+        # one at a time in a process.
+        parts = apart(_estimate, jobs(count()), count(), progress)
+    else:
+        many = space.convex and work >= LARGE and problem.n_targets >= LARGE_TARGETS
+        with workers(graph=not space.convex, most=FEW if space.convex else None):
+            # They run side by side; the first of them tells how far all are.
+            told = [
+                (job, None if i % count() else progress)
+                for i, job in enumerate(jobs(count() if many else 1))
+            ]
+            parts = each(lambda pair: _estimate(*pair), told, device, cost=None if many else 0.0)
     return replace(Mixtures.concat(parts), notes=problem.notes)
 
 
@@ -163,7 +164,30 @@ def _space(problem: Problem, hypothesis: Hypothesis) -> Space:
     return hypothesis.bind(problem.facts, standardised=hypothesis.radius is None)
 
 
-def _estimate(job: _Job) -> Mixtures:
+def _jobs(
+    problem: Problem,
+    hypothesis: Hypothesis,
+    space: Space,
+    settings: EstimateSettings,
+    excluded: Array | None,
+    device: str,
+    n: int,
+) -> list[_Job]:
+    """Return the targets in at least n batches where they are as many; see `_size`."""
+    size = min(_size(problem, space, settings, MEMORY / n), -(-problem.n_targets // n))
+    return [
+        _Job(
+            problem.with_targets(problem.targets[low : low + size]),
+            hypothesis,
+            settings,
+            None if excluded is None else excluded[low : low + size],
+            device,
+        )
+        for low in range(0, problem.n_targets, size)
+    ]
+
+
+def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
     """Return the weights of one batch of targets."""
     problem, settings = job.problem, job.settings
     space = _space(problem, job.hypothesis)
@@ -178,7 +202,7 @@ def _estimate(job: _Job) -> Mixtures:
         risk=lambda: components(job.hypothesis.bind(problem.facts), "trained"),
         solver=partial(erm.solve, seed=settings.seed, tol=erm.ROUGH),
         excluded=job.excluded,
-        progress=job.progress,
+        progress=progress,
     )
     estimate = settings.how.estimate(request)
     return Mixtures(
@@ -194,14 +218,13 @@ def _estimate(job: _Job) -> Mixtures:
     )
 
 
-def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list[Problem]:
-    """Return the targets in batches whose row losses fit into MEMORY.
+def _size(problem: Problem, space: Space, settings: EstimateSettings, memory: float) -> int:
+    """Return how many targets have row losses that fit into so many bytes.
 
-    Results do not depend on the batching.
+    Results do not depend on it.
     """
     run = settings.complete(space).run
     rows = sum(s.n_rows for s in problem.sources)
-    table = rows * prod(problem.input_shape)
     together = erm.rows_space.targets_at_a_time(problem, space)
     # in the coordinates of the rows
     params = space.n_params if together == 0 else min(space.n_params, 2 * rows)
@@ -210,14 +233,5 @@ def _batches(problem: Problem, space: Space, settings: EstimateSettings) -> list
     elif space.chances and settings.compared(space) == "bounded":  # all rows pass tile by tile
         rows = problem.n_sources * run.batch_size * space.n_outputs
     models = settings.how.models(run.adversaries, problem.n_sources)
-    size = max(1, int(MEMORY // (8 * 4 * max(rows, params) * models)))
-    size = min(size, together or size)
-    if space.convex and problem.n_targets >= LARGE_TARGETS and table >= LARGE:
-        # Workers that never meet are faster than workers that share every pass.
-        size = min(size, -(-problem.n_targets // count()))
-    if size >= problem.n_targets:
-        return [problem]
-    return [
-        problem.with_targets(problem.targets[i : i + size])
-        for i in range(0, problem.n_targets, size)
-    ]
+    size = max(1, int(memory // (8 * 4 * max(rows, params) * models)))
+    return min(size, together or size)

@@ -116,6 +116,12 @@ def count() -> int:
     return min(torch.get_num_threads(), available())
 
 
+def work_alone() -> None:
+    """Have everything that this thread calls from now on run on it alone."""
+    _here.at_work = True
+    torch.set_num_threads(1)
+
+
 def crowd() -> float:
     """Return how many times larger tiles should be here than for few workers."""
     return max(1.0, count() / FEW)
