@@ -117,14 +117,8 @@ def deliver(
         sources, np.array([t.n_rows for t in group.problem.targets], dtype=float)
     )
     scored = _models(group.problem, hypothesis, alpha, atlas, options)
-    each = [
-        scored,
-        *(
-            _models(group.plain, hypothesis, simple[:, k], None, options)
-            for k in range(simple.shape[1])
-        ),
-    ]
-    w = np.stack([s.w for s in each], 1)  # (M, methods, P)
+    compared = [_w(group.plain, hypothesis, simple[:, k], options) for k in range(simple.shape[1])]
+    w = np.stack([scored.w, *compared], 1)  # (M, methods, P)
     judged = judge(scored.space, w, group.test, group.offset, group.plain.targets)
     own = alpha.shape[1] > group.problem.n_sources
     # no own rows: the same
@@ -156,6 +150,18 @@ def _models(
     if atlas is not None:
         return atlas(alpha)
     return solve(problem, hypothesis, alpha, tol=options.tol, seed=options.seed)
+
+
+def _w(problem: Problem, hypothesis: Hypothesis, alpha: Floats, options: Options) -> Floats:
+    """Return the models (M, P) of a simple mixture, given as (M, N+1).
+
+    One without own samples that is the same for all targets has one model.
+    """
+    N = problem.n_sources
+    if len(alpha) > 1 and not alpha[:, N].any() and (alpha == alpha[0]).all():
+        one = _models(problem, hypothesis, alpha[:1, :N], None, options)
+        return np.repeat(one.w, len(alpha), 0)
+    return _models(problem, hypothesis, alpha, None, options).w
 
 
 def sensitivities(
