@@ -88,7 +88,7 @@ def test_every_cut_is_below_the_largest_f_for_every_alpha_and_c():
     objective = Objective("mixture", 1e-12, 0.0, inverse_counts(components)[:, :-1])
     rng = np.random.default_rng(0)
     at = torch.as_tensor(rng.dirichlet(np.ones(problem.n_sources), size=(1, 2)))
-    z = panel.of(components, objective, Settings()).answer(at, 0)
+    z = panel.of(components, objective, Settings()).answer(at, 0).z
     for C in (0.1, 5.0, 100.0):
         oracle = Quadratics.of(components, C, "mixture")
         for alpha in rng.dirichlet(np.ones(problem.n_sources), size=10):
@@ -107,8 +107,8 @@ def test_climbing_adversaries_reach_nearly_as_high_as_exact_ones():
         objective = Objective("mixture", 1e-12, 0.0, inverse_counts(components)[:, :-1])
         alpha = torch.full((1, 1, problem.n_sources), 1.0 / problem.n_sources).double()
         climbers = panel.Climbers(components, objective, Settings())
-        z = torch.cat([climbers.answer(alpha, t) for t in range(panel.SEASON)], 1)
-        exact = panel.Exact(components, objective, Settings()).answer(alpha, 0)
+        z = torch.cat([climbers.answer(alpha, t).z for t in range(panel.SEASON)], 1)
+        exact = panel.Exact(components, objective, Settings()).answer(alpha, 0).z
         ratios.append(float((alpha @ z.mT).abs().max() / (alpha @ exact.mT).abs().max()))
     assert max(ratios) <= 1 + 1e-9
     assert np.median(ratios) > 0.97 and min(ratios) > 0.8
@@ -136,10 +136,43 @@ def test_an_honest_panel_judges_on_rows_it_has_not_climbed_on():
 
     one, other = Half(0, 0), Half(0, 1)
     alpha = torch.full((2, 1, problem.n_sources + 1), 1.0 / (problem.n_sources + 1)).double()
-    z = panel.Climbers(Watched(), objective, Settings(), one, other).answer(alpha, 0)
+    z = panel.Climbers(Watched(), objective, Settings(), one, other).answer(alpha, 0).z
     assert {kind: batch.part for kind, batch in seen} == {"climb": one, "judge": other}
     # one cut for each adversary, from the last place it reached
     assert z.shape == (2, Settings().adversaries, problem.n_sources)
+
+
+def test_cuts_from_a_sample_of_the_rows_know_their_error(monkeypatch):
+    """About 95 % of Σ α_j z_j lie within two standard errors of what all rows say."""
+    problem = grouped_classes(0, n_targets=2)
+    components = bind(problem, cuvee.Logistic(1e-2).bind(problem.facts), "bounded")
+    objective = Objective("mixture", 1e-4, 0.0, inverse_counts(components))
+    monkeypatch.setattr(panel, "SAMPLED", components.n_rows // 3)
+    alpha = torch.full((2, 1, problem.n_sources + 1), 1.0 / (problem.n_sources + 1)).double()
+    off = []
+    for t in range(0, 20 * panel.SEASON, panel.SEASON):
+        climbers = panel.Climbers(components, objective, Settings())
+        z, error = climbers.answer(alpha, t)
+        whole = differences(components.values(climbers._w, ALL))
+        assert error.shape == (2, problem.n_sources) and (error > 0).all()
+        noise = cuts._noise(alpha, error)  # twice the standard error
+        weights = alpha[:, :, : problem.n_sources]
+        off.append(((weights @ (z - whole).mT).abs().mean(-1) / noise).flatten())
+    # |N(0, 1)| has mean 0.8, of two standard errors 0.4
+    assert 0.25 < torch.cat(off).mean() < 0.6
+
+
+def test_sampled_cuts_find_about_the_same_weights_and_a_gap_with_the_error_in_it(monkeypatch):
+    problem = grouped_classes(1, n_targets=2, rows=400)
+    hypothesis = cuvee.Logistic(1e-2)
+    whole = cuvee.estimate(problem, hypothesis, method="cuts")
+    rows = sum(s.n_rows for s in problem.sources)
+    monkeypatch.setattr(panel, "SAMPLED", rows // 2)
+    sampled = cuvee.estimate(problem, hypothesis, method="cuts")
+    groups = [mix.alpha.reshape(2, 3, 3).sum(2) for mix in (sampled, whole)]
+    assert np.abs(groups[0] - groups[1]).max() < 0.15
+    assert (np.abs(sampled.objective - whole.objective) < sampled.gap).all()
+    assert (sampled.gap > whole.gap).all()
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

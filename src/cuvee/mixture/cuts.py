@@ -52,14 +52,16 @@ def follow(
     (M, G), rounds, tol = C.shape, settings.steps, settings.tol
     alpha = start[:, None].expand(-1, G, -1).contiguous()
     running = torch.arange(M, device=C.device)
-    best = everyone = Points(C, alpha, torch.full_like(C, torch.inf), torch.zeros_like(C))
+    zero = torch.zeros_like(C)
+    best = everyone = Points(C, alpha, torch.full_like(C, torch.inf), zero, zero)
     cuts = start.new_zeros(M, 0, start.shape[-1])
     course: list[Points] = []
     keep = 8 * rounds * alpha.numel() <= COURSE
     for t in range(rounds):
-        z = _finite(adversaries.answer(alpha, t))
-        cuts = torch.cat([cuts, cut_problem.rows(objective, z)], 1)
+        z, error = adversaries.answer(alpha, t)
+        cuts = torch.cat([cuts, cut_problem.rows(objective, _finite(z))], 1)
         best = _better(objective, best, alpha, cuts)
+        best = replace(best, noise=_noise(best.alpha, error))
         alpha, lower = _solve(objective, best, cuts, alpha, ~best.converged(SOLVED * tol))
         best = replace(best, lower=torch.maximum(best.lower, lower))
         everyone = everyone.put(running, best)
@@ -88,6 +90,12 @@ def _finite(z: Tensor) -> Tensor:
     first = good.to(torch.int8).argmax(-1)  # an adversary that did not, if there is one
     spare = z.gather(1, first[:, None, None].expand(-1, 1, z.shape[-1])).nan_to_num(0.0, 0.0, 0.0)
     return torch.where(good[..., None], z, spare)
+
+
+def _noise(alpha: Tensor, error: Tensor) -> Tensor:
+    """Return twice the standard error (M, G) of Σ_j α_j z_j, for errors (M, N) of the z_j."""
+    own = alpha[..., : error.shape[-1]] * error[:, None]
+    return 2.0 * torch.linalg.vector_norm(own, dim=-1)
 
 
 def largest(objective: Objective, C: Tensor, alpha: Tensor, cuts: Tensor) -> Tensor:

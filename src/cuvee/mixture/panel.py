@@ -7,7 +7,7 @@ A panel shares its adversaries among the G weights of a target, at least two for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -22,15 +22,24 @@ CLIMBS = 8  # steps of every adversary in a round
 SEASON = 3  # rounds after which the adversaries start afresh, elsewhere
 REACH = 0.5  # of W's radius: how far the first step goes
 LARGE = 2**13  # rows from which on adversaries climb on minibatches
+SAMPLED = 2**20  # rows from which on cuts are taken on a sample of about so many
+FIRST_SAMPLE = 2**30  # the number of the first minibatch for cuts; no adversary climbs on those
 SIGNS = 4  # turns of an exact adversary in the "sum" form
 EXACT = 64  # parameters up to which quadratic adversaries are solved for
+
+
+class Answer(NamedTuple):
+    """Hold the cuts of K adversaries for each of M targets."""
+
+    z: Tensor  # (M, K, N) f_T − f_j at each of them
+    error: Tensor  # (M, N) standard error of z where it comes from a sample of the rows, else 0
 
 
 class Panel(Protocol):
     """Answer weights with cuts."""
 
-    def answer(self, alpha: Tensor, t: int) -> Tensor:
-        """Return new cuts z (M, K, N) for the weights α (M, G, J) of round t."""
+    def answer(self, alpha: Tensor, t: int) -> Answer:
+        """Return new cuts for the weights α (M, G, J) of round t."""
         ...
 
     def settled(self, t: int) -> bool:
@@ -54,7 +63,7 @@ class Climbers:
     _w: Tensor | None = None
     _pace: Pace | None = None
 
-    def answer(self, alpha: Tensor, t: int) -> Tensor:
+    def answer(self, alpha: Tensor, t: int) -> Answer:
         each = _shared(alpha, self.settings)
         space = self.components.space
         if t % SEASON == 0 or self._w is None or self._pace is None:
@@ -68,7 +77,26 @@ class Climbers:
             pace = pace.after(gradient)
             w = space.project(w + pace.step * gradient)
         self._w, self._pace = w, pace
-        return differences(self.components.values(w, Batch(part=self.judge)))
+        return self._judged(w, t)
+
+    def _judged(self, w: Tensor, t: int) -> Answer:
+        """Return the cuts at adversaries w (M, K, P) of round t.
+
+        Where rows are very many, two samples of the sources' rows tell how far chance goes.
+        """
+        if self.components.n_rows <= SAMPLED:
+            return _whole(differences(self.components.values(w, Batch(part=self.judge))))
+        size = SAMPLED // (2 * len(self.components.counts))
+        first, second = (
+            differences(
+                self.components.values(
+                    w, Batch(FIRST_SAMPLE + 2 * t + i, size, own_whole=True, part=self.judge)
+                )
+            )
+            for i in range(2)
+        )
+        apart = (first - second).nan_to_num(0.0, 0.0, 0.0)  # of an adversary that overflowed
+        return Answer((first + second) / 2, apart.square().mean(1).sqrt() / 2)
 
     def settled(self, t: int) -> bool:
         return t % SEASON == SEASON - 1 and t >= SEASON
@@ -102,7 +130,7 @@ class Exact:
     climb: Part = "all"
     judge: Part = "all"
 
-    def answer(self, alpha: Tensor, t: int) -> Tensor:
+    def answer(self, alpha: Tensor, t: int) -> Answer:
         n = len(self.components.counts)
         if self.objective.discrepancy == "mixture":
             u = torch.stack([alpha[..., :n], -alpha[..., :n]], 2).flatten(1, 2)  # (M, 2G, N)
@@ -113,7 +141,7 @@ class Exact:
             for _ in range(SIGNS):
                 z = differences(self.components.values(w, Batch(part=self.climb)))
                 w = quadratic_maximisers(self.components, each * z.sign(), self.climb)
-        return differences(self.components.values(w, Batch(part=self.judge)))
+        return _whole(differences(self.components.values(w, Batch(part=self.judge))))
 
     def settled(self, t: int) -> bool:
         return self.objective.discrepancy == "mixture" or t >= SEASON
@@ -129,8 +157,12 @@ class Several:
 
     panels: tuple[Panel, ...]
 
-    def answer(self, alpha: Tensor, t: int) -> Tensor:
-        return torch.cat([panel.answer(alpha, t) for panel in self.panels], 1)
+    def answer(self, alpha: Tensor, t: int) -> Answer:
+        answers = [panel.answer(alpha, t) for panel in self.panels]
+        errors = torch.stack([answer.error for answer in answers])
+        return Answer(
+            torch.cat([answer.z for answer in answers], 1), errors.square().mean(0).sqrt()
+        )
 
     def settled(self, t: int) -> bool:
         return all(panel.settled(t) for panel in self.panels)
@@ -153,6 +185,11 @@ def of(
         sums = cast(QuadraticSums, components)
         return Exact(sums, objective, settings, climb, judge)
     return Climbers(components, objective, settings, climb, judge)
+
+
+def _whole(z: Tensor) -> Answer:
+    """Return cuts (M, K, N) that were taken on all rows."""
+    return Answer(z, z.new_zeros(z.shape[0], z.shape[2]))
 
 
 def _shared(alpha: Tensor, settings: Settings) -> Tensor:

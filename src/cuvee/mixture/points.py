@@ -11,6 +11,8 @@ from torch import Tensor
 
 from cuvee.results import Floats, Status, Trace
 
+TENSORS = ("C", "alpha", "objective", "lower", "noise")  # of `Points`
+
 
 @dataclass(frozen=True)
 class Points:
@@ -20,40 +22,41 @@ class Points:
     alpha: Tensor  # (M, G, J)
     objective: Tensor  # (M, G) the largest F that adversaries found at α
     lower: Tensor  # (M, G) no α has a largest F below this
+    noise: Tensor  # (M, G) twice the standard error of F, where rows were sampled
     course: tuple[Points, ...] = ()  # what stood after each round, where there is room to keep it
 
     @classmethod
     def joined(cls, paths: Sequence[Points]) -> Points:
         """Return the points of several paths side by side; a path that ended early stands still."""
-        fields = ("C", "alpha", "objective", "lower")
-        C, alpha, objective, lower = (
-            torch.cat([getattr(path, name) for path in paths], 1) for name in fields
-        )
+        joined = {name: torch.cat([getattr(p, name) for p in paths], 1) for name in TENSORS}
         rounds = max(len(path.course) for path in paths) if all(p.course for p in paths) else 0
         course = (
             cls.joined([replace(p.course[min(t, len(p.course) - 1)], course=()) for p in paths])
             for t in range(rounds)
         )
-        return cls(C, alpha, objective, lower, tuple(course))
+        return cls(**joined, course=tuple(course))
 
     def of(self, targets: Tensor) -> Points:
         """Return the points of the given targets only, without their course."""
-        fields = (self.C, self.alpha, self.objective, self.lower)
-        C, alpha, objective, lower = (field[targets] for field in fields)
-        return Points(C, alpha, objective, lower)
+        return Points(**{name: getattr(self, name)[targets] for name in TENSORS})
 
     def put(self, targets: Tensor, part: Points) -> Points:
         """Return these points with those of the given targets replaced."""
-        alpha, objective, lower = (
-            getattr(self, name).index_copy(0, targets, getattr(part, name))
-            for name in ("alpha", "objective", "lower")
+        return replace(
+            self,
+            **{
+                name: getattr(self, name).index_copy(0, targets, getattr(part, name))
+                for name in TENSORS
+            },
         )
-        return replace(self, alpha=alpha, objective=objective, lower=lower)
 
     @property
     def gap(self) -> Tensor:
-        """Return what F may at most be above its minimum, as far as adversaries saw: (M, G)."""
-        return (self.objective - self.lower).clamp(min=0.0)
+        """Return what F may at most be above its minimum, as far as adversaries saw: (M, G).
+
+        Where rows were sampled, that includes what chance may hide.
+        """
+        return (self.objective - self.lower).clamp(min=0.0) + self.noise
 
     def converged(self, tol: float) -> Tensor:
         """Return (M, G) where the gap is at most this share of F."""
