@@ -6,38 +6,42 @@ BIN     = .venv/bin
 # stay together, as they share what took long to make; tests/conftest.py has the longest files start first.
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo docs test test-full test-anywhere test-browser lint setup clean
+.DEFAULT_GOAL := help
+.PHONY: help demo docs test test-full test-anywhere test-browser lint setup clean
 
-demo: setup
+help:  ## list what can be made
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
+
+demo: setup  ## the paper's setting on MNIST digits, in about a minute
 	$(BIN)/cuvee demo
 
-test: lint
+test: lint  ## lint and the fast tests, on all cores
 	$(PYTEST)
 
-test-full: lint
+test-full: lint  ## the slow and statistical tests too
 	$(PYTEST) -m "not browser"
 
-test-anywhere: setup  # the numeric tests as other processors, libraries and threads would run them
+test-anywhere: setup  ## the numeric tests as other processors, libraries and threads would run them
 	$(BIN)/python tests/anywhere.py $(SETTINGS)
 
-test-browser: setup
+test-browser: setup  ## the report in Chromium
 	.ci/browser
 	$(BIN)/python -m pytest -m browser tests/browser
 
-docs: setup  # the API reference and the options of commands; the maps and the α methods; the verdicts on the page about the paper
+docs: setup  ## write the generated pages again: API, options, maps, methods, verdicts
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_maps.py
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_paper.py
 	$(BIN)/python -m cuvee.cli.reference docs/cli.md
 
-lint: setup
+lint: setup  ## style, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-setup: .venv/.installed
+setup: .venv/.installed  ## install cuvee and what its tests need into .venv
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cuvee needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -45,5 +49,5 @@ setup: .venv/.installed
 	$(PIP) install -q -c constraints.txt -e ".[dev]"
 	touch $@
 
-clean:
+clean:  ## remove .venv and caches
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
