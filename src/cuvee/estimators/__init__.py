@@ -1,0 +1,13 @@
+"""Any scikit-learn estimator that takes row weights, fitted on each target's mixture.
+
+α comes from `cuvee.estimate` on a linear surrogate. Here the estimator itself judges a few of the
+mixtures that were tried there, and is fitted on their average:
+
+    weights.py      α as weights of rows
+    routing.py      an estimator or pipeline that is fitted with row weights
+    surrogate.py    what the linear model sees of X
+    candidates.py   the few mixtures that are worth a fit in every fold
+    folds.py        candidates × folds, fitted and judged side by side
+    choose.py       shares of the candidates, the averaged α, and the model of a target
+    blended.py      all targets of a table, and every source alone
+"""
