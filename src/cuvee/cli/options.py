@@ -161,6 +161,25 @@ HypothesisName = Annotated[
         ),
     ),
 ]
+Model = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND",
+        rich_help_panel=_MODEL,
+        help=(
+            "linear, trees (histogram gradient boosting) or forest; the last two carry no "
+            "certificate."
+        ),
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        rich_help_panel=_MODEL,
+        help="For judging mixtures by folds of trees or forests; by default as long as it takes.",
+    ),
+]
 L2 = Annotated[
     float,
     typer.Option(

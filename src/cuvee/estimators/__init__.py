@@ -10,4 +10,7 @@ mixtures that were tried there, and is fitted on their average:
     folds.py        candidates × folds, fitted and judged side by side
     choose.py       shares of the candidates, the averaged α, and the model of a target
     blended.py      all targets of a table, and every source alone
+    bins.py         columns in bins, so that boosting need not look for weighted quantiles
+    named.py        what `cuvee adapt --model` names
+    files.py        fitted models as bytes, without pickle
 """

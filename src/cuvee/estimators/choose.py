@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cuvee.errors import CuveeWarning, OptionError
 from cuvee.estimators.candidates import few
@@ -118,7 +119,8 @@ def fit_targets(
 def fit_model(learner: Learner, rows: Rows, alpha: Floats, name: str) -> FittedModel:
     """Return the model of a mixture; an estimator that fails is an `OptionError` that names it."""
     try:
-        return learner.fit(rows.X, rows.y, row_weights(rows, alpha))
+        with threadpool_limits(1, user_api="openmp"):  # as in `cuvee.estimators.folds`
+            return learner.fit(rows.X, rows.y, row_weights(rows, alpha))
     except Exception as error:
         raise OptionError(
             f"target {name!r}: the estimator failed on all its rows ({type(error).__name__}: "

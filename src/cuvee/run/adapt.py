@@ -17,16 +17,17 @@ import numpy as np
 
 import cuvee
 from cuvee.api import ModelMap, estimate, learn, plan
-from cuvee.data.options import Options, in_words
+from cuvee.data.options import LINEAR, Options, in_words
 from cuvee.data.prepare import prepare
 from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
+from cuvee.estimators.files import skops_io
 from cuvee.hypothesis.registry import MODELS
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import alpha_file, models, tables, theorem
+from cuvee.run import alpha_file, fitted_steps, models, tables, theorem
 from cuvee.run.folder import (
     ABOUT,
     GIVEN,
@@ -91,6 +92,8 @@ def adapt(
         (2, 1)
     """
     options, path = _options(options, asked), Path(out)
+    if options.model != LINEAR:
+        skops_io()  # hours of work would end here otherwise
     with reserved(path):
         try:
             prepared = prepare(source, options, path / SCRATCH, progress)
@@ -213,7 +216,11 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
         alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps
     ]
     mixtures = [mix.without_self() for mix in mixtures]
-    parts.finish("alpha", tables.of_mixtures(prepared, mixtures))
+    judged: dict[str, bytes] = {}
+    if options.model != LINEAR:
+        parts.flush()
+        mixtures, judged = fitted_steps.judge(folder, prepared, options, mixtures, progress)
+    parts.finish("alpha", {**tables.of_mixtures(prepared, mixtures), **judged})
 
 
 def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:
@@ -222,6 +229,9 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
     They are solved, or asked of a map where the planner says so.
     """
     alphas = tables.alphas(prepared, folder)
+    if options.model != LINEAR:
+        fitted_steps.deliver(folder, prepared, options, alphas, progress)
+        return
     parts, steps, done, total = Parts(folder), [], 0, len(prepared.targets)
     for g, members in enumerate(prepared.members):
         group, atlas = None, None

@@ -14,6 +14,7 @@ from cuvee.run import alpha_file
 from cuvee.run.folder import (
     ALPHA,
     CANDIDATES,
+    JUDGED,
     METRICS,
     PREPARED,
     SENSITIVITY,
@@ -23,8 +24,10 @@ from cuvee.run.folder import (
 )
 from cuvee.run.theorem import TERMS
 
+NOTES = 5  # on mixtures that were judged, of each run
 STEPS = {
     "alpha": "mixture weights",
+    "judged": "mixtures judged by folds",
     "models": "models, scores and certificates",
     "plan": "solve or learn?",
 }
@@ -69,7 +72,7 @@ def findings(folder: RunFolder) -> Findings:
         tried=_tried(folder, targets),
         convergence=_convergence(folder, targets),
         seconds=_seconds(folder),
-        notes=(prepared["why"], *prepared["notes"], *metrics["plan"]),
+        notes=(prepared["why"], *prepared["notes"], *metrics["plan"], *judged_notes(folder)),
         theorem=_theorem(metrics.get("theorem_1")),
         also={
             name: _numbers(metrics["also"][name]["scores"])
@@ -77,6 +80,13 @@ def findings(folder: RunFolder) -> Findings:
             if name in metrics.get("also", {})
         },
     )
+
+
+def judged_notes(folder: RunFolder) -> tuple[str, ...]:
+    """Return what was noticed while folds judged mixtures, the first few sentences of it."""
+    notes = folder.json(JUDGED)["notes"] if folder.has(JUDGED) else []
+    more = [f"There are {len(notes) - NOTES} more such notes."] if len(notes) > NOTES else []
+    return (*notes[:NOTES], *more)
 
 
 def _table(folder: RunFolder, name: str) -> Any:
