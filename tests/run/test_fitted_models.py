@@ -21,7 +21,7 @@ from cuvee.data.task import Task
 from cuvee.estimators import files
 from cuvee.estimators.named import named
 from cuvee.estimators.routing import Learner
-from cuvee.run import fitted
+from cuvee.run import fitted, model_choice
 
 NEW = ("north", "south")
 SIGN = {"east": 1, "mid": -1, "west": 1, "north": 1, "south": -1}
@@ -46,10 +46,10 @@ def _small(monkeypatch):
     monkeypatch.setattr(fitted, "named", small)
 
 
-def table(kind: str = "classes") -> pd.DataFrame:
+def table(kind: str = "classes", own: int = 60) -> pd.DataFrame:
     """A table whose label is the product of two fields, which no linear model sees."""
     rng = np.random.default_rng(0)
-    site = np.repeat(list(SIGN), [100, 100, 100, 60, 60])
+    site = np.repeat(list(SIGN), [100, 100, 100, own, own])
     frame = pd.DataFrame(rng.normal(size=(len(site), 2)), columns=["a", "b"])
     frame["colour"], frame["site"] = rng.choice(["red", "blue"], len(site)), site
     signal = frame.a * frame.b * np.array([SIGN[s] for s in site])
@@ -177,6 +177,33 @@ def test_the_command_takes_a_model(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit, match="0"):
         main()
     assert "no certificate" in capsys.readouterr().out
+
+
+# ---- the model by cross-validated loss
+
+
+@pytest.mark.parametrize("kind", ["interactions", "none"])
+def test_auto_takes_trees_where_fields_interact_and_the_linear_model_where_not(
+    tmp_path, kind, monkeypatch
+):
+    monkeypatch.setattr(model_choice, "named", small)
+    # with 60 rows of a target, chance decides between models that are nearly as good
+    frame = table(own=300)
+    if kind == "none":
+        noise = np.random.default_rng(1).logistic(size=len(frame))
+        frame["y"] = np.where(2 * frame.a - frame.b + noise > 0, "yes", "no")
+    run = cuvee.adapt(frame, tmp_path / "run", **asked, model="auto")
+    chosen = json.loads((run.path / "model.json").read_text())
+    assert chosen["model"] == ("trees" if kind == "interactions" else "linear")
+    assert re.search(
+        rf"model: {chosen['model']}, which has the least cross-validated log loss of "
+        r"linear [\d.]+ \(\d+ s\), trees [\d.]+ \(\d+ s\), forest [\d.]+ \(\d+ s\)",
+        chosen["why"],
+    )
+    assert chosen["why"] in run.as_dict()["notes"] and chosen["why"] in run.findings.notes
+    assert (run.path / "fitted").exists() == (kind == "interactions")
+    rows = frame[frame.site.isin(NEW)]
+    assert cuvee.open_run(run.path).predict(rows).prediction.eq(rows.y).mean() > 0.7
 
 
 # ---- bad input

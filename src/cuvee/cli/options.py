@@ -167,8 +167,8 @@ Model = Annotated[
         metavar="KIND",
         rich_help_panel=_MODEL,
         help=(
-            "linear, trees (histogram gradient boosting) or forest; the last two carry no "
-            "certificate."
+            "linear, trees (histogram gradient boosting), forest, or auto: the best by folds; "
+            "trees and forests carry no certificate."
         ),
     ),
 ]

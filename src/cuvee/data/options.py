@@ -21,7 +21,7 @@ from cuvee.mixture import registry as alpha_methods
 HIDDEN = 64  # units of "mlp"
 LARGEST = 2**63 - 1  # whole number that a tensor holds
 KINDS = ("auto", *MODELS, "mlp")
-LINEAR = "linear"
+LINEAR, AUTO = "linear", "auto"
 FITTED = {"trees": "histogram gradient boosting", "forest": "a random forest"}
 """Models that are fitted on mixtures which a linear hypothesis finds, in words."""
 
@@ -61,7 +61,8 @@ class Options:
     """
     model: str = LINEAR
     """"linear": the hypothesis itself; "trees" (histogram gradient boosting) or "forest": fitted on
-    mixtures that the hypothesis finds and the model's own folds judge. They need `cuvee[trees]`.
+    mixtures that the hypothesis finds and the model's own folds judge; "auto": whichever of them
+    predicts held-out rows best. All but the first need `cuvee[trees]`.
     """
     budget: float | None = None
     """Seconds for judging mixtures by folds of trees or forests; None: as long as it takes."""
@@ -113,7 +114,7 @@ class Options:
                 f"hypothesis must be {', '.join(map(repr, KINDS))} or 'package.module:factory'; "
                 f"got {self.hypothesis!r}"
             )
-        check_choice("model", self.model, (LINEAR, *FITTED))
+        check_choice("model", self.model, (LINEAR, *FITTED, AUTO))
         if self.model != LINEAR and self.hypothesis not in ("auto", *MODELS):
             raise OptionError(
                 f"model {self.model!r} learns from mixtures that a linear hypothesis finds: leave "
@@ -195,7 +196,8 @@ def in_words(options: Options, kind: str) -> str:
     linear = f"{words.get(kind, f'the network of {kind}')}, l2 = {options.l2:g}"
     if options.model == LINEAR:
         return linear
-    return f"{FITTED[options.model]}, on mixtures found with {linear}"
+    fitted = FITTED.get(options.model, "linear models, trees or a forest")
+    return f"{fitted}, on mixtures found with {linear}"
 
 
 def hypothesis_of(options: Options, task: Task, n_inputs: int, n_outputs: int) -> Hypothesis:

@@ -10,6 +10,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
 
 from cuvee.data.task import Task
@@ -34,3 +35,14 @@ def named(model: str, task: Task) -> Any:
         return make_pipeline(Bins(), HistGradientBoostingClassifier())
     loss = "poisson" if task is Task.counts else "squared_error"
     return make_pipeline(Bins(), HistGradientBoostingRegressor(loss=loss))
+
+
+def linear(task: Task, l2: float, n_rows: int) -> Any:
+    """Return scikit-learn's linear model with the penalty that `l2` is for so many weighed rows.
+
+    It is the linear hypothesis on the same terms as trees, so that folds can compare them.
+    """
+    l2 = max(l2, 1e-9)
+    if task is Task.classification:
+        return LogisticRegression(C=1.0 / (l2 * n_rows), max_iter=200)
+    return PoissonRegressor(alpha=l2) if task is Task.counts else Ridge(alpha=l2 * n_rows)

@@ -27,7 +27,7 @@ from cuvee.hypothesis.registry import MODELS
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import alpha_file, fitted_steps, models, tables, theorem
+from cuvee.run import alpha_file, fitted_steps, model_choice, models, tables, theorem
 from cuvee.run.folder import (
     ABOUT,
     GIVEN,
@@ -185,7 +185,9 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     """Estimate α of every group, chunk by chunk; use the user's own where it was given."""
     parts = Parts(folder)
     if folder.has(GIVEN):
-        parts.finish("alpha", tables.of_mixtures(prepared, tables.given(prepared, folder, GIVEN)))
+        given = tables.given(prepared, folder, GIVEN)
+        model_choice.decide(folder, prepared, options, given, progress)
+        parts.finish("alpha", tables.of_mixtures(prepared, given))
         return
     size = NETWORK_CHUNK if prepared.kind not in MODELS else CHUNK
     steps, done, total = [], 0, len(prepared.targets)
@@ -219,6 +221,8 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     judged: dict[str, bytes] = {}
     if options.model != LINEAR:
         parts.flush()
+        options = model_choice.decide(folder, prepared, options, mixtures, progress)
+    if options.model != LINEAR:
         mixtures, judged = fitted_steps.judge(folder, prepared, options, mixtures, progress)
     parts.finish("alpha", {**tables.of_mixtures(prepared, mixtures), **judged})
 
@@ -228,7 +232,7 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
 
     They are solved, or asked of a map where the planner says so.
     """
-    alphas = tables.alphas(prepared, folder)
+    alphas, options = tables.alphas(prepared, folder), model_choice.decided(folder, options)
     if options.model != LINEAR:
         fitted_steps.deliver(folder, prepared, options, alphas, progress)
         return

@@ -14,6 +14,7 @@ from cuvee.run import alpha_file
 from cuvee.run.folder import (
     ALPHA,
     CANDIDATES,
+    CHOSEN,
     JUDGED,
     METRICS,
     PREPARED,
@@ -27,6 +28,7 @@ from cuvee.run.theorem import TERMS
 NOTES = 5  # on mixtures that were judged, of each run
 STEPS = {
     "alpha": "mixture weights",
+    "model": "linear, trees or a forest?",
     "judged": "mixtures judged by folds",
     "models": "models, scores and certificates",
     "plan": "solve or learn?",
@@ -83,10 +85,14 @@ def findings(folder: RunFolder) -> Findings:
 
 
 def judged_notes(folder: RunFolder) -> tuple[str, ...]:
-    """Return what was noticed while folds judged mixtures, the first few sentences of it."""
+    """Return which model was chosen, and what was noticed while folds judged mixtures.
+
+    Of the latter there are a few sentences.
+    """
+    chosen = [folder.json(CHOSEN)["why"]] if folder.has(CHOSEN) else []
     notes = folder.json(JUDGED)["notes"] if folder.has(JUDGED) else []
     more = [f"There are {len(notes) - NOTES} more such notes."] if len(notes) > NOTES else []
-    return (*notes[:NOTES], *more)
+    return (*chosen, *notes[:NOTES], *more)
 
 
 def _table(folder: RunFolder, name: str) -> Any:

@@ -42,11 +42,12 @@ MODELS, METRICS, SENSITIVITY, REPORT = (
     "sensitivity.parquet",
     "report.html",
 )
+CHOSEN = "model.json"  # which model `auto` chose, and why
 JUDGED = "judged.json"  # what was noticed while folds of a model judged mixtures
 FITTED = "fitted"  # the folder of models that are not linear: a file for each target
 FILES = (
     *(MANIFEST, *BEGUN, ALPHA, WEIGHTS, CANDIDATES, TRACE),
-    *(JUDGED, MODELS, METRICS, SENSITIVITY, REPORT),
+    *(CHOSEN, JUDGED, MODELS, METRICS, SENSITIVITY, REPORT),
 )
 
 

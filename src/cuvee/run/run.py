@@ -28,6 +28,7 @@ from cuvee.run import alpha_file, fitted
 from cuvee.run.answers import as_table, check_whose
 from cuvee.run.findings import findings, judged_notes
 from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
+from cuvee.run.model_choice import decided
 from cuvee.run.models import Delivered, space_of
 
 Answer = Callable[[int, Array], tuple[Array, Array | None]]
@@ -265,7 +266,7 @@ class Run(Predictor):
         return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
 
     def _answering(self, classes: Array | None, n_inputs: int) -> Answer:
-        if self.options.model == LINEAR:
+        if decided(self._folder, self.options).model == LINEAR:
             return super()._answering(classes, n_inputs)
         return fitted.answering(self._folder, self._models.offset, classes)
 
