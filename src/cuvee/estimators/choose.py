@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from cuvee.errors import CuveeWarning, OptionError
 from cuvee.estimators.candidates import few
-from cuvee.estimators.folds import held_out
+from cuvee.estimators.folds import FOLDS, held_out
 from cuvee.estimators.routing import FittedModel, Learner
 from cuvee.estimators.weights import Rows, row_weights
 from cuvee.mixture.path import log_prior, shares
@@ -68,7 +68,9 @@ def choose(
         candidates,
         target=target.name,
         deadline=began + seconds,
-        tell=lambda done: None if progress is None else progress(what, done, 5 * len(candidates)),
+        tell=lambda done: (
+            None if progress is None else progress(what, done, FOLDS * len(candidates))
+        ),
     )
     if len(judged.failed) == len(candidates):
         raise OptionError(f"{judged.failed[0]}: correct the estimator, or the rows")
