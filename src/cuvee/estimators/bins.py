@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 BINS = 255  # the most that histogram gradient boosting has
 
@@ -22,18 +23,21 @@ class Bins(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     [1.0, 0.0, 1.0]
     """
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the edges of every column's bins."""
-        X = np.asarray(X, dtype=np.float64)
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
         self.edges_ = [_edges(column[~np.isnan(column)]) for column in X.T]
-        self.n_features_in_ = X.shape[1]
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the bins (rows, features)."""
-        X = np.asarray(X, dtype=np.float64)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(f"{X.shape[1]} columns, and bins are of {self.n_features_in_}")
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         bins = [np.searchsorted(e, column) for e, column in zip(self.edges_, X.T, strict=True)]
         return np.where(np.isnan(X), np.nan, np.stack(bins, 1))
 

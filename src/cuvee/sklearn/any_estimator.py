@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
@@ -46,17 +48,39 @@ class AnyEstimator:
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the mixins that follow
         if isinstance(self.estimator, BaseEstimator):
-            tags.input_tags.allow_nan = get_tags(self.estimator).input_tags.allow_nan
+            piped = isinstance(self.estimator, Pipeline)
+            # A pipeline does not say by itself whether gaps may reach its ends.
+            ends = (self.estimator[0], self.estimator[-1]) if piped else (self.estimator,)
+            inner = tags.input_tags
+            inner.sparse = get_tags(self.estimator).input_tags.sparse
+            inner.allow_nan = all(
+                isinstance(one, BaseEstimator) and get_tags(one).input_tags.allow_nan
+                for one in ends
+            )
+            inner.string = piped  # its steps may encode text, so X reaches them as it is
         return tags
 
     def _checked(self, X: Any, **how: Any) -> Any:
         """Return X as numbers (rows, features), or as it is where an estimator encodes it."""
-        if self.estimator is not None and surrogate.encodes(self.estimator, X):
-            X = X if hasattr(X, "shape") else np.asarray(X)
-            how.pop("ensure_min_samples", None)
-            return validate_data(self, X, skip_check_array=True, **how)
-        gaps = "allow-nan" if get_tags(self).input_tags.allow_nan else True
-        return validate_data(self, X, dtype=FLOATS, ensure_all_finite=gaps, **how)
+        tags = get_tags(self).input_tags
+        if issparse(X) or self.estimator is None or not surrogate.encodes(self.estimator, X):
+            return validate_data(
+                self,
+                X,
+                dtype=FLOATS,
+                accept_sparse="csr" if tags.sparse else False,
+                ensure_all_finite="allow-nan" if tags.allow_nan else True,
+                **how,
+            )
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        if X.ndim == 1 and hasattr(self, "n_features_in_") and not how.get("reset", True):
+            raise ValueError(
+                f"X has one dimension, and fit had {self.n_features_in_} columns. Reshape your "
+                "data with X.reshape(1, -1) where it is one row"
+            )
+        if X.shape[0] < how.pop("ensure_min_samples", 1):
+            raise ValueError(f"X has {X.shape[0]} sample(s) (n_samples = {X.shape[0]}): too few")
+        return validate_data(self, X, skip_check_array=True, **how)
 
     def _seen(self, X: Any, y: Array, roles: Roles, classify: bool) -> Array:
         """Return what the linear surrogate sees of X; nothing where the table is one domain."""

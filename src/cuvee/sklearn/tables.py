@@ -101,8 +101,8 @@ class Tables(Linear, AnyEstimator):
         check_consistent_length(X, y)
         assert_all_finite(y, allow_nan=sample_domain is not None, input_name="y")
         weight, roles = (
-            _weights(sample_weight, len(X)),
-            Roles.read(sample_domain, target_domains, len(X), self.exclude),
+            _weights(sample_weight, len(y)),
+            Roles.read(sample_domain, target_domains, len(y), self.exclude),
         )
         classify, features = (
             self._hypothesis is Logistic,
