@@ -18,7 +18,7 @@ from sklearn.ensemble import RandomForestClassifier
 import cuvee
 from cuvee.cli import main
 from cuvee.data.task import Task
-from cuvee.estimators import files
+from cuvee.estimators import files, nodes
 from cuvee.estimators.named import named
 from cuvee.estimators.routing import Learner
 from cuvee.run import fitted, model_choice
@@ -266,10 +266,93 @@ def test_a_tree_that_leads_outside_itself_is_not_asked(kind):
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
     learner = Learner.of(fitted.named(kind, Task.classification), np.array([0, 1]), 0)
     model = learner.fit(X, y, np.ones(60)).estimator
-    files.check_trees(model)
+    nodes.check_trees(model)
     if kind == "trees":
         model[-1]._predictors[0][0].nodes["left"][0] = 10**6
     else:
         model.estimators_[0].tree_.feature[0] = 7
     with pytest.raises(ValueError, match="lead outside it"):
-        files.check_trees(model)
+        nodes.check_trees(model)
+
+
+class OfLightgbm:
+    """What a fitted model of LightGBM gives to the check of its trees."""
+
+    __module__ = "lightgbm.sklearn"
+    n_features_in_ = 2
+
+    def __init__(self, text):
+        self.booster_ = self
+        self.model_to_string = lambda: text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("left_child", 2), ("left_child", -4), ("right_child", 3), ("split_feature", 2), ("num_leaves", 4)],
+)  # fmt: skip
+def test_nodes_in_the_text_of_lightgbm_are_checked(name, value):
+    lines = {
+        "num_leaves": [3],
+        "split_feature": [0, 1],
+        "left_child": [1, -1],
+        "right_child": [-2, -3],
+    }
+    nodes.check_trees(OfLightgbm(tree_text(lines)))
+    lines[name][0] = value
+    with pytest.raises(ValueError, match=r"lead outside it|more nodes than it says"):
+        nodes.check_trees(OfLightgbm(tree_text(lines)))
+
+
+def tree_text(lines) -> str:
+    """The lines of LightGBM's text that say where nodes lead."""
+    return "tree\nversion=v4\n\nTree=0\n" + "\n".join(
+        f"{name}={' '.join(map(str, numbers))}" for name, numbers in lines.items()
+    )
+
+
+# ---- LightGBM and XGBoost, where they are installed
+
+
+@pytest.fixture(params=["lightgbm", "xgboost"])
+def outside(request):
+    """The name of a package that may be here, and a model of it with few small trees."""
+    pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    few = {"n_estimators": 15, "max_depth": 3, "learning_rate": 0.3}
+    return request.param, lambda model, task: named(model, task).set_params(**few)
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_packages_through_the_same_door(tmp_path, outside, kind, monkeypatch):
+    model, few = outside
+    monkeypatch.setattr(fitted, "named", few)
+    frame = table(kind)
+    run = cuvee.adapt(frame, tmp_path / "run", **asked, model=model)
+    rows = frame[frame.site.isin(NEW)]
+    answers = cuvee.open_run(run.path).predict(rows).prediction
+    if kind == "classes":
+        assert answers.eq(rows.y).mean() > 0.8
+    else:
+        assert np.corrcoef(answers, rows.y)[0, 1] > 0.9
+    assert run.metrics["status"] == ["fitted", "fitted"]
+
+
+def test_a_model_of_a_package_may_lack_a_class(outside):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 2)), np.repeat([0, 2], 45)
+    learner = Learner.of(outside[1](outside[0], Task.classification), np.array([3, 5, 8]), 0)
+    model = learner.fit(X + y[:, None], y, np.ones(90))
+    again = files.from_bytes(files.to_bytes(model), 3, "file")
+    chance = again.predict_proba(X)
+    np.testing.assert_allclose(chance, model.predict_proba(X), atol=1e-9)
+    assert (chance[:, 1] == 0).all() and set(again.predict(X)) <= {0, 2}
+    with pytest.raises(cuvee.errors.InputError, match="classes are not those of the run"):
+        files.from_bytes(files.to_bytes(model), 2, "file")
+
+
+@pytest.mark.parametrize("model", ["lightgbm", "xgboost"])
+def test_without_the_package_nothing_begins(tmp_path, model, monkeypatch):
+    monkeypatch.setitem(sys.modules, model, None)
+    says = f"model '{model}' needs the package {model}, which is not installed: pip install 'cuvee[{model}]'"
+    with pytest.raises(cuvee.errors.MissingExtra, match=re.escape(says)):
+        cuvee.adapt(table(), tmp_path / "run", **asked, model=model)
+    assert not (tmp_path / "run").exists()

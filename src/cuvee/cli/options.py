@@ -167,8 +167,8 @@ Model = Annotated[
         metavar="KIND",
         rich_help_panel=_MODEL,
         help=(
-            "linear, trees (histogram gradient boosting), forest, or auto: the best by folds; "
-            "trees and forests carry no certificate."
+            "linear, trees (histogram gradient boosting), forest, lightgbm, xgboost, or auto: "
+            "linear, trees or forest, by folds; only linear models carry a certificate."
         ),
     ),
 ]

@@ -22,7 +22,12 @@ HIDDEN = 64  # units of "mlp"
 LARGEST = 2**63 - 1  # whole number that a tensor holds
 KINDS = ("auto", *MODELS, "mlp")
 LINEAR, AUTO = "linear", "auto"
-FITTED = {"trees": "histogram gradient boosting", "forest": "a random forest"}
+FITTED = {
+    "trees": "histogram gradient boosting",
+    "forest": "a random forest",
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
+}
 """Models that are fitted on mixtures which a linear hypothesis finds, in words."""
 
 
@@ -61,8 +66,9 @@ class Options:
     """
     model: str = LINEAR
     """"linear": the hypothesis itself; "trees" (histogram gradient boosting) or "forest": fitted on
-    mixtures that the hypothesis finds and the model's own folds judge; "auto": whichever of them
-    predicts held-out rows best. All but the first need `cuvee[trees]`.
+    mixtures that the hypothesis finds and the model's own folds judge, and so are "lightgbm" and
+    "xgboost" where these packages are installed; "auto": linear models, trees or a forest, by the
+    loss on held-out rows. All but the first need `cuvee[trees]`.
     """
     budget: float | None = None
     """Seconds for judging mixtures by folds of trees or forests; None: as long as it takes."""

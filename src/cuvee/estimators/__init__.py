@@ -13,4 +13,5 @@ mixtures that were tried there, and is fitted on their average:
     bins.py         columns in bins, so that boosting need not look for weighted quantiles
     named.py        what `cuvee adapt --model` names
     files.py        fitted models as bytes, without pickle
+    nodes.py        trees from a file, whose nodes must not lead outside them
 """

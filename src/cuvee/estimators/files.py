@@ -1,8 +1,9 @@
 """Fitted models as bytes, without pickle.
 
-They are written by skops: it knows all of scikit-learn, is kept up with it, and makes objects of no
-type but those it trusts and the three named here. Two of these hold the nodes of a tree, which
-prediction follows without a look at their bounds, so they are checked before anything is predicted.
+They are written by skops: it knows all of scikit-learn, and LightGBM and XGBoost by the texts that
+these write themselves; it is kept up with them, and makes objects of no type but those it trusts
+and the few named here. Nodes of trees, which prediction follows without a look at their bounds, are
+checked (`nodes.py`) before anything is predicted.
 """
 
 from __future__ import annotations
@@ -11,16 +12,25 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sklearn
-from sklearn.pipeline import Pipeline
 
 from cuvee.errors import InputError, MissingExtra
+from cuvee.estimators.nodes import check_trees
 from cuvee.estimators.routing import FittedModel
 
-BOOSTED = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
-TREE = "sklearn.tree._tree.Tree"
-TRUSTED = [BOOSTED, TREE, "cuvee.estimators.bins.Bins"]
+TRUSTED = [
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+    "cuvee.estimators.bins.Bins",
+    "collections.OrderedDict",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "lightgbm.sklearn.LGBMRegressor",
+    "builtins.bytearray",  # XGBoost's own form of its trees
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRegressor",
+]
 
 
 def skops_io() -> Any:
@@ -37,7 +47,9 @@ def skops_io() -> Any:
 def to_bytes(model: FittedModel) -> bytes:
     """Return a fitted model as the bytes of a file."""
     content: bytes = skops_io().dumps(
-        model.estimator, compression=zipfile.ZIP_DEFLATED, compresslevel=1
+        {"estimator": model.estimator, "seen": model.seen},
+        compression=zipfile.ZIP_DEFLATED,
+        compresslevel=1,
     )
     return content
 
@@ -45,7 +57,7 @@ def to_bytes(model: FittedModel) -> bytes:
 def from_bytes(content: bytes, n_classes: int | None, where: Path) -> FittedModel:
     """Return the model that `to_bytes` wrote; anything else is an `InputError` that names the file.
 
-    No type is loaded but scikit-learn's own, and no tree whose nodes lead outside it.
+    No type is loaded but those named above, and no tree whose nodes lead outside it.
     """
     io = skops_io()
     try:
@@ -54,47 +66,26 @@ def from_bytes(content: bytes, n_classes: int | None, where: Path) -> FittedMode
                 f"{where} holds a {min(other)}, which cuvee does not load: it was changed after it "
                 "was written; make the run again"
             )
-        estimator = io.loads(content, trusted=TRUSTED)
+        stored = io.loads(content, trusted=TRUSTED)
+        estimator, seen = stored["estimator"], stored["seen"]
         check_trees(estimator)
-        if n_classes is not None and not 0 <= max(estimator.classes_) < n_classes:
+        if (seen is None) != (n_classes is None):
+            raise ValueError("its labels are not those of the run")
+        if seen is not None and not (
+            min(seen) >= 0 and max(seen) < (n_classes or 0) and len(seen) == len(estimator.classes_)
+        ):
             raise ValueError("its classes are not those of the run")
     except (InputError, MissingExtra):
         raise
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"{where} holds a model of {error.name}, which is not installed: pip install "
+            f"{error.name}"
+        ) from None
     except Exception as error:  # skops raises many kinds on bytes that are not its own
         raise InputError(
             f"{where} cannot be read by scikit-learn {sklearn.__version__} "
             f"({type(error).__name__}: {error}): use the version that run.json names, or make the "
             "run again"
         ) from None
-    return FittedModel(estimator, n_classes)
-
-
-def check_trees(estimator: Any) -> None:
-    """Raise `ValueError` where a node leads outside its tree, or asks for a column there is not."""
-    if isinstance(estimator, Pipeline):
-        for _, step in estimator.steps:
-            check_trees(step)
-        return
-    columns = getattr(estimator, "n_features_in_", 0)
-    for stage in getattr(estimator, "_predictors", ()):
-        for tree in stage:
-            nodes = tree.nodes
-            inner = nodes[nodes["is_leaf"] == 0]
-            _check(inner["left"], inner["right"], inner["feature_idx"], len(nodes), columns)
-    for member in getattr(estimator, "estimators_", ()):
-        tree = member.tree_
-        inner = tree.children_left >= 0
-        _check(
-            tree.children_left[inner],
-            tree.children_right[inner],
-            tree.feature[inner],
-            tree.node_count,
-            columns,
-        )
-
-
-def _check(left: Any, right: Any, feature: Any, n_nodes: int, columns: int) -> None:
-    for values, end in ((left, n_nodes), (right, n_nodes), (feature, columns)):
-        numbers = np.asarray(values, dtype=np.int64)
-        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < end):
-            raise ValueError("the nodes of a tree lead outside it")
+    return FittedModel(estimator, n_classes, seen)

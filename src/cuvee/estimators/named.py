@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from sklearn.ensemble import (
@@ -14,8 +15,10 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
 
 from cuvee.data.task import Task
+from cuvee.errors import MissingExtra
 from cuvee.estimators.bins import Bins
 
+PACKAGES = {"lightgbm": "lightgbm", "xgboost": "xgboost"}
 # A leaf of a few rows: forests of single rows are as large as the table itself, for every target.
 FOREST: dict[str, Any] = {"n_estimators": 200, "min_samples_leaf": 3}
 
@@ -23,18 +26,43 @@ FOREST: dict[str, Any] = {"n_estimators": 200, "min_samples_leaf": 3}
 def named(model: str, task: Task) -> Any:
     """Return the estimator that `model` names, for classes, a quantity or counts.
 
-    Histogram gradient boosting stops early by itself where it has more than 10,000 rows.
+    Histogram gradient boosting stops early by itself where it has more than 10,000 rows. All
+    settings of LightGBM and XGBoost are their own but the number of threads: workers fit many at
+    once.
 
     >>> named("trees", Task.counts)[-1].loss
     'poisson'
     """
+    classify, counts = task is Task.classification, task is Task.counts
     if model == "forest":
-        make = RandomForestClassifier if task is Task.classification else RandomForestRegressor
-        return make(**FOREST)
-    if task is Task.classification:
+        return RandomForestClassifier(**FOREST) if classify else RandomForestRegressor(**FOREST)
+    if model == "lightgbm":
+        lightgbm, how = package(model), {"n_jobs": 1, "verbose": -1}
+        if classify:
+            return lightgbm.LGBMClassifier(**how)
+        return lightgbm.LGBMRegressor(objective="poisson" if counts else "regression", **how)
+    if model == "xgboost":
+        xgboost = package(model)
+        if classify:
+            return xgboost.XGBClassifier(n_jobs=1)
+        objective = "count:poisson" if counts else "reg:squarederror"
+        return xgboost.XGBRegressor(objective=objective, n_jobs=1)
+    if classify:
         return make_pipeline(Bins(), HistGradientBoostingClassifier())
-    loss = "poisson" if task is Task.counts else "squared_error"
+    loss = "poisson" if counts else "squared_error"
     return make_pipeline(Bins(), HistGradientBoostingRegressor(loss=loss))
+
+
+def package(model: str) -> Any:
+    """Return the package that a model is from; raise `MissingExtra` where it is not installed."""
+    try:
+        return import_module(PACKAGES.get(model, "sklearn"))
+    except ImportError:
+        raise MissingExtra(
+            f"model {model!r} needs the package {PACKAGES[model]}, which is not installed: "
+            f"pip install 'cuvee[{model}]', or choose the model 'trees', which needs no such "
+            "package"
+        ) from None
 
 
 def linear(task: Task, l2: float, n_rows: int) -> Any:

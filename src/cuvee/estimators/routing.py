@@ -56,23 +56,27 @@ def check_estimator(estimator: Any, *, classify: bool) -> None:
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """A fitted estimator whose classes are numbers 0..K−1, some of which it may not have seen."""
+    """A fitted estimator of classes 0..K−1, some of which it may not have seen, or of a quantity.
+
+    It was fitted on numbers 0, 1, … of the classes `seen`, because XGBoost takes no others.
+    """
 
     estimator: Any
     n_classes: int | None  # None: it predicts a quantity
+    seen: Array | None = None  # (classes of its rows,) sorted numbers below n_classes
 
     def predict(self, X: Any) -> Array:
         """Return numbers of classes, or quantities: (rows,)."""
         answers = np.asarray(self.estimator.predict(X)).reshape(-1)
-        return answers.astype(np.float64 if self.n_classes is None else np.int64)
+        if self.seen is None:
+            return answers.astype(np.float64)
+        return self.seen[answers.astype(np.int64)]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return probabilities (rows, K); a class that it has not seen has 0."""
-        assert self.n_classes is not None
+        assert self.n_classes is not None and self.seen is not None
         chance = np.zeros((X.shape[0], self.n_classes))
-        chance[:, np.asarray(self.estimator.classes_, dtype=np.int64)] = (
-            self.estimator.predict_proba(X)
-        )
+        chance[:, self.seen] = self.estimator.predict_proba(X)
         return chance
 
 
@@ -111,16 +115,20 @@ class Learner:
         """
         rows = np.flatnonzero(weight > 0)
         X, y, weight = take(X, rows), y[rows], weight[rows]
-        if self.classes is not None and len(np.unique(y)) == 1:
-            constant = DummyClassifier(strategy="prior")
-            return FittedModel(constant.fit(np.zeros((len(y), 1)), y, weight), self.n_classes)
+        seen = None
+        if self.classes is not None:
+            seen, y = np.unique(y, return_inverse=True)
+            if len(seen) == 1:
+                constant = DummyClassifier(strategy="prior")
+                constant.fit(np.zeros((len(y), 1)), y, weight)
+                return FittedModel(constant, self.n_classes, seen)
         model = clone(self.estimator)
         model.set_params(**_seeds(model, self.seed))
         key = weight_parameter(model)
         # A name with the step in front is understood only where scikit-learn's routing is off.
         with sklearn.config_context(enable_metadata_routing=False):
             model.fit(X, y, **{str(key): weight})
-        return FittedModel(model, self.n_classes)
+        return FittedModel(model, self.n_classes, seen)
 
 
 def _seeds(estimator: Any, seed: int) -> dict[str, int]:

@@ -23,6 +23,7 @@ from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
 from cuvee.estimators.files import skops_io
+from cuvee.estimators.named import package
 from cuvee.hypothesis.registry import MODELS
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
@@ -94,6 +95,7 @@ def adapt(
     options, path = _options(options, asked), Path(out)
     if options.model != LINEAR:
         skops_io()  # hours of work would end here otherwise
+        package(options.model)
     with reserved(path):
         try:
             prepared = prepare(source, options, path / SCRATCH, progress)

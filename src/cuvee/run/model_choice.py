@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cuvee.data.options import AUTO, FITTED, LINEAR, Options
+from cuvee.data.options import AUTO, LINEAR, Options
 from cuvee.data.prepared import Prepared
 from cuvee.estimators.candidates import few, of_target
 from cuvee.estimators.folds import held_out
@@ -20,6 +20,7 @@ from cuvee.run.fitted import Fitting
 from cuvee.run.folder import CHOSEN, RunFolder, as_json
 
 Progress = Callable[[str, int, int], None]
+CONTENDERS = (LINEAR, "trees", "forest")
 MOST = 8  # targets whose rows decide: more would cost more than they tell
 JUDGED = 2  # mixtures of each: the linear model's average, and half own
 SPENT = 1 / 3  # of a budget, at most
@@ -61,7 +62,7 @@ def _losses(
     """Return held-out losses (targets,) by model, and what each took."""
     where = [(g, i) for g, m in enumerate(prepared.members) for i in range(len(m.targets))]
     at = np.unique(np.linspace(0, len(where) - 1, min(MOST, len(where))).astype(int))
-    models, mix_of = (LINEAR, *FITTED), {t: mix for mix in mixtures for t in mix.targets}
+    models, mix_of = CONTENDERS, {t: mix for mix in mixtures for t in mix.targets}
     losses = {model: np.full(len(at), np.inf) for model in models}
     seconds = dict.fromkeys(models, 0.0)
     end = np.inf if options.budget is None else time.monotonic() + SPENT * options.budget

@@ -53,8 +53,9 @@ class CuveeClassifier(Tables, ClassifierMixin, BaseEstimator):  # type: ignore[m
         mixtures_, solution_, source_solution_, certificate_: what `cuvee.estimate` and
             `cuvee.solve` returned.
         estimators_, choices_: with `estimator`, the (M,) fitted ones, which know classes by their
-            numbers in `classes_`, and which mixtures were judged for each target, with their
-            losses and shares. There is then no `coef_`, `solution_` or certificate.
+            numbers 0, 1, … among those of the rows they learnt from, and which mixtures were judged
+            for each target, with their losses and shares. There is then no `coef_`, `solution_` or
+            certificate.
     """
 
     _hypothesis, _metric = Logistic, staticmethod(accuracy_score)
