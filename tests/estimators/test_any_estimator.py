@@ -380,3 +380,26 @@ def test_a_class_that_a_fold_lacks_is_named():
 def test_a_budget_is_a_number_of_seconds():
     with pytest.raises(cuvee.OptionError, match="budget must be"):
         CuveeClassifier(estimator=DecisionTreeClassifier(), budget=0).fit(X, Y, **named)
+
+
+@pytest.mark.parametrize(
+    ("labelled", "says"),
+    [(0, "domain 'north' has no labelled row"), (1, "domain 'north' has fewer than 2 labelled rows")],
+)  # fmt: skip
+def test_a_target_with_no_label_or_one_gets_no_model(labelled, says):
+    y = Y.astype(float)
+    y[np.flatnonzero(SITE == "north")[labelled:]] = np.nan
+    model = CuveeClassifier(estimator=DecisionTreeClassifier(), method="uniform")
+    with pytest.warns(CuveeWarning) as heard:
+        model.fit(X, y, **named)
+    assert [str(one.message).split(":")[0] for one in heard] == [
+        "domain 'north' has fewer than 5 labelled rows",
+        says,
+    ]
+    assert model.skipped_.tolist() == ["north"] and len(model.estimators_) == 1
+    with pytest.raises(cuvee.DomainError, match="'north' had too few labelled rows in fit, so it"):
+        model.predict(X, sample_domain="north")
+    y[np.flatnonzero(SITE == "south")[labelled:]] = np.nan
+    says = f"none of the 2 targets has labelled rows enough: target 'north' has {labelled} labelled"
+    with pytest.raises(cuvee.DomainError, match=says):
+        model.fit(X, y, **named)

@@ -196,7 +196,8 @@ def test_auto_takes_trees_where_fields_interact_and_the_linear_model_where_not(
     chosen = json.loads((run.path / "model.json").read_text())
     assert chosen["model"] == ("trees" if kind == "interactions" else "linear")
     assert re.search(
-        rf"model: {chosen['model']}, which has the least cross-validated log loss of "
+        rf"model: {chosen['model']}, whose cross-validated log loss is (the least|within [\d.]+, one "
+        r"standard error, of the least) of "
         r"linear [\d.]+ \(\d+ s\), trees [\d.]+ \(\d+ s\), forest [\d.]+ \(\d+ s\)",
         chosen["why"],
     )
@@ -221,6 +222,36 @@ def test_bad_options(tmp_path, options, says):
     with pytest.raises(cuvee.OptionError, match=says):
         cuvee.adapt(table(), tmp_path / "run", **asked, **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("labelled", "words"), [(0, "0 labelled rows"), (1, "1 labelled row")])
+def test_targets_with_no_label_or_one(tmp_path, labelled, words):
+    frame = table()
+    frame.loc[frame.index[frame.site == "north"][labelled:], "y"] = None
+    run = cuvee.adapt(frame, tmp_path / "run", **asked, model="forest")
+    assert run.targets == ("south",)
+    says = "domain 'north' has fewer than 5 labelled rows: it gets no model"
+    assert says in run.as_dict()["notes"]
+    frame.loc[frame.index[frame.site == "south"][labelled:], "y"] = None
+    says = f"none of the 2 targets has labelled rows enough: target 'north' has {words}, and needs"
+    with pytest.raises(cuvee.DomainError, match=says):
+        cuvee.adapt(frame, tmp_path / "none", **asked, model="forest")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_class_that_a_fold_lacks_is_noted(tmp_path):
+    frame = table()
+    rare = frame.index[frame.site == "north"]
+    frame.loc[rare, "y"] = "no"
+    frame.loc[frame.index[frame.site == "east"][:3], "y"] = "rare"
+    frame.loc[rare[:1], "y"] = "rare"
+    says = (
+        "target 'north', mixture 'target only': the rows to learn from have no row of class 'rare'"
+    )
+    run = cuvee.adapt(
+        frame, tmp_path / "run", **(asked | {"targets": "north"}), model="trees", test=0.0
+    )
+    assert any(note.startswith(says) for note in run.as_dict()["notes"])
 
 
 def test_without_skops_nothing_begins(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ mixtures that were tried there, and is fitted on their average:
     candidates.py   the few mixtures that are worth a fit in every fold
     folds.py        candidates × folds, fitted and judged side by side
     choose.py       shares of the candidates, the averaged α, and the model of a target
+    auto.py         linear models, trees or a forest for a whole run
     blended.py      all targets of a table, and every source alone
     bins.py         columns in bins, so that boosting need not look for weighted quantiles
     named.py        what `cuvee adapt --model` names

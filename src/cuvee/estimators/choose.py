@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,40 +51,44 @@ def choose(
     *,
     seconds: float = np.inf,
     progress: Progress | None = None,
+    known: Mapping[str, float] | None = None,
 ) -> Choice:
     """Return the average of the few candidates, weighed as `cuvee.mixture.path` weighs its own.
 
     `seconds` is for judging them and for the final fit, which takes about as long as the slowest of
-    them. One whose fit fails gets no share and a sentence; where all fail that is an `OptionError`.
+    them. Those whose held-out loss is `known`, by name, are not judged again. One whose fit fails
+    gets no share and a sentence; where all fail that is an `OptionError`.
     """
     if not target.tried:
         return Choice(target.alpha)
     began = time.monotonic()
     candidates = few(target.rows.counts, target.alpha, target.tried)
+    losses = {name: value for name, value in (known or {}).items() if np.isfinite(value)}
+    unknown = [one for one in candidates if one[0] not in losses]
     what = f"judging mixtures for {target.name}"
     judged = held_out(
         learner,
         target.rows,
-        candidates,
+        unknown,
         target=target.name,
         deadline=began + seconds,
-        tell=lambda done: (
-            None if progress is None else progress(what, done, FOLDS * len(candidates))
-        ),
+        tell=lambda done: None if progress is None else progress(what, done, FOLDS * len(unknown)),
     )
     if len(judged.failed) == len(candidates):
         raise OptionError(f"{judged.failed[0]}: correct the estimator, or the rows")
+    losses |= {name: value for (name, _), value in zip(unknown, judged.loss, strict=True)}
+    cv_loss = np.array([losses[name] for name, _ in candidates])
     alpha = np.stack([a for _, a in candidates])
     counts = np.maximum(target.rows.counts, 1.0)
     prior = log_prior(alpha[None], 1.0 / counts[None])
     likelihood = learner.probabilities
-    loss = judged.loss if likelihood else judged.loss + _doubt(learner, counts[-1])
+    loss = cv_loss if likelihood else cv_loss + _doubt(learner, counts[-1])
     share = shares(loss[None], prior, counts[-1:], likelihood)[0]
     return Choice(
         alpha=share @ alpha,
         names=tuple(name for name, _ in candidates),
         candidates=alpha,
-        cv_loss=judged.loss,
+        cv_loss=cv_loss,
         share=share,
         notes=(*judged.failed, *judged.notes),
         seconds=time.monotonic() - began,

@@ -34,6 +34,7 @@ class HeldOut:
     """Mean losses of the candidates on rows that their models did not learn from."""
 
     loss: Floats  # (G,) NaN where a candidate was not judged
+    rows: Floats  # (G, k) the losses of the target's own rows
     notes: tuple[str, ...]  # why, in a sentence each; other things worth knowing
     failed: tuple[str, ...]  # the sentences of fits that failed
     slowest: float  # seconds of the slowest fit
@@ -41,9 +42,9 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """One candidate in one fold: the sum of its losses there, or why there is none."""
+    """One candidate in one fold: the losses of the rows held out, or why there are none."""
 
-    total: float = np.nan
+    losses: Floats | None = None
     failure: str = ""
     absent: int | None = None  # the number of a class that it had no row of
     seconds: float = 0.0
@@ -86,7 +87,7 @@ def held_out(
             return _judged(learner, rows, candidates[g][1], rows.own[fold == f])
 
     fits = each(fit, jobs, "cpu", tell=tell)
-    notes, failed, loss = [], [], np.full(len(candidates), np.nan)
+    notes, failed, loss = [], [], np.full((len(candidates), len(fold)), np.nan)
     for g, (name, _) in enumerate(candidates):
         own = fits[g * F : (g + 1) * F]
         where = f"target {target!r}, mixture {name!r}"
@@ -95,18 +96,20 @@ def held_out(
         elif any(one.skipped for one in own):
             notes.append(f"{where}: not judged, because the budget was spent")
         else:
-            loss[g] = sum(one.total for one in own) / len(fold)
+            for f, one in enumerate(own):
+                loss[g, fold == f] = one.losses
         if lacks := [f for f, one in enumerate(own) if one.absent is not None]:
-            missing = np.asarray(learner.classes)[own[lacks[0]].absent].item()
+            missing = np.asarray(learner.classes).tolist()[own[lacks[0]].absent]
             notes.append(
                 f"{where}: the rows to learn from have no row of class {missing!r} "
                 f"in fold {lacks[0] + 1} of {F}, so that it is never predicted there"
             )
-    return HeldOut(loss, tuple(notes), tuple(failed), max(one.seconds for one in fits))
+    slowest = max((one.seconds for one in fits), default=0.0)
+    return HeldOut(loss.mean(1), loss, tuple(notes), tuple(failed), slowest)
 
 
 def _judged(learner: Learner, rows: Rows, alpha: Floats, test: Array) -> _Fit:
-    """Return the sum of the losses on test rows of a model that learnt from all others."""
+    """Return the losses on test rows of a model that learnt from all others."""
     began = time.monotonic()
     kept = np.ones(len(rows.y), dtype=bool)
     kept[test] = False
@@ -118,11 +121,11 @@ def _judged(learner: Learner, rows: Rows, alpha: Floats, test: Array) -> _Fit:
         absent = missed[0] if missed else None
     try:
         model = learner.fit(rows.X, rows.y, weight)
-        total = float(losses(learner, model, take(rows.X, test), rows.y[test]).sum())
+        each_row = losses(learner, model, take(rows.X, test), rows.y[test])
     except Exception as error:  # whatever the user's estimator raises: the sentence names it
         return _Fit(failure=_first_line(error), seconds=time.monotonic() - began)
-    failure = "" if np.isfinite(total) else "its predictions are not finite"
-    return _Fit(total, failure, absent, time.monotonic() - began)
+    failure = "" if np.isfinite(each_row).all() else "its predictions are not finite"
+    return _Fit(each_row, failure, absent, time.monotonic() - began)
 
 
 def losses(learner: Learner, model: FittedModel, X: Any, y: Array) -> Floats:

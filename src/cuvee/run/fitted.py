@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from cuvee.data.prepared import Group, Members, Prepared
 from cuvee.estimators import files
 from cuvee.estimators.blended import coded
 from cuvee.estimators.candidates import of_target
-from cuvee.estimators.choose import Progress, Target, choose, fit_model
+from cuvee.estimators.choose import Target, choose, fit_model
 from cuvee.estimators.named import named
 from cuvee.estimators.routing import FittedModel, Learner
 from cuvee.estimators.weights import Rows, Table
@@ -95,16 +95,17 @@ def only(mixtures: Mixtures, target: str, sources: tuple[str, ...]) -> Mixtures:
 
 
 def judged(
-    fitting: Fitting, i: int, mixtures: Mixtures, seconds: float, progress: Progress | None
+    fitting: Fitting, i: int, mixtures: Mixtures, seconds: float, known: Mapping[str, float]
 ) -> Mixtures:
     """Return the mixture of target i, chosen by folds of the estimator, with what was judged.
 
-    `mixtures` is what the linear hypothesis found for it (1, columns).
+    `mixtures` is what the linear hypothesis found for it (1, columns); the losses of some of them
+    may be `known`.
     """
     name = fitting.group.problem.targets[i].name
     rows = fitting.rows(fitting.problem, fitting.group.problem, i)
     target = Target(name, rows, *of_target(mixtures, 0))
-    choice = choose(fitting.learner, target, seconds=seconds, progress=progress)
+    choice = choose(fitting.learner, target, seconds=seconds, known=known)
     if choice.candidates is None or choice.cv_loss is None or choice.share is None:
         return mixtures
     each_one = zip(choice.names, choice.candidates, choice.cv_loss, choice.share, strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 from cuvee.data.options import Options
 from cuvee.data.prepared import Prepared
 from cuvee.results import Floats, Mixtures
-from cuvee.run import alpha_file, fitted, tables
+from cuvee.run import alpha_file, fitted, model_choice, tables
 from cuvee.run.fitted import Fitting
 from cuvee.run.folder import JUDGED, RunFolder, as_json, part_name
 from cuvee.run.models import Delivered
@@ -59,7 +59,8 @@ def judge(
             began, target = time.monotonic(), members.targets[i]
             one = fitted.only(linear[target], target, members.sources)
             left = (end - began) / (total - done)
-            mix = fitted.judged(fitting(), i, one, left, None)
+            known = model_choice.known(folder, target)
+            mix = fitted.judged(fitting(), i, one, left, known)
             files = {part_name(step): alpha_file.pack(mix)}
             files[f"{part_name(step)}.json"] = as_json({"notes": list(mix.notes)})
             folder.commit(step, files, seconds=time.monotonic() - began)

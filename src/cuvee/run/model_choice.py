@@ -10,11 +10,12 @@ import numpy as np
 
 from cuvee.data.options import AUTO, LINEAR, Options
 from cuvee.data.prepared import Prepared
-from cuvee.estimators.candidates import few, of_target
-from cuvee.estimators.folds import held_out
+from cuvee.estimators.auto import Contest, Verdict, contest, verdict
+from cuvee.estimators.candidates import of_target
+from cuvee.estimators.choose import Target
 from cuvee.estimators.named import linear, named
 from cuvee.estimators.routing import Learner
-from cuvee.results import Floats, Mixtures
+from cuvee.results import Mixtures
 from cuvee.run import fitted
 from cuvee.run.fitted import Fitting
 from cuvee.run.folder import CHOSEN, RunFolder, as_json
@@ -22,7 +23,6 @@ from cuvee.run.folder import CHOSEN, RunFolder, as_json
 Progress = Callable[[str, int, int], None]
 CONTENDERS = (LINEAR, "trees", "forest")
 MOST = 8  # targets whose rows decide: more would cost more than they tell
-JUDGED = 2  # mixtures of each: the linear model's average, and half own
 SPENT = 1 / 3  # of a budget, at most
 STEP = "model"
 
@@ -41,70 +41,75 @@ def decide(
     mixtures: Sequence[Mixtures],
     progress: Progress,
 ) -> Options:
-    """Return the options with one model; what was chosen once is committed, and stays.
-
-    All models are judged on the same folds of the same targets, each by the better of two mixtures.
-    """
+    """Return the options with one model; what was chosen once is committed, and stays."""
     if options.model == AUTO and not folder.done(STEP):
         began = time.monotonic()
-        losses, seconds = _losses(prepared, options, mixtures, progress)
+        contests = _contests(prepared, options, mixtures, progress)
         classify = prepared.classes is not None
-        score = {name: _mean(values, classify) for name, values in losses.items()}
-        best = min(score, key=lambda name: score[name])
-        content = {"model": best, "why": _why(best, score, seconds, classify)}
+        won = verdict(list(contests.values()), classify=classify)
+        content = {
+            "model": won.winner,
+            "why": _why(won, list(contests.values()), classify),
+            "judged": {t: one.mixtures.get(won.winner, {}) for t, one in contests.items()},
+        }
         folder.commit(STEP, {CHOSEN: as_json(content)}, seconds=time.monotonic() - began)
     return decided(folder, options)
 
 
-def _losses(
+def known(folder: RunFolder, target: str) -> Mapping[str, float]:
+    """Return the held-out losses of mixtures that were judged while the model was chosen."""
+    if not folder.done(STEP):
+        return {}
+    losses = folder.json(CHOSEN)["judged"].get(target, {})
+    return {name: float(value) for name, value in losses.items() if value is not None}
+
+
+def _contests(
     prepared: Prepared, options: Options, mixtures: Sequence[Mixtures], progress: Progress
-) -> tuple[Mapping[str, Floats], Mapping[str, float]]:
-    """Return held-out losses (targets,) by model, and what each took."""
+) -> dict[str, Contest]:
+    """Return what every contender lost on some of the targets."""
     where = [(g, i) for g, m in enumerate(prepared.members) for i in range(len(m.targets))]
     at = np.unique(np.linspace(0, len(where) - 1, min(MOST, len(where))).astype(int))
-    models, mix_of = CONTENDERS, {t: mix for mix in mixtures for t in mix.targets}
-    losses = {model: np.full(len(at), np.inf) for model in models}
-    seconds = dict.fromkeys(models, 0.0)
+    mix_of = {t: mix for mix in mixtures for t in mix.targets}
     end = np.inf if options.budget is None else time.monotonic() + SPENT * options.budget
-    total, done, kept = len(models) * len(at), 0, -1
-    for n, (g, i) in enumerate(where[k] for k in at):
+    contests, kept = {}, -1
+    for done, (g, i) in enumerate(where[k] for k in at):
+        progress("choosing a model", done, len(at))
         members = prepared.members[g]
         if g != kept:
             fitting, kept = Fitting.of(prepared, members, replace(options, model="trees")), g
         rows = fitting.rows(fitting.problem, fitting.group.problem, i)
-        target = members.targets[i]
-        one = fitted.only(mix_of[target], target, members.sources)
-        candidates = few(rows.counts, of_target(one, 0)[0], ())[:JUDGED]
-        for model in models:
-            progress("choosing a model", done, total)
-            began, task = time.monotonic(), prepared.inferred.task
-            estimator = (
-                linear(task, options.l2, len(rows.y)) if model == LINEAR else named(model, task)
+        name, task = members.targets[i], prepared.inferred.task
+        alpha = of_target(fitted.only(mix_of[name], name, members.sources), 0)[0]
+        estimators = {model: named(model, task) for model in CONTENDERS[1:]}
+        learners = {
+            model: Learner.of(estimator, members.classes, options.seed)
+            for model, estimator in (
+                (LINEAR, linear(task, options.l2, len(rows.y))),
+                *estimators.items(),
             )
-            learner = Learner.of(estimator, members.classes, options.seed)
-            # the linear model is always judged: it is what remains where a budget is short
-            until = np.inf if model == LINEAR else began + (end - began) / (total - done)
-            judged = held_out(learner, rows, candidates, target=target, deadline=until)
-            if np.isfinite(judged.loss).any():
-                losses[model][n] = np.nanmin(judged.loss)
-            seconds[model] += time.monotonic() - began
-            done += 1
-    progress("choosing a model", total, total)
-    return losses, seconds
+        }
+        now = time.monotonic()
+        share = (end - now) / ((len(at) - done) * len(estimators))
+        # the linear model is always judged: it is what remains where a budget is short
+        deadlines = {m: now + (n + 1) * share for n, m in enumerate(estimators)}
+        contests[name] = contest(learners, Target(name, rows, alpha), deadlines)
+    progress("choosing a model", len(at), len(at))
+    return contests
 
 
-def _mean(losses: Floats, classify: bool) -> float:
-    """Return the mean log loss, or the geometric mean of squared errors, which has no unit."""
-    return float(losses.mean() if classify else np.exp(np.log(np.maximum(losses, 1e-300)).mean()))
-
-
-def _why(
-    best: str, score: Mapping[str, float], seconds: Mapping[str, float], classify: bool
-) -> str:
+def _why(won: Verdict, contests: Sequence[Contest], classify: bool) -> str:
     """Return what was chosen and what that cost, in a sentence."""
-    measure = "log loss" if classify else "squared error"
+    measure = "log loss" if classify else "squared error (that of linear models is 1)"
+    seconds = {name: sum(one.seconds[name] for one in contests) for name in won.loss}
     each = ", ".join(
         f"{name} {value:.3g} ({seconds[name]:.0f} s)" if np.isfinite(value) else f"{name} unknown"
-        for name, value in score.items()
+        for name, value in won.loss.items()
     )
-    return f"model: {best}, which has the least cross-validated {measure} of {each}"
+    least = min((v, name) for name, v in won.loss.items() if np.isfinite(v))[1]
+    reason = (
+        "the least"
+        if least == won.winner
+        else f"within {won.error[won.winner]:.2g}, one standard error, of the least"
+    )
+    return f"model: {won.winner}, whose cross-validated {measure} is {reason} of {each}"
