@@ -78,10 +78,16 @@ def splits(
 
 
 def splits_of(
-    frame: Any, seed: int, *, counts: bool = False, targets: int | None = TARGETS
+    frame: Any,
+    seed: int,
+    *,
+    counts: bool = False,
+    targets: int | None = TARGETS,
+    labelled: int = LABELLED,
+    least: int = 0,
 ) -> Iterator[tuple[cuvee.Problem, list[tuple[Array, Array]]]]:
     """`splits` of a table in memory: `targets` random domains at once, or without a number each
-    domain in turn.
+    domain in turn; `labelled` rows of each, and at `least` so many rows in a target.
     """
     rng = np.random.default_rng(seed)
     X = frame.drop(columns=["domain", "label"]).to_numpy(float)
@@ -93,19 +99,25 @@ def splits_of(
     groups = (
         [[t] for t in names]
         if targets is None
-        else [list(rng.choice(names, targets, replace=False))]
+        else [list(rng.choice(_large(frame, names, least), targets, replace=False))]
     )
     for chosen in groups:
         order = {t: rng.permutation(np.flatnonzero(domain == t)) for t in chosen}
         sources = [s for s in names if s not in chosen]
-        train = [np.flatnonzero(np.isin(domain, sources)), *(order[t][:LABELLED] for t in chosen)]
+        train = [np.flatnonzero(np.isin(domain, sources)), *(order[t][:labelled] for t in chosen)]
         mean, scale = X[np.concatenate(train)].mean(0), X[np.concatenate(train)].std(0)
         Z = (X - mean) / np.where(scale == 0, 1.0, scale)
         problem = cuvee.Problem(
             [cuvee.Domain(str(s), Z[domain == s], y[domain == s]) for s in sources],
-            [cuvee.Domain(str(t), Z[order[t][:LABELLED]], y[order[t][:LABELLED]]) for t in chosen],
+            [cuvee.Domain(str(t), Z[order[t][:labelled]], y[order[t][:labelled]]) for t in chosen],
         )
-        yield problem, [(Z[order[t][LABELLED:]], y[order[t][LABELLED:]]) for t in chosen]
+        yield problem, [(Z[order[t][labelled:]], y[order[t][labelled:]]) for t in chosen]
+
+
+def _large(frame: Any, names: list[Any], least: int) -> list[Any]:
+    """Return the domains with at least so many rows."""
+    rows = frame.domain.value_counts()
+    return [name for name in names if rows[name] >= least]
 
 
 def one_level(

@@ -28,6 +28,7 @@ class Status(Enum):
     CLOSED_FORM = "closed form"
     SOLVED = "solved"
     TRAINED = "trained"
+    FITTED = "fitted"
     ITERATION_LIMIT = "iteration limit"
     ILL_CONDITIONED = "ill-conditioned"
     ABSENT_CLASS = "absent class"
@@ -50,7 +51,7 @@ class Status(Enum):
 
 
 _GOOD = {Status.CONVERGED, Status.CLOSED_FORM, Status.SOLVED, Status.TRAINED}
-_GOOD |= {Status.PREDICTED, Status.CERTIFIED, Status.CORRECTED}
+_GOOD |= {Status.FITTED, Status.PREDICTED, Status.CERTIFIED, Status.CORRECTED}
 _SENTENCES = {
     Status.CONVERGED: "Neither player could change the objective by more than the tolerance.",
     Status.STEP_LIMIT: (
@@ -68,6 +69,7 @@ _SENTENCES = {
     Status.TRAINED: (
         "Training stopped when held-out rows no longer gained; nothing is proven of a network."
     ),
+    Status.FITTED: "The estimator was fitted on weighed rows; such a model carries no certificate.",
     Status.ITERATION_LIMIT: (
         "The passes ran out first: the gradient and the certificate say how far w is from w*."
     ),

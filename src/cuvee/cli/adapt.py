@@ -72,6 +72,8 @@ def adapt(
     stream: Stream = None,
     task: asked.Task = "auto",
     hypothesis: asked.HypothesisName = "auto",
+    model: asked.Model = "linear",
+    budget: asked.Budget = None,
     l2: asked.L2 = 1e-2,
     method: asked.Method = "path",
     C: asked.C = 10.0,
@@ -94,7 +96,8 @@ def adapt(
             label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
             features=features, drop=drop, text=text, encoding=encoding, impute=impute,
             standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
-            l2=l2, method=method, C=C, test=test, labelled=labelled, tol=tol, seed=seed,
+            model=model, budget=budget, l2=l2, method=method, C=C, test=test, labelled=labelled,
+            tol=tol, seed=seed,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -284,6 +287,9 @@ def _scores(
 def _proven(status: str, distance: float | None) -> str:
     """Return the bound in words, with the status where that is not a good one."""
     from cuvee.report.summary import is_bad
+    from cuvee.results import Status
 
+    if status == str(Status.FITTED):
+        return "no certificate"
     bound = "not proven" if distance is None else f"{distance:.1e}"
     return f"{bound} ({status})" if is_bad(status) else bound

@@ -161,6 +161,25 @@ HypothesisName = Annotated[
         ),
     ),
 ]
+Model = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND",
+        rich_help_panel=_MODEL,
+        help=(
+            "linear, trees (histogram gradient boosting), forest, lightgbm, xgboost, or auto: "
+            "linear, trees or forest, by folds; only linear models carry a certificate."
+        ),
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        rich_help_panel=_MODEL,
+        help="For judging mixtures by folds of trees or forests; by default as long as it takes.",
+    ),
+]
 L2 = Annotated[
     float,
     typer.Option(

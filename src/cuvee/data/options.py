@@ -21,6 +21,14 @@ from cuvee.mixture import registry as alpha_methods
 HIDDEN = 64  # units of "mlp"
 LARGEST = 2**63 - 1  # whole number that a tensor holds
 KINDS = ("auto", *MODELS, "mlp")
+LINEAR, AUTO = "linear", "auto"
+FITTED = {
+    "trees": "histogram gradient boosting",
+    "forest": "a random forest",
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
+}
+"""Models that are fitted on mixtures which a linear hypothesis finds, in words."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,14 @@ class Options:
 
     The last makes a module from (inputs, outputs).
     """
+    model: str = LINEAR
+    """"linear": the hypothesis itself; "trees" (histogram gradient boosting) or "forest": fitted on
+    mixtures that the hypothesis finds and the model's own folds judge, and so are "lightgbm" and
+    "xgboost" where these packages are installed; "auto": linear models, trees or a forest, by the
+    loss on held-out rows. All but the first need `cuvee[trees]`.
+    """
+    budget: float | None = None
+    """Seconds for judging mixtures by folds of trees or forests; None: as long as it takes."""
     l2: float = 1e-2
     method: str = "path"
     C: float = 10.0
@@ -104,6 +120,15 @@ class Options:
                 f"hypothesis must be {', '.join(map(repr, KINDS))} or 'package.module:factory'; "
                 f"got {self.hypothesis!r}"
             )
+        check_choice("model", self.model, (LINEAR, *FITTED, AUTO))
+        if self.model != LINEAR and self.hypothesis not in ("auto", *MODELS):
+            raise OptionError(
+                f"model {self.model!r} learns from mixtures that a linear hypothesis finds: leave "
+                f"hypothesis {self.hypothesis!r} out"
+            )
+        if self.budget is not None:
+            check_number("budget", self.budget, above=0.0)
+            object.__setattr__(self, "budget", float(self.budget))
         check_number("l2", self.l2, least=0.0)
         check_number("C", self.C, above=0.0)
         check_number("test", self.test, least=0.0, most=0.9)
@@ -174,7 +199,11 @@ def in_words(options: Options, kind: str) -> str:
     """Return the hypothesis in words for people."""
     words = {name: model.words for name, model in MODELS.items()}
     words["mlp"] = f"{HIDDEN} hidden units"
-    return f"{words.get(kind, f'the network of {kind}')}, l2 = {options.l2:g}"
+    linear = f"{words.get(kind, f'the network of {kind}')}, l2 = {options.l2:g}"
+    if options.model == LINEAR:
+        return linear
+    fitted = FITTED.get(options.model, "linear models, trees or a forest")
+    return f"{fitted}, on mixtures found with {linear}"
 
 
 def hypothesis_of(options: Options, task: Task, n_inputs: int, n_outputs: int) -> Hypothesis:

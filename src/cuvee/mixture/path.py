@@ -176,11 +176,16 @@ def held_out_loss(components: Components, solver: Solver, alpha: Floats, folds: 
 
 
 def prior(components: Components, alpha: Floats) -> Floats:
-    """Return the logarithm of what candidates (M, G, N+1) weigh before any row is seen: (M, G).
+    """Return the logarithm of what candidates (M, G, N+1) weigh before any row is seen: (M, G)."""
+    return log_prior(alpha, inverse_counts(components).cpu().numpy())
 
-    Σ_j α_j²/m_j, the paper's variance term, is 1/(rows that the mixture rests on).
+
+def log_prior(alpha: Floats, inverse: Floats) -> Floats:
+    """Return −PRIOR · (own rows)/(rows that a mixture rests on): (M, G) of α (M, G, N+1).
+
+    `inverse` (M, N+1) is 1/m_j. Σ_j α_j²/m_j, the paper's variance term, is 1/(rows that the
+    mixture rests on).
     """
-    inverse = inverse_counts(components).cpu().numpy()
     rows = np.einsum("mgj,mj->mg", alpha**2, inverse) / inverse[:, -1:]  # 1 for the own sample
     return np.asarray(-PRIOR * rows)
 

@@ -17,16 +17,18 @@ import numpy as np
 
 import cuvee
 from cuvee.api import ModelMap, estimate, learn, plan
-from cuvee.data.options import Options, in_words
+from cuvee.data.options import LINEAR, Options, in_words
 from cuvee.data.prepare import prepare
 from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
+from cuvee.estimators.files import skops_io
+from cuvee.estimators.named import package
 from cuvee.hypothesis.registry import MODELS
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import alpha_file, models, tables, theorem
+from cuvee.run import alpha_file, fitted_steps, model_choice, models, tables, theorem
 from cuvee.run.folder import (
     ABOUT,
     GIVEN,
@@ -91,6 +93,9 @@ def adapt(
         (2, 1)
     """
     options, path = _options(options, asked), Path(out)
+    if options.model != LINEAR:
+        skops_io()  # hours of work would end here otherwise
+        package(options.model)
     with reserved(path):
         try:
             prepared = prepare(source, options, path / SCRATCH, progress)
@@ -182,7 +187,9 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     """Estimate α of every group, chunk by chunk; use the user's own where it was given."""
     parts = Parts(folder)
     if folder.has(GIVEN):
-        parts.finish("alpha", tables.of_mixtures(prepared, tables.given(prepared, folder, GIVEN)))
+        given = tables.given(prepared, folder, GIVEN)
+        model_choice.decide(folder, prepared, options, given, progress)
+        parts.finish("alpha", tables.of_mixtures(prepared, given))
         return
     size = NETWORK_CHUNK if prepared.kind not in MODELS else CHUNK
     steps, done, total = [], 0, len(prepared.targets)
@@ -213,7 +220,13 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
         alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps
     ]
     mixtures = [mix.without_self() for mix in mixtures]
-    parts.finish("alpha", tables.of_mixtures(prepared, mixtures))
+    judged: dict[str, bytes] = {}
+    if options.model != LINEAR:
+        parts.flush()
+        options = model_choice.decide(folder, prepared, options, mixtures, progress)
+    if options.model != LINEAR:
+        mixtures, judged = fitted_steps.judge(folder, prepared, options, mixtures, progress)
+    parts.finish("alpha", {**tables.of_mixtures(prepared, mixtures), **judged})
 
 
 def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:
@@ -221,7 +234,10 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
 
     They are solved, or asked of a map where the planner says so.
     """
-    alphas = tables.alphas(prepared, folder)
+    alphas, options = tables.alphas(prepared, folder), model_choice.decided(folder, options)
+    if options.model != LINEAR:
+        fitted_steps.deliver(folder, prepared, options, alphas, progress)
+        return
     parts, steps, done, total = Parts(folder), [], 0, len(prepared.targets)
     for g, members in enumerate(prepared.members):
         group, atlas = None, None

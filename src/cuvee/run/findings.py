@@ -14,6 +14,8 @@ from cuvee.run import alpha_file
 from cuvee.run.folder import (
     ALPHA,
     CANDIDATES,
+    CHOSEN,
+    JUDGED,
     METRICS,
     PREPARED,
     SENSITIVITY,
@@ -23,8 +25,11 @@ from cuvee.run.folder import (
 )
 from cuvee.run.theorem import TERMS
 
+NOTES = 5  # on mixtures that were judged, of each run
 STEPS = {
     "alpha": "mixture weights",
+    "model": "linear, trees or a forest?",
+    "judged": "mixtures judged by folds",
     "models": "models, scores and certificates",
     "plan": "solve or learn?",
 }
@@ -69,7 +74,7 @@ def findings(folder: RunFolder) -> Findings:
         tried=_tried(folder, targets),
         convergence=_convergence(folder, targets),
         seconds=_seconds(folder),
-        notes=(prepared["why"], *prepared["notes"], *metrics["plan"]),
+        notes=(prepared["why"], *prepared["notes"], *metrics["plan"], *judged_notes(folder)),
         theorem=_theorem(metrics.get("theorem_1")),
         also={
             name: _numbers(metrics["also"][name]["scores"])
@@ -77,6 +82,17 @@ def findings(folder: RunFolder) -> Findings:
             if name in metrics.get("also", {})
         },
     )
+
+
+def judged_notes(folder: RunFolder) -> tuple[str, ...]:
+    """Return which model was chosen, and what was noticed while folds judged mixtures.
+
+    Of the latter there are a few sentences.
+    """
+    chosen = [folder.json(CHOSEN)["why"]] if folder.has(CHOSEN) else []
+    notes = folder.json(JUDGED)["notes"] if folder.has(JUDGED) else []
+    more = [f"There are {len(notes) - NOTES} more such notes."] if len(notes) > NOTES else []
+    return (*chosen, *notes[:NOTES], *more)
 
 
 def _table(folder: RunFolder, name: str) -> Any:

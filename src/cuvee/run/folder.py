@@ -42,7 +42,13 @@ MODELS, METRICS, SENSITIVITY, REPORT = (
     "sensitivity.parquet",
     "report.html",
 )
-FILES = (MANIFEST, *BEGUN, ALPHA, WEIGHTS, CANDIDATES, TRACE, MODELS, METRICS, SENSITIVITY, REPORT)
+CHOSEN = "model.json"  # which model `auto` chose, and why
+JUDGED = "judged.json"  # what was noticed while folds of a model judged mixtures
+FITTED = "fitted"  # the folder of models that are not linear: a file for each target
+FILES = (
+    *(MANIFEST, *BEGUN, ALPHA, WEIGHTS, CANDIDATES, TRACE),
+    *(CHOSEN, JUDGED, MODELS, METRICS, SENSITIVITY, REPORT),
+)
 
 
 class RunFolder:
@@ -186,8 +192,13 @@ class Parts:
         self._steps[step] = seconds
         self._files[part_name(step)] = content
         if time.monotonic() - self._last >= PATIENCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what was added since the last time."""
+        if self._steps:
             self._folder.commit(self._steps, self._files)
-            self._steps, self._files, self._last = {}, {}, time.monotonic()
+        self._steps, self._files, self._last = {}, {}, time.monotonic()
 
     def read(self, step: str) -> bytes:
         name = part_name(step)

@@ -49,7 +49,7 @@ def judge(
     loss, error, paired = (np.full((M, Q), np.nan) for _ in range(3))
     also = np.full((M, Q, len(ALSO) if classify else 0), np.nan)
     constant = (
-        _shares(space, own)
+        _shares([space.encode(d.y, d.name) for d in own], len(space.classes))  # type: ignore[arg-type]
         if classify
         else np.array([d.y.astype(np.float64).mean() for d in own])[:, None]
     )
@@ -70,6 +70,34 @@ def judge(
         error[at] = rows.deviation(losses)
         paired[at] = rows.deviation(losses - losses[:, :1])
     return Judged(loss, error, paired, also)
+
+
+def judge_answers(answers: Floats, test: Domain, own: Domain, classes: Array | None) -> Judged:
+    """Return how Q models that answered the test rows of one target did; the constant is last.
+
+    Args:
+        answers: (Q, k) quantities, or (Q, k, K) probabilities of the classes.
+        test: the k rows, with their labels as they are.
+        own: the labelled rows that the constant answer comes from.
+        classes: (K,) sorted; None: a quantity.
+    """
+    k = test.n_rows
+    code = np.zeros(k, int) if classes is None else np.searchsorted(classes, test.y)
+    rows = Rows(
+        torch.zeros(0), test.y[None], code[None], np.ones((1, k), bool), np.array([[float(k)]])
+    )
+    if classes is None:
+        mean = np.full((1, 1, k), own.y.astype(np.float64).mean())
+        losses = (np.concatenate([answers[None], mean], 1) - test.y.astype(np.float64)) ** 2
+        also = np.full((1, losses.shape[1], 0), np.nan)
+    else:
+        logs = np.log(np.maximum(answers, np.finfo(np.float64).eps))
+        surprise = -np.take_along_axis(logs, code[None, :, None], 2)[None, :, :, 0]
+        shares = _shares([np.searchsorted(classes, own.y)], len(classes))
+        decided, odds = classes[answers.argmax(2)][None], (logs[..., 1] - logs[..., 0])[None]
+        losses, also = _of_classes(classes, decided, surprise, odds, rows, shares)
+    differ = losses - losses[:, :1]
+    return Judged(rows.mean(losses), rows.deviation(losses), rows.deviation(differ), also)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,34 +169,39 @@ def _quantity(space: Space, w: torch.Tensor, rows: Rows, mean: Floats, offset: F
     )
 
 
-def _shares(space: Space, own: Sequence[Domain]) -> Floats:
+def _shares(codes: Sequence[Array], K: int) -> Floats:
     """Return the class shares (M, K) of the targets' own labels, one row of each class added."""
-    codes = [space.encode(d.y, d.name) for d in own]
-    assert space.classes is not None  # it is a classification
-    K, n = len(space.classes), [len(c) for c in codes]
-    place = np.repeat(np.arange(len(own)), n) * K + np.concatenate(codes)
-    counts = np.bincount(place, minlength=len(own) * K).reshape(len(own), K) + 1.0
+    place = np.repeat(np.arange(len(codes)), [len(c) for c in codes]) * K + np.concatenate(codes)
+    counts = np.bincount(place, minlength=len(codes) * K).reshape(len(codes), K) + 1.0
     return np.asarray(counts / counts.sum(1, keepdims=True))
 
 
 def _classes(space: Space, w: torch.Tensor, rows: Rows, shares: Floats) -> tuple[Floats, Floats]:
     """Return 1 where an answer is wrong (m, Q + 1, k), and the scores of ALSO (m, Q + 1, 3)."""
     assert space.classes is not None
-    classes: Array = space.classes
     with torch.no_grad():
         scores = space.own_scores(w, rows.X)  # (m, Q, outputs, k)
         surprise = space.trained(scores, torch.as_tensor(rows.code)[:, None]).double().numpy()
+    odds = scores[:, :, 0] if scores.shape[2] == 1 else scores[:, :, 1] - scores[:, :, 0]
+    return _of_classes(
+        space.classes, space.decide(scores), surprise, odds.double().numpy(), rows, shares
+    )
+
+
+def _of_classes(
+    classes: Array, answers: Array, surprise: Floats, odds: Floats, rows: Rows, shares: Floats
+) -> tuple[Floats, Floats]:
+    """Return what `_classes` does, of answers, their log losses and the odds of the second class.
+
+    These are (m, Q, k) each.
+    """
     likeliest = classes[shares.argmax(1)][:, None, None]
     always = np.broadcast_to(likeliest, (len(shares), 1, rows.y.shape[1]))
-    answers = np.concatenate([space.decide(scores), always], 1)
-    wrong = np.asarray(answers != rows.y[:, None], dtype=np.float64)
+    wrong = np.asarray(np.concatenate([answers, always], 1) != rows.y[:, None], dtype=np.float64)
     constant = -np.log(np.take_along_axis(shares, rows.code, 1))[:, None]
     measures = [_balanced(wrong, rows, len(classes)), np.full(wrong.shape[:2], np.nan)]
     if len(classes) == 2:
-        odds = scores[:, :, 0] if scores.shape[2] == 1 else scores[:, :, 1] - scores[:, :, 0]
-        measures[1] = _auc(
-            np.concatenate([odds.double().numpy(), np.zeros_like(constant)], 1), rows
-        )
+        measures[1] = _auc(np.concatenate([odds, np.zeros_like(constant)], 1), rows)
     measures.append(rows.mean(np.concatenate([surprise, constant], 1)))
     return wrong, np.stack(measures, -1)
 

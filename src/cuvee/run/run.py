@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from cuvee.data.columns import as_written
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, located, read_rows
-from cuvee.data.options import Options
+from cuvee.data.options import LINEAR, Options
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
 from cuvee.outputs.files import understood
@@ -24,11 +24,14 @@ from cuvee.report.findings import Findings
 from cuvee.report.page import render
 from cuvee.report.summary import summary
 from cuvee.results import Floats
-from cuvee.run import alpha_file
+from cuvee.run import alpha_file, fitted
 from cuvee.run.answers import as_table, check_whose
-from cuvee.run.findings import findings
+from cuvee.run.findings import findings, judged_notes
 from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
+from cuvee.run.model_choice import decided
 from cuvee.run.models import Delivered, space_of
+
+Answer = Callable[[int, Array], tuple[Array, Array | None]]
 
 
 def open_run(path: str | Path) -> Run:
@@ -177,18 +180,15 @@ class Predictor(ABC):
                 if classes is None
                 else np.array(prepared["groups"][g].get("classes") or prepared["classes"])
             )
-            space = space_of(self.options, prepared["task"], len(encoders[g].names), own)
             X = encoders[g](frame.iloc[rows], where="rows to predict")
+            answer = self._answering(own, len(encoders[g].names))
             order = np.argsort(place[rows], kind="stable")
             cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
             for part in np.split(order, cuts):
-                w = self.w[place[rows[part[0]]]][: space.n_params]
-                predictions[rows[part]] = space.predict(w, X[part])
-                if classes is None or own is None:
-                    predictions[rows[part]] += self._models.offset[place[rows[part[0]]]]
-                else:
-                    at = np.ix_(rows[part], np.searchsorted(classes, own))
-                    chance[at] = space.predict_proba(w, X[part])
+                i = int(place[rows[part[0]]])
+                predictions[rows[part]], probabilities = answer(i, X[part])
+                if classes is not None and own is not None:
+                    chance[np.ix_(rows[part], np.searchsorted(classes, own))] = probabilities
         said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))
         taken = next((name for name in (domain, *keep) if name in said_names), None)
         if taken is not None:
@@ -203,6 +203,21 @@ class Predictor(ABC):
             f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())
         }
         return pd.DataFrame(columns)
+
+    def _answering(self, classes: Array | None, n_inputs: int) -> Answer:
+        """Return what answers encoded rows by the model of target i.
+
+        It gives predictions (rows,) and probabilities (rows, K) of the group's classes.
+        """
+        space = space_of(self.options, self._prepared["task"], n_inputs, classes)
+
+        def answer(i: int, X: Array) -> tuple[Array, Array | None]:
+            w = self.w[i][: space.n_params]
+            if classes is None:
+                return space.predict(w, X) + self._models.offset[i], None
+            return space.predict(w, X), space.predict_proba(w, X)
+
+        return answer
 
 
 class Run(Predictor):
@@ -250,6 +265,11 @@ class Run(Predictor):
     def _models(self) -> Delivered:
         return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
 
+    def _answering(self, classes: Array | None, n_inputs: int) -> Answer:
+        if decided(self._folder, self.options).model == LINEAR:
+            return super()._answering(classes, n_inputs)
+        return fitted.answering(self._folder, self._models.offset, classes)
+
     @cached_property
     def findings(self) -> Findings:
         with understood(self.path, "a run of this version of cuvee"):
@@ -274,7 +294,7 @@ class Run(Predictor):
             "task": self._prepared["task"],
             "why": self._prepared["why"],
             "hypothesis": self._prepared["hypothesis"],
-            "notes": list(self._prepared["notes"]),
+            "notes": [*self._prepared["notes"], *judged_notes(self._folder)],
             "alpha": dict(zip(self.targets, alpha, strict=True)),
             **{k: v for k, v in self.metrics.items() if k != "targets"},
             "report": str(self.path / REPORT),

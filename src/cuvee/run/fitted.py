@@ -1,0 +1,203 @@
+"""Models of a run that are not linear: mixtures judged by their own folds, fitted, scored, kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.options import FITTED as WORDS
+from cuvee.data.options import Options
+from cuvee.data.prepared import Group, Members, Prepared
+from cuvee.estimators import files
+from cuvee.estimators.blended import coded
+from cuvee.estimators.candidates import of_target
+from cuvee.estimators.choose import Target, choose, fit_model
+from cuvee.estimators.named import named
+from cuvee.estimators.routing import FittedModel, Learner
+from cuvee.estimators.weights import Rows, Table
+from cuvee.numerics.parallel import each
+from cuvee.problem import Array, Problem
+from cuvee.results import OWN, Candidate, Floats, Mixtures, Status
+from cuvee.run import theorem
+from cuvee.run.folder import FITTED, RunFolder
+from cuvee.run.judge import Judged, judge_answers
+from cuvee.run.models import Delivered
+from cuvee.run.scores import METHODS, simple_mixtures
+
+NOTHING_PROVEN = (
+    "no certificate: {words} is not the one best model of a convex risk, so that there is no w* to "
+    "be close to. The scores on held-out rows say how good it is; the gap of α is that of the "
+    "linear hypothesis, which found the mixtures"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """A group of targets, its sources' rows put together, and the estimator for them."""
+
+    learner: Learner
+    group: Group
+    problem: Table
+    whole: Table
+    plain: Table
+
+    @classmethod
+    def of(cls, prepared: Prepared, members: Members, options: Options) -> Fitting:
+        """Return a group, ready to be fitted."""
+        group = prepared.group(members)
+        estimator = named(options.model, prepared.inferred.task)
+        learner = Learner.of(estimator, members.classes, options.seed)
+        table = _table(learner, group.problem)
+        whole, plain = (
+            table if p is group.problem else replace(table, y=_labels(learner, p))
+            for p in (group.whole, group.plain)
+        )
+        return cls(learner, group, table, whole, plain)
+
+    def rows(self, table: Table, problem: Problem, i: int) -> Rows:
+        """Return what target i may learn from."""
+        own = problem.targets[i]
+        return table.with_own(own.X, coded(self.learner, own))
+
+
+def _labels(learner: Learner, problem: Problem) -> Array:
+    return np.concatenate([coded(learner, s) for s in problem.sources])
+
+
+def _table(learner: Learner, problem: Problem) -> Table:
+    return Table.of([s.X for s in problem.sources], [coded(learner, s) for s in problem.sources])
+
+
+def only(mixtures: Mixtures, target: str, sources: tuple[str, ...]) -> Mixtures:
+    """Return the mixture of one target over its own sources, and its own sample."""
+    i = mixtures.targets.index(target)
+    columns = (*sources, *([OWN] if OWN in mixtures.columns else []))
+    at = [mixtures.columns.index(c) for c in columns]
+    one = slice(i, i + 1)
+    trace = mixtures.trace
+    return replace(
+        mixtures,
+        alpha=mixtures.alpha[one][:, at],
+        columns=columns,
+        targets=(target,),
+        gap=mixtures.gap[one],
+        status=mixtures.status[one],
+        objective=mixtures.objective[one],
+        trace=trace and replace(trace, objective=trace.objective[:, one], gap=trace.gap[:, one]),
+        candidates=tuple(
+            Candidate(c.name, c.alpha[one][:, at], c.cv_loss[one], c.share[one])
+            for c in mixtures.candidates
+        ),
+    )
+
+
+def judged(
+    fitting: Fitting, i: int, mixtures: Mixtures, seconds: float, known: Mapping[str, float]
+) -> Mixtures:
+    """Return the mixture of target i, chosen by folds of the estimator, with what was judged.
+
+    `mixtures` is what the linear hypothesis found for it (1, columns); the losses of some of them
+    may be `known`.
+    """
+    name = fitting.group.problem.targets[i].name
+    rows = fitting.rows(fitting.problem, fitting.group.problem, i)
+    target = Target(name, rows, *of_target(mixtures, 0))
+    choice = choose(fitting.learner, target, seconds=seconds, known=known)
+    if choice.candidates is None or choice.cv_loss is None or choice.share is None:
+        return mixtures
+    each_one = zip(choice.names, choice.candidates, choice.cv_loss, choice.share, strict=True)
+    return replace(
+        mixtures,
+        alpha=choice.alpha[None],
+        columns=(*fitting.group.problem.source_names, OWN),
+        candidates=tuple(
+            Candidate(name, a[None], np.array([loss]), np.array([share]))
+            for name, a, loss, share in each_one
+        ),
+        notes=choice.notes,
+    )
+
+
+def deliver(fitting: Fitting, i: int, alpha: Floats, options: Options) -> tuple[Delivered, bytes]:
+    """Return the model of target i with its scores beside the simple mixtures, and as a file.
+
+    α is (N,) or (N+1,). The model delivered learns from all labelled rows, the others from those
+    that are not kept for scores.
+    """
+    group, learner = fitting.group, fitting.learner
+    N, test = group.problem.n_sources, group.test[i]
+    alpha = np.append(alpha, np.zeros(N + 1 - len(alpha)))
+    scored = fitting.rows(fitting.problem, group.problem, i)
+    jobs = [(fitting.rows(fitting.whole, group.whole, i), alpha)]
+    if test is not None:
+        plain = fitting.rows(fitting.plain, group.plain, i)
+        counts = plain.counts
+        simple = simple_mixtures(counts[:N], counts[N:])[0]
+        jobs += [(scored, alpha), *((plain, one) for one in simple)]
+    name = group.problem.targets[i].name
+
+    def fit(job: tuple[Rows, Floats]) -> FittedModel:
+        return fit_model(learner, *job, name)
+
+    final, *others = each(fit, jobs, "cpu")
+    scores = _nothing(learner) if test is None else _scores(fitting, i, others)
+    nan = np.full(1, np.nan)
+    delivered = Delivered(
+        w=np.zeros((1, 0)),
+        offset=group.whole_offset[i : i + 1],
+        status=np.array([str(Status.FITTED)], dtype=object),
+        distance=nan,
+        excess_risk=nan,
+        gradient=nan,
+        loss=scores.loss,
+        error=scores.error,
+        paired=scores.paired,
+        also=scores.also,
+        moved=np.zeros((1, 0)),
+        bound=theorem.unknown(1),
+        rests_on=NOTHING_PROVEN.format(words=WORDS[options.model]),
+    )
+    return delivered, files.to_bytes(final)
+
+
+def _scores(fitting: Fitting, i: int, models: list[FittedModel]) -> Judged:
+    group, classes = fitting.group, fitting.learner.classes
+    test = group.test[i]
+    assert test is not None
+    if classes is None:
+        answers = np.stack([m.predict(test.X) for m in models])
+        answers[0] += group.offset[i]
+    else:
+        answers = np.stack([m.predict_proba(test.X) for m in models])
+    return judge_answers(answers, test, group.plain.targets[i], classes)
+
+
+def _nothing(learner: Learner) -> Judged:
+    """Return the scores of a target without test rows."""
+    nan = np.full((1, len(METHODS) + 1), np.nan)
+    return Judged(nan, nan, nan, np.full((*nan.shape, 0 if learner.classes is None else 3), np.nan))
+
+
+def file_of(i: int) -> str:
+    """Return the name of the file with the model of target i of the run."""
+    return f"{FITTED}/{i}.skops"
+
+
+def answering(
+    folder: RunFolder, offset: Floats, classes: Array | None
+) -> Callable[[int, Array], tuple[Array, Any]]:
+    """Return what answers encoded rows by the fitted model of target i, read from its file."""
+
+    def answer(i: int, X: Array) -> tuple[Array, Any]:
+        name = file_of(i)
+        n_classes = None if classes is None else len(classes)
+        model = files.from_bytes(folder.read(name), n_classes, folder.path / name)
+        if classes is None:
+            return model.predict(X) + offset[i], None
+        chance = model.predict_proba(X)
+        return classes[chance.argmax(1)], chance
+
+    return answer
