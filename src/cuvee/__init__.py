@@ -46,7 +46,7 @@ _LATER = {"CuveeClassifier": "sklearn", "CuveeRegressor": "sklearn", "Options": 
 _LATER |= {"adapt": "run", "open_run": "run", "resume": "run"}
 _LATER |= {"SavedModels": "run", "load_models": "run"}
 _LATER |= {"Constraints": "mix", "Surface": "mix", "first_runs": "mix", "fit_surface": "mix"}
-_LATER |= {"load_surface": "mix"}
+_LATER |= {"load_surface": "mix", "on_ray": "scale.ray"}
 
 
 def __getattr__(name: str) -> Any:
@@ -104,6 +104,7 @@ __all__ = [
     "load_map",
     "load_models",
     "load_surface",
+    "on_ray",
     "open_run",
     "plan",
     "resume",

@@ -252,7 +252,7 @@ class ShardAnswerer:
     ) -> None:
         self._number, self._columns = number, columns
         self._rows = dict(rows)
-        self._bound = OrderedDict[str, ShardRows]()
+        self._bound = OrderedDict[str, tuple[Binding, ShardRows]]()
 
     def introduce(self) -> list[ShardIntroduction]:
         """Return what may be known of every shard."""
@@ -269,6 +269,10 @@ class ShardAnswerer:
             raise DomainError(f"a worker does not answer {question!r}")
         return asked(self._components(binding), question, inputs)
 
+    def known(self, key: str) -> Binding | None:
+        """Return a binding that was asked about before."""
+        return self._bound[key][0] if key in self._bound else None
+
     def release(self, key: str) -> None:
         """Forget a binding."""
         self._bound.pop(key, None)
@@ -281,13 +285,14 @@ class ShardAnswerer:
                 for name, level in binding.levels.items()
                 if name in laid
             ]
-            self._bound[binding.key] = shard_kind(binding.space, binding.loss).of_shards(
+            components = shard_kind(binding.space, binding.loss).of_shards(
                 shards, binding.space, binding.loss, seed=binding.seed, n_rows=binding.n_rows
             )
+            self._bound[binding.key] = binding, components
             while len(self._bound) > MOST_BOUND:  # those of a driver that is gone
                 self._bound.popitem(last=False)
         self._bound.move_to_end(binding.key)
-        return self._bound[binding.key]
+        return self._bound[binding.key][1]
 
     def _shard(self, name: str, level: float, laid: Laid) -> Shard:
         rows, columns = self._rows[name], self._columns(name)
