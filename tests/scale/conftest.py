@@ -7,7 +7,7 @@ import pytest
 def ray():
     ray = pytest.importorskip("ray", reason="needs cuvee[ray]")
     ray.init(
-        address="local", num_cpus=2, object_store_memory=150 * 2**20, include_dashboard=False,
+        address="local", num_cpus=4, object_store_memory=150 * 2**20, include_dashboard=False,
         log_to_driver=False, logging_level="ERROR",
     )  # fmt: skip
     yield ray

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from cuvee.errors import CuveeError, InputError, MissingExtra, OptionError
+from cuvee.errors import InputError, MissingExtra, OptionError
 from cuvee.numerics.cores import available
 
 STORE = 256 * 2**20  # bytes of the object store of a local cluster, beside what is put there
@@ -52,7 +52,7 @@ def connect(
         return ray
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address is not None:
-        _check_answers(address)
+        check_answers(address)
         try:
             ray.init(address=address, **quiet)
         except Exception as error:  # Ray raises errors of many kinds here
@@ -98,12 +98,8 @@ def n_workers(ray: Any, asked: int | None, most: int, n_bytes: int) -> int:
     return max(1, min(asked or cpus, most))
 
 
-def gone(what: str) -> CuveeError:
-    """Return the error about workers that cannot be started."""
-    return InputError(what)
-
-
-def _check_answers(address: str) -> None:
+def check_answers(address: str) -> None:
+    """Raise `InputError` where nothing listens at an address."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()

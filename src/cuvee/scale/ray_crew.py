@@ -29,7 +29,7 @@ class RayCrew:
         self._ray, self._readers = ray, list(readers)
         self._lock = Lock()
         self._bindings: dict[str, Any] = {}
-        self._labels: Labels = {}
+        self._labels: list[Any] = []  # a reference to `Labels`, once they are needed
         self._shared: dict[str, list[int]] = {}  # sources with rows at several workers
         self.replaced = 0  # workers that died and were made again
         self.actors = [self._made(k) for k in range(len(self._readers))]
@@ -67,7 +67,7 @@ class RayCrew:
             for_all = self._ray.put(for_all)
 
         def send(k: int) -> Any:
-            labels = self._labels_of(binding) if split else {}
+            labels = self._shared_labels() if split else []
             return self.actors[k].answer.remote(
                 binding.key, [self._bound(binding)], labels, question, for_all, mine[k]
             )
@@ -85,18 +85,19 @@ class RayCrew:
             self._bindings[binding.key] = self._ray.put(binding)
         return self._bindings[binding.key]
 
-    def _labels_of(self, binding: Binding) -> Labels:
-        """Return references to the labels of sources that several workers have rows of.
+    def _shared_labels(self) -> list[Any]:
+        """Return a reference to the labels of sources that several workers have rows of.
 
-        Labels go from worker to worker; they do not pass this process.
+        It holds further ones: labels go from worker to worker, and do not pass this process.
         """
         with self._lock:
             if not self._labels:
-                self._labels = {
+                labels: Labels = {
                     name: [self.actors[k].labels.remote(name) for k in workers]
                     for name, workers in self._shared.items()
                 }
-        return {name: refs for name, refs in self._labels.items() if name in binding.levels}
+                self._labels = [self._ray.put(labels)]
+            return self._labels
 
     def _gathered(self, workers: Sequence[int], send: Callable[[int], Any]) -> list[Any]:
         """Return the results of calls to these workers, each repeated where its worker died."""
@@ -108,17 +109,16 @@ class RayCrew:
         for _ in range(TRIES):
             try:
                 return self._ray.get(reference)
-            except (errors.RayActorError, errors.WorkerCrashedError) as error:
-                last: Exception = error
-                self._replace(k, actor)
-            except errors.ObjectLostError as error:  # with a node
-                last = error
-                self._forget_labels()
-            except errors.RayTaskError as error:
+            except errors.RayTaskError as error:  # raised at the worker, which lives
                 if not isinstance(error.cause, errors.ObjectLostError | errors.RayActorError):
                     raise error.cause from None
-                last = error
+                last: Exception = error  # it waited for labels of one that died
                 self._forget_labels()
+            except errors.ObjectLostError as error:  # with a node
+                last = error
+            except (errors.RayActorError, errors.WorkerCrashedError) as error:
+                last = error
+                self._replace(k, actor)
             actor, reference = self.actors[k], send(k)
         raise InputError(
             f"worker {k} of {len(self.actors)} died {TRIES} times over one question "
@@ -130,13 +130,14 @@ class RayCrew:
         """Make a worker anew, unless another thread has done so."""
         with self._lock:
             if self.actors[k] is actor:
+                self._ray.kill(actor)  # it may only have been out of reach
                 self.actors[k] = self._made(k)
-                self._labels = {}
+                self._labels = []
                 self.replaced += 1
 
     def _forget_labels(self) -> None:
         with self._lock:
-            self._labels = {}
+            self._labels = []
 
     def _made(self, k: int) -> Any:
         """Return a new worker; where no CPU is left, it shares one with others."""

@@ -57,7 +57,7 @@ class Worker:
     def __init__(self, number: int, reader: Any) -> None:
         torch.set_num_threads(1)
         self._number, self._reader = number, reader
-        self._labels: Labels = {}
+        self._labels: Sequence[Any] = ()
         self._whole: dict[str, tuple[Array, Array | None]] = {}
 
     @cached_property
@@ -81,7 +81,7 @@ class Worker:
         return getattr(self._reader, what)(*arguments)
 
     def answer(
-        self, key: str, binding: Sequence[Any], labels: Labels, question: str, *inputs: Any
+        self, key: str, binding: Sequence[Any], labels: Sequence[Any], question: str, *inputs: Any
     ) -> Any:
         """Return the packed answer to one question.
 
@@ -100,10 +100,12 @@ class Worker:
         """Return what fetches the labels of a whole source from the workers that have them."""
 
         def whole() -> tuple[Array, Array | None]:
-            if name not in self._labels:
-                return self._answerer.labels(name)
             if name not in self._whole:
-                parts = engine().get(list(self._labels[name]))
+                ray = engine()
+                labels: Labels = ray.get(self._labels[0])
+                if name not in labels:  # all of it is here
+                    return self._answerer.labels(name)
+                parts = ray.get(list(labels[name]))
                 y = np.concatenate([y for y, _ in parts])
                 weighed = parts[0][1] is not None
                 self._whole[name] = y, np.concatenate([w for _, w in parts]) if weighed else None
