@@ -46,10 +46,19 @@ class RayCrew:
         self._shared = {name: workers for name, workers in holders.items() if len(workers) > 1}
         return said
 
+    def settle(self, readers: Sequence[Any]) -> None:
+        """Give every worker a reader that knows more, and those that will replace them too."""
+        self._readers = list(readers)
+        self.each_with("settle", [(reader,) for reader in self._readers])
+
     def each(self, method: str, *arguments: Any) -> list[Any]:
         """Return what a method of every worker returns."""
+        return self.each_with(method, [arguments] * len(self.actors))
+
+    def each_with(self, method: str, own: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the same where every worker is given arguments of its own."""
         return self._gathered(
-            range(len(self.actors)), lambda k: getattr(self.actors[k], method).remote(*arguments)
+            range(len(self.actors)), lambda k: getattr(self.actors[k], method).remote(*own[k])
         )
 
     def ask(

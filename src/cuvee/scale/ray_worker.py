@@ -76,6 +76,10 @@ class Worker:
         """Return the labels and weights of a shard, for workers with other shards of the source."""
         return self._answerer.labels(name)
 
+    def settle(self, reader: Any) -> None:
+        """Take a reader that knows more of the whole table."""
+        self._reader = self._reader.settled(reader)
+
     def do(self, what: str, *arguments: Any) -> Any:
         """Return what the reader answers: a table's reader is asked before there are shards."""
         return getattr(self._reader, what)(*arguments)
