@@ -123,7 +123,7 @@ def test_a_file_that_a_node_does_not_see_is_said(tmp_path):
     pd.DataFrame({"x": [1.0], "domain": "a", "label": 1.0}).to_parquet(path)
     reader = TableReader(spec_of(files(path)))
     path.unlink()
-    with pytest.raises(InputError, match="is not there on the node .* every node .* must see"):
+    with pytest.raises(InputError, match=r"is not there on the node .* every node .* must see"):
         reader.sizes()
 
 
