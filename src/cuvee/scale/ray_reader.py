@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,44 +66,57 @@ class TableReader:
         """Return the labelled rows of every domain (0 is possible), in order of appearance."""
         rows, frame = Counter[str](), self._rows
         labelled = frame[self.spec.label].notna()
-        rows.update(dict.fromkeys(frame[self.spec.domain].unique(), 0))
+        rows.update(dict.fromkeys(frame[self.spec.domain].unique().tolist(), 0))
         rows.update(frame[self.spec.domain][labelled].value_counts(sort=False).to_dict())
         return dict(rows)
 
     def summary(self) -> tuple[Summary | None, Gaps]:
         """Return what the labels of all rows to learn from are like, and their missing cells."""
-        frame = self._chosen(self.domains)
-        gaps = frame[list(self.spec.features)].isna()
-        counts = {name: int(n) for name, n in gaps.sum().items() if n}
-        labels = Summary.of(frame[self.spec.label], to_merge=True) if len(frame) else None
-        return labels, Gaps(counts, int(gaps.any(axis=1).sum()), len(frame))
+        frame, chosen = self._rows, self._chosen(self.domains)
+        cells, rows = dict[str, int](), np.zeros(int(chosen.sum()), bool)
+        for name in self.spec.features:  # column by column: the rows are not copied as a whole
+            gaps = frame[name].isna().to_numpy()[chosen]
+            if gaps.any():
+                cells[name], rows = int(gaps.sum()), rows | gaps
+        labels = frame[self.spec.label][chosen]
+        about = Summary.of(labels, to_merge=True) if len(labels) else None
+        return about, Gaps(cells, int(rows.sum()), len(rows))
 
     def classes(self, names: Sequence[str]) -> dict[str, tuple[Array, Array]]:
         """Return the different labels of some domains, each with the row that has it first."""
-        frame = self._chosen(names)
-        first = frame.drop_duplicates([self.spec.domain, self.spec.label])
+        roles = [self.spec.domain, self.spec.label]
+        first = self._rows[roles][self._chosen(names)].drop_duplicates()
         return {
-            name: (part[self.spec.label].to_numpy(), part.index.to_numpy())
-            for name, part in first.groupby(self.spec.domain, sort=False)
+            str(name): (part[self.spec.label].to_numpy(), part.index.to_numpy())
+            for name, part in first.groupby(self.spec.domain, sort=False, observed=True)
         }
 
     def rows_of(self, names: Sequence[str]) -> Any:
         """Return a frame of the labelled rows of some domains: of targets, which are few."""
-        return self._chosen(names)
+        return self._rows[self._chosen(names)].astype({self.spec.domain: object})
 
     def fit(self, names: Sequence[str], origins: Mapping[str, float]) -> list[ColumnFit]:
         """Return what these domains' rows say of the columns, or of those with an origin again."""
-        frame = self._chosen(names)
+        frame, chosen = self._rows, self._chosen(names)
         fits = [ColumnFit(name) for name in origins or self.spec.features]
         for fit in fits:
             fit.origin = origins.get(fit.name, 0.0)
-            for low in range(0, len(frame), ROWS):
-                fit.add(frame[fit.name].iloc[low : low + ROWS], self.spec.where)
+            column = frame[fit.name][chosen]
+            for low in range(0, len(column), ROWS):
+                fit.add(column.iloc[low : low + ROWS], self.spec.where)
         return fits
 
     def count(self, names: Sequence[str], columns: Sequence[str], digit: Digit) -> Array:
         """Return how many values of columns have each digit, for medians."""
-        return counted([self._chosen(names)], columns, digit)
+        frame, chosen = self._rows, self._chosen(names)
+        return np.concatenate(
+            [
+                counted(
+                    [frame[[name]][chosen]], [name], replace(digit, middle=digit.middle[i : i + 1])
+                )
+                for i, name in enumerate(columns)
+            ]
+        )
 
     def digests(self, paths: Sequence[Path]) -> dict[Path, bytes]:
         """Return the SHA-256 of some files of the table, whoever reads their rows."""
@@ -116,14 +129,14 @@ class TableReader:
     def read(self) -> Mapping[str, Plain]:
         """Return the encoded rows of every source; what was read raw is dropped."""
         assert self.encoder is not None  # it was settled
-        frame, spec, names = self._chosen(self.domains), self.spec, self.encoder.names
-        whose = frame[spec.domain].map(self.domains)
+        frame, spec, names = self._rows, self.spec, self.encoder.names
+        whose = frame[spec.domain].map(self.domains).astype(object)
+        whose = whose.where(self._chosen(self.domains))
         rows = {}
         for name, places in frame.groupby(whose, sort=False).indices.items():
-            part = frame.iloc[places]
+            part = frame.iloc[places]  # source after source: the rows are not copied as a whole
             X = self.encoder(part, where=str(name))
-            y = as_labels(part[spec.label], self.kind)
-            rows[str(name)] = Plain(X, y, features=names)
+            rows[str(name)] = Plain(X, as_labels(part[spec.label], self.kind), features=names)
         self._frame = None
         return rows
 
@@ -144,12 +157,18 @@ class TableReader:
         if self._frame is None:
             scan = self._scanned
             frames = [f for f, _ in scan.frames(self.spec.features, unlabelled=True)]
+            # as codes: text would be compared anew for every question
+            whose = pd.Categorical(np.concatenate([f.pop(self.spec.domain) for f in frames]))
             self._frame = pd.concat(frames)
+            self._frame[self.spec.domain] = whose
         return self._frame
 
-    def _chosen(self, names: Any) -> Any:
-        frame = self._rows
-        return frame[frame[self.spec.domain].isin(list(names)) & frame[self.spec.label].notna()]
+    def _chosen(self, names: Collection[str]) -> Array:
+        """Return (rows,) which rows are labelled and of these domains."""
+        frame, wanted = self._rows, set(names)
+        of = frame[self.spec.domain].cat
+        known = np.array([name in wanted for name in of.categories], bool)
+        return known[of.codes.to_numpy()] & frame[self.spec.label].notna().to_numpy()
 
 
 def as_labels(labels: Any, kind: LabelKind) -> Array:
