@@ -93,6 +93,11 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "Ray: rows and targets on a cluster",
+        "See [ray.md](ray.md).",
+        ("cuvee.on_ray", "cuvee.estimate_on_ray", "cuvee.solve_on_ray"),
+    ),
+    (
         "scikit-learn and skada",
         "See [sklearn.md](sklearn.md).",
         ("cuvee.CuveeClassifier", "cuvee.CuveeRegressor", "cuvee.skada.CuveeReweightAdapter"),

@@ -46,7 +46,8 @@ _LATER = {"CuveeClassifier": "sklearn", "CuveeRegressor": "sklearn", "Options": 
 _LATER |= {"adapt": "run", "open_run": "run", "resume": "run"}
 _LATER |= {"SavedModels": "run", "load_models": "run"}
 _LATER |= {"Constraints": "mix", "Surface": "mix", "first_runs": "mix", "fit_surface": "mix"}
-_LATER |= {"load_surface": "mix"}
+_LATER |= {"load_surface": "mix", "on_ray": "scale.ray"}
+_LATER |= {"estimate_on_ray": "scale.ray_targets", "solve_on_ray": "scale.ray_targets"}
 
 
 def __getattr__(name: str) -> Any:
@@ -98,12 +99,14 @@ __all__ = [
     "adapt",
     "certify",
     "estimate",
+    "estimate_on_ray",
     "first_runs",
     "fit_surface",
     "learn",
     "load_map",
     "load_models",
     "load_surface",
+    "on_ray",
     "open_run",
     "plan",
     "resume",
@@ -111,5 +114,6 @@ __all__ = [
     "run_online",
     "sensitivity",
     "solve",
+    "solve_on_ray",
     "theory_steps",
 ]

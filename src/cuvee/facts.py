@@ -9,7 +9,7 @@ never for rows. A table in this process computes each of them when it is first a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 BLOCK = 16_384  # rows at a time: X may be larger than memory
+MOST_VALUES = 10_000  # different labels that are told of rows elsewhere: more are no classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +128,25 @@ class KnownFacts:
     quantity: Moments
     within: Within
 
+    def lowered(self, level: float) -> KnownFacts:
+        """Return the facts of the same rows with `level` taken off every label."""
+
+        def less(at: tuple[int, Any] | None) -> tuple[int, Any] | None:
+            return None if at is None else (at[0], at[1] - level)
+
+        labels, values = self.labels, self.classes.values
+        return replace(
+            self,
+            labels=replace(
+                labels,
+                first=labels.first - level,
+                not_whole=less(labels.not_whole),
+                least=labels.least - level,
+            ),
+            classes=Classes(None if values is None else values - level, self.classes.rows),
+            quantity=Moments(self.quantity.mean - level, self.quantity.variance),
+        )
+
 
 class LocalFacts:
     """Facts of a table in this process, each computed when it is first asked for."""
@@ -148,7 +168,7 @@ class LocalFacts:
             self.n_rows,
             self.worth,
             self.labels,
-            self.classes,
+            _few(self.classes),
             self.columns,
             quantity,
             within,
@@ -216,6 +236,79 @@ class LocalFacts:
         """Return weights (rows,) that sum to 1."""
         weight = np.ones(self.n_rows) if self._weight is None else self._weight / self._weight.max()
         return np.asarray(weight / weight.sum())
+
+
+def merged(parts: Sequence[KnownFacts], shares: Sequence[float]) -> KnownFacts:
+    """Return the facts of a domain whose rows lie in several parts, one after the other.
+
+    `shares` (parts,) sum to 1: how much the rows of each part weigh in the domain.
+    """
+    share = np.asarray(shares, dtype=np.float64)
+    first = np.cumsum([0, *(part.n_rows for part in parts)])[:-1].tolist()
+    columns, x_apart = _merged_moments([p.columns for p in parts], share)
+    quantity, y_apart = _merged_moments([p.quantity for p in parts], share)
+    within = parts[0].within
+    if not any(part.labels.text for part in parts):
+        x, y = x_apart.reshape(len(parts), -1), y_apart.reshape(-1)
+        within = Within(
+            np.tensordot(share, [p.within.gram for p in parts], 1) + (x.T * share) @ x,
+            np.tensordot(share, [p.within.cross for p in parts], 1) + x.T @ (share * y),
+            float(share @ [p.within.square for p in parts] + share @ y**2),
+        )
+    return KnownFacts(
+        parts[0].name,
+        sum(part.n_rows for part in parts),
+        1.0 / float(sum(a * a / p.worth for a, p in zip(shares, parts, strict=True))),
+        _merged_labels([p.labels for p in parts], first),
+        _merged_classes([p.classes for p in parts], first),
+        columns,
+        quantity,
+        within,
+    )
+
+
+def _merged_moments(parts: Sequence[Moments], share: Array) -> tuple[Moments, Array]:
+    """Return mean and variance of all parts, and how far each part's mean lies from that mean."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.tensordot(share, [p.mean for p in parts], 1)
+        apart = np.array([p.mean for p in parts]) - mean
+        variance = np.tensordot(share, np.array([p.variance for p in parts]) + apart**2, 1)
+    return Moments(mean, variance), apart
+
+
+def _merged_labels(parts: Sequence[Labels], first: Sequence[int]) -> Labels:
+    """Return what the labels of all parts are like; `first` has the row that each begins with."""
+
+    def earliest(name: str) -> tuple[int, Any] | None:
+        told = ((low, getattr(p, name)) for low, p in zip(first, parts, strict=True))
+        return next(((low + at[0], at[1]) for low, at in told if at is not None), None)
+
+    low = min(range(len(parts)), key=lambda i: parts[i].least)
+    return Labels(
+        any(p.text for p in parts),
+        parts[0].first,
+        earliest("not_number"),
+        earliest("not_whole"),
+        parts[low].least,
+        first[low] + parts[low].least_row,
+    )
+
+
+def _merged_classes(parts: Sequence[Classes], first: Sequence[int]) -> Classes:
+    """Return the distinct labels of all parts, and the first row of each."""
+    if any(p.values is None for p in parts):
+        return Classes(None, None)
+    values = np.concatenate([np.asarray(p.values) for p in parts])
+    rows = np.concatenate([np.asarray(p.rows) + low for p, low in zip(parts, first, strict=True)])
+    different, where = np.unique(values, return_index=True)  # the first place has the first row
+    return _few(Classes(different, rows[where]))
+
+
+def _few(classes: Classes) -> Classes:
+    """Return at most MOST_VALUES of the labels: all labels of a quantity are as good as rows."""
+    if classes.values is None or classes.rows is None:
+        return classes
+    return Classes(classes.values[:MOST_VALUES], classes.rows[:MOST_VALUES])
 
 
 def _moments(values: Array, weight: Array | None) -> Moments:

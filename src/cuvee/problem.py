@@ -40,6 +40,7 @@ class Domain:
     weight: Array | None = None
     features: tuple[str, ...] = field(default=(), repr=False)
     is_here = True  # whether the rows are in this process
+    share = 1.0  # what the weights of all rows sum to: less for a part of a domain
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -64,6 +65,11 @@ class Domain:
     def facts(self) -> LocalFacts:
         """Return what may be known of these rows without seeing them."""
         return LocalFacts(self.name, self.X, self.y, self.weight)
+
+    def lowered(self, level: float) -> Domain:
+        """Return the same rows with `level` taken off every label, which must be numbers."""
+        y = self.y.astype(np.float64) - level
+        return Domain(self.name, self.X, y, self.weight, self.features)
 
     def __repr__(self) -> str:
         return (

@@ -140,7 +140,8 @@ def estimate(
     space = _space(problem, hypothesis)  # every label is checked here
     work = sum(s.n_rows for s in problem.sources) * prod(problem.input_shape) * problem.n_targets
     jobs = partial(_jobs, problem, hypothesis, space, settings, excluded, device)
-    if space.convex and work >= FORK and may_fork(device):
+    here = all(s.is_here for s in problem.sources)  # a fork could not ask those elsewhere
+    if space.convex and here and work >= FORK and may_fork(device):
         # Small problems and steps of adversaries are many short operations, of which Python runs
         # one at a time in a process.
         parts = apart(_estimate, jobs(count()), count(), progress)

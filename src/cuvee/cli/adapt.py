@@ -27,6 +27,15 @@ Stream = Annotated[
         show_default=False,
     ),
 ]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="ENGINE",
+        help="ray, or ray:HOST:PORT: keep the rows of a Parquet table on a Ray cluster's workers.",
+        show_default=False,
+    ),
+]
 AlphaFile = Annotated[
     Path | None,
     typer.Option(
@@ -82,6 +91,7 @@ def adapt(
     labelled: LabelledRows = None,
     tol: asked.Tol = 1e-6,
     seed: asked.Seed = 0,
+    on: On = None,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -97,7 +107,7 @@ def adapt(
             features=features, drop=drop, text=text, encoding=encoding, impute=impute,
             standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
             model=model, budget=budget, l2=l2, method=method, C=C, test=test, labelled=labelled,
-            tol=tol, seed=seed,
+            tol=tol, seed=seed, on=on,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -105,7 +115,20 @@ def adapt(
         _show(run, as_json)
 
 
-def resume(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = False) -> None:
+def resume(
+    folder: RunFolder,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="ENGINE",
+            help="ray:HOST:PORT of another cluster than the run was begun on.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: asked.Json = False,
+    quiet: asked.Quiet = False,
+) -> None:
     """Go on with a run that was cut; one that is finished is only shown.
 
     Example: cuvee resume run
@@ -115,7 +138,7 @@ def resume(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
     with speaking(quiet) as voice:
         voice.hint = lambda: _how_to_resume(folder)
         with voice.bar() as bar:
-            run = runs.resume(folder, progress=bar)
+            run = runs.resume(folder, on=on, progress=bar, say=voice.note)
         for note in run.notes:
             voice.note(note)
         _show(run, as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cuvee.components.kinds import local_kind
-from cuvee.components.sites import SiteComponents, SiteQuadratic, lives_elsewhere
+from cuvee.components.sites import RemoteDomain
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Problem
 
@@ -15,7 +15,7 @@ def bind(problem: Problem, space: Space, loss: LossKind = "trained", **options: 
 
     Rows may live in this process or at sites.
     """
-    if lives_elsewhere(problem):
-        kind = SiteQuadratic if space.quadratic and loss == "trained" else SiteComponents
-        return kind(problem, space, loss, **options)
+    remote = next((s for s in problem.sources if isinstance(s, RemoteDomain)), None)
+    if remote is not None:
+        return remote.components(problem, space, loss, **options)
     return local_kind(space, loss)(problem, space, loss, **options)

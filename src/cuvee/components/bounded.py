@@ -58,8 +58,9 @@ class BoundedComponents(LocalComponents):
     def _inside(self) -> torch.dtype:
         """Return the precision that rows are held in."""
         if self._precision is None:
-            X, n = self._table(self.space.dtype).X, self.n_rows
-            single = X[:n].numel() >= FLOAT32_PAYS and float(X.abs().amax()) < FLOAT32_HOLDS
+            X = self._table(self.space.dtype).X
+            many = self._rows_in_all * X[:1].numel() >= FLOAT32_PAYS
+            single = many and float(X.abs().amax()) < FLOAT32_HOLDS
             self._precision = torch.float32 if single else self.space.dtype
         return self._precision
 

@@ -65,6 +65,11 @@ class LocalComponents:
         other._gather()
         return other
 
+    @property
+    def _rows_in_all(self) -> int:
+        """Return the rows of all sources, wherever they are."""
+        return self.n_rows
+
     def _gather(self) -> None:
         """Compute what a subclass needs to know of the rows beforehand."""
 

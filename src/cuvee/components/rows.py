@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -134,6 +134,8 @@ def _tensor(array: Array, space: Space) -> Tensor:
 def check_precision(domains: Sequence[Domain], space: Space) -> None:
     """Raise `DomainError` where rows are too large for the precision of the hypothesis."""
     for domain in domains if space.dtype != torch.float64 else ():
+        if not domain.is_here:  # checked there, once they are bound
+            continue
         _check_finite([domain], space.prepare(_tensor(domain.X, space)))
 
 
@@ -160,15 +162,20 @@ def _padded(target: Domain, k: int) -> Domain:
 
 
 def row_weights(domain: Domain) -> Array:
-    """Return weights (rows,) that sum to 1: uniform, or the domain's own."""
+    """Return weights (rows,): uniform, or the domain's own.
+
+    They sum to the domain's share, which is 1 unless it is a part of another.
+    """
     if domain.weight is None:
-        return np.full(domain.n_rows, 1.0 / domain.n_rows)
+        return np.full(domain.n_rows, domain.share / domain.n_rows)
     weight = domain.weight / domain.weight.max()  # first, so that huge weights do not overflow
-    return np.asarray(weight / weight.sum())
+    return np.asarray(weight * (domain.share / weight.sum()))
 
 
 def source_sums(by_row: Tensor, rows: Rows) -> Tensor:
     """Return (..., N) from (..., rows), each source's rows added up."""
+    if len(rows.lengths) == 0:
+        return by_row.new_zeros(*by_row.shape[:-1], 0)
     if rows.regular:
         return by_row.view(*by_row.shape[:-1], len(rows.lengths), -1).sum(-1)
     lengths = rows.lengths.expand(*by_row.shape[:-1], -1).contiguous()
@@ -205,28 +212,42 @@ def deal_folds(rows: Rows, count: int) -> Tensor:
 
 
 def part_of(role: str, domain: Domain, seed: int, part: Part) -> Domain:
-    """Return the rows of a domain that belong to a part.
+    """Return the rows of a domain that belong to a part; all of them if it is small."""
+    numbers = numbers_in_part(
+        f"{role} {domain.name}", domain.n_rows, lambda: (domain.y, domain.weight), seed, part
+    )
+    return domain if numbers is None else _of_rows(domain, numbers)
 
-    A domain too small to be split gives all its rows. Which rows they are depends only on the seed
-    and the domain's name, not on other domains.
+
+def numbers_in_part(
+    name: str,
+    n_rows: int,
+    columns: Callable[[], tuple[Array, Array | None]],
+    seed: int,
+    part: Part,
+) -> Array | None:
+    """Return the sorted numbers of the rows that belong to a part; None: all of them.
+
+    `name` is role and name of the domain. A domain too small to be split gives all its rows. Which
+    rows they are depends only on the seed and the name, not on other domains; `columns` returns
+    labels and weights.
     """
+    if part == "all":
+        return None
+    y, weight = columns()
     # No part may consist only of rows with weight 0, so these are not drawn.
-    counted = np.arange(domain.n_rows) if domain.weight is None else np.flatnonzero(domain.weight)
-    least = LEAST_SOURCE if role == "source" else LEAST_TARGET
-    if part == "all" or len(counted) < least:
-        return domain
-    name = f"{role} {domain.name}"
+    counted = np.arange(n_rows) if weight is None else np.flatnonzero(weight)
+    if len(counted) < (LEAST_SOURCE if name.startswith("source ") else LEAST_TARGET):
+        return None
     key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
     if isinstance(part, Half):
         order = np.random.default_rng([seed, key, part.split]).permutation(counted)
         # Sorted by label and dealt in turn: both halves have all classes, large labels and small.
-        dealt = order[np.argsort(np.unique(domain.y[order], return_inverse=True)[1], kind="stable")]
-        return _of_rows(domain, np.sort(dealt[part.side :: 2]))
+        dealt = order[np.argsort(np.unique(y[order], return_inverse=True)[1], kind="stable")]
+        return np.sort(dealt[part.side :: 2])
     order = np.random.default_rng([seed, key]).permutation(counted)
     held = np.sort(order[: max(1, round(HELD_OUT * len(counted)))])
-    if part == "held out":
-        return _of_rows(domain, held)
-    return _of_rows(domain, np.setdiff1d(np.arange(domain.n_rows), held))
+    return held if part == "held out" else np.setdiff1d(np.arange(n_rows), held)
 
 
 def _of_rows(domain: Domain, rows: Array) -> Domain:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from cuvee.components.bounds import RiskBounds, RowConstants
 from cuvee.components.kinds import local_kind
 from cuvee.components.local import LocalComponents
 from cuvee.components.protocol import Batch, Folds, Grams, Part, Pullback, Reference
@@ -29,7 +30,8 @@ from cuvee.problem import Array, Domain, Problem
 QUESTIONS = frozenset(
     { "values", "pull", "pull_with_second", "hessians", "hessian_times", "hessian_blocks",
     "statistics", "largest", "longest_row", "mean_squares", "rows_of_kind", "label_sizes", "means",
-    "spread", "source_grams", "reference", "source_moments", "bytes_per_row", "roundings", }
+    "spread", "source_grams", "reference", "source_moments", "bytes_per_row", "roundings",
+    "row_constants", "squared_lengths", "risk_bounds", }
 )  # fmt: skip
 """What a site may be asked once it is bound to a hypothesis: sums, maxima, means over its rows."""
 
@@ -75,8 +77,16 @@ class Answerer:
                 f"{', '.join(sorted(QUESTIONS))}"
             )
         handle, *inputs = arguments
-        attribute = getattr(self._bound[handle], question)
-        return attribute(*inputs) if callable(attribute) else attribute
+        return asked(self._bound[handle], question, inputs)
+
+
+def asked(components: LocalComponents, question: str, inputs: Sequence[Any]) -> Any:
+    """Return the answer of components to a question; bounds and Gram matrices become tuples."""
+    attribute = getattr(components, question)
+    answer = attribute(*inputs) if callable(attribute) else attribute
+    if isinstance(answer, Grams | RiskBounds):
+        return tuple(getattr(answer, field.name) for field in fields(answer))
+    return answer
 
 
 class RemoteDomain(Domain):
@@ -121,6 +131,13 @@ class RemoteDomain(Domain):
     def facts(self) -> KnownFacts:  # type: ignore[override]
         return self._facts
 
+    def components(
+        self, problem: Problem, space: Space, loss: LossKind, **options: Any
+    ) -> SiteComponents:
+        """Return what answers for a problem whose sources are all like this one."""
+        kind = SiteQuadratic if space.quadratic and loss == "trained" else SiteComponents
+        return kind(problem, space, loss, **options)
+
 
 def lives_elsewhere(problem: Problem) -> bool:
     """Return whether any source's rows are not in this process."""
@@ -141,6 +158,14 @@ class SiteComponents:
         memory: int | None = None,
     ) -> None:
         self.space, self.loss = space, loss
+        self.counts = torch.tensor([s.n_rows for s in problem.sources], dtype=torch.int64)
+        self._connect(problem, seed)
+        kind = local_kind(space, loss) if loss == "trained" else LocalComponents
+        self._own: Any = kind.of_samples(problem.targets, space, loss, seed=seed)
+        self.own_counts = self._own.own_counts
+
+    def _connect(self, problem: Problem, seed: int) -> None:
+        """Bind the sites to the space and the loss."""
         self._sites = [
             source.site for source in problem.sources if isinstance(source, RemoteDomain)
         ]
@@ -148,11 +173,7 @@ class SiteComponents:
             raise DomainError(
                 "some sources are at sites and some in this process: put all of them at sites"
             )
-        self.counts = torch.tensor([s.n_rows for s in problem.sources], dtype=torch.int64)
-        self._handles = self._all("bind", space, loss, {"seed": seed}, bound=False)
-        kind = local_kind(space, loss) if loss == "trained" else LocalComponents
-        self._own: Any = kind.of_samples(problem.targets, space, loss, seed=seed)
-        self.own_counts = self._own.own_counts
+        self._handles = self._all("bind", self.space, self.loss, {"seed": seed}, bound=False)
 
     def _all(self, question: str, *arguments: Any, bound: bool = True) -> list[Any]:
         """Return the answers of all sites to the same question, asked at the same time."""
@@ -170,6 +191,21 @@ class SiteComponents:
             ]
             return [answer.result() for answer in answers]
 
+    def _by_source(self, question: str, *arguments: Any) -> Any:
+        """Return what every source answers, (N, …); a tuple where the answer is one."""
+        answers = self._all(question, *arguments)
+        if isinstance(answers[0], tuple):
+            return tuple(self._joined(part) for part in zip(*answers, strict=True))
+        return self._joined(answers)
+
+    def _joined(self, answers: Sequence[Tensor]) -> Tensor:
+        """Return (N, …) from what the sites answer."""
+        return torch.cat(list(answers))
+
+    def _values(self, w: Tensor, batch: Batch) -> Tensor:
+        """Return the losses of the sources, (M, Q, N)."""
+        return torch.cat(self._all("values", w, batch), -1)
+
     def _shared(self, batch: Batch) -> Batch:
         """Return the batch as sources see it: without folds, which are of own rows."""
         return replace(batch, folds=None)
@@ -184,7 +220,7 @@ class SiteComponents:
         return rows
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
-        shared = torch.cat(self._all("values", w, self._shared(batch)), -1)
+        shared = self._values(w, self._shared(batch))
         if len(self.own_counts) == 0:
             return shared
         return torch.cat([shared, LocalComponents.values(self._own, w, batch).to(shared)], -1)
@@ -205,14 +241,19 @@ class SiteComponents:
         """
         N = len(self.counts)
         without_folds = [self._shared(a) if isinstance(a, Batch) else a for a in after]
-        parts = self._each(
-            question, [(*before, v[..., j : j + 1].contiguous(), *without_folds) for j in range(N)]
-        )
+        parts = self._summands(question, v[..., :N], before, without_folds)
         if v.shape[-1] > N and len(self.own_counts):
             parts.append(getattr(self._own, question)(*before, v[..., N:], *after))
         if isinstance(parts[0], tuple):
             return tuple(sum(part[1:], start=part[0]) for part in zip(*parts, strict=True))
         return sum(parts[1:], start=parts[0])
+
+    def _summands(
+        self, question: str, v: Tensor, before: tuple[Any, ...], after: Sequence[Any]
+    ) -> list[Any]:
+        """Return the answer of every site for its own columns of v (M, Q, N)."""
+        columns = [v[..., j : j + 1].contiguous() for j in range(v.shape[-1])]
+        return self._each(question, [(*before, column, *after) for column in columns])
 
     def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
         total: Tensor = self._sum("pull", v, (w,), batch)
@@ -253,8 +294,22 @@ class SiteComponents:
         return max(self._all("bytes_per_row"))
 
     def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-        mean, variance, squares = zip(*self._all("source_moments", w, most), strict=True)
-        return torch.cat(mean), torch.cat(variance), torch.cat(squares)
+        moments: tuple[Tensor, Tensor, Tensor] = self._by_source("source_moments", w, most)
+        return moments
+
+    def row_constants(self) -> RowConstants:
+        constants = self._all("row_constants")
+        if self.own_rows:
+            constants.append(self._own.row_constants())
+        names = [f.name for f in fields(RowConstants)]
+        return RowConstants(**{n: max(getattr(c, n) for c in constants) for n in names})
+
+    def squared_lengths(self) -> tuple[Tensor, Tensor]:
+        own = LocalComponents.squared_lengths(self._own)[1]
+        return self._joined([of_rows for of_rows, _ in self._all("squared_lengths")]), own
+
+    def risk_bounds(self, radius: float) -> RiskBounds:
+        return RiskBounds(*self._by_source("risk_bounds", radius))
 
     # The properties and methods below are for generalised linear models.
 
@@ -264,7 +319,8 @@ class SiteComponents:
 
     @property
     def statistics(self) -> Tensor:
-        return torch.cat(self._all("statistics"))
+        by_source: Tensor = self._by_source("statistics")
+        return by_source
 
     @property
     def largest(self) -> float:
@@ -283,7 +339,8 @@ class SiteComponents:
 
     @property
     def rows_of_kind(self) -> Tensor:
-        return torch.cat(self._all("rows_of_kind"))
+        by_source: Tensor = self._by_source("rows_of_kind")
+        return by_source
 
     @property
     def own_rows_of_kind(self) -> Tensor:
@@ -292,7 +349,8 @@ class SiteComponents:
 
     @property
     def label_sizes(self) -> Tensor:
-        return torch.cat(self._all("label_sizes"))
+        by_source: Tensor = self._by_source("label_sizes")
+        return by_source
 
     @property
     def own_label_sizes(self) -> Tensor:
@@ -300,11 +358,12 @@ class SiteComponents:
         return sizes
 
     def means(self) -> Tensor:
-        return torch.cat(self._all("means"))
+        by_source: Tensor = self._by_source("means")
+        return by_source
 
     def spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
-        reach, moment = zip(*self._all("spread", reference), strict=True)
-        return torch.cat(reach), torch.cat(moment)
+        reach, moment = self._by_source("spread", reference)
+        return reach, moment
 
     def own_spread(self, reference: Tensor) -> tuple[Tensor, Tensor]:
         spread: tuple[Tensor, Tensor] = self._own.own_spread(reference)
@@ -329,8 +388,7 @@ class SiteQuadratic(SiteComponents):
         return Reference(row, label)
 
     def source_grams(self, around: Reference | None = None, part: Part = "all") -> Grams:
-        grams = self._all("source_grams", around, part)
-        return Grams(*(torch.cat([getattr(g, name) for g in grams]) for name in ("A", "b", "r")))
+        return Grams(*self._by_source("source_grams", around, part))
 
     def own_grams(
         self,

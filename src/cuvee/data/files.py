@@ -143,6 +143,8 @@ class File:
     delimiter: str = ","
     packed: bool = False  # with gzip
     encoding: str = UTF8
+    groups: tuple[int, ...] | None = None  # row groups of a Parquet file; None: all
+    first: int = 0  # number of its first row, where it is a part of a table
 
     def batches(self, names: Sequence[str], rows: int = ROWS) -> Iterator[Any]:
         """Yield pyarrow Tables of about `rows` rows with these columns alone.
@@ -157,13 +159,27 @@ class File:
                 yield from self._texts(names, rows)
             elif self.kind == "Parquet":
                 with parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=HEAD) as file:
-                    for batch in file.iter_batches(rows, columns=list(names), use_threads=False):
+                    for batch in file.iter_batches(
+                        rows, self.groups, columns=list(names), use_threads=False
+                    ):
                         yield _sound(pa.Table.from_batches([batch]).select(names))
             else:
                 with pa.memory_map(str(self.path)) as mapped, ipc.open_file(mapped) as file:
                     for i in range(file.num_record_batches):
                         table = _sound(pa.Table.from_batches([file.get_batch(i)]).select(names))
                         yield from (table.slice(low, rows) for low in range(0, len(table), rows))
+
+    def texts(self, names: Sequence[str]) -> list[str]:
+        """Return those of these columns that may hold text, by their type."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        if self.kind != "Parquet":
+            return list(names)
+        with understood(self.path):
+            types = {field.name: field.type for field in parquet.read_schema(self.path)}
+        kinds = (pa.types.is_string, pa.types.is_large_string)
+        return [name for name in names if any(is_text(types[name]) for is_text in kinds)]
 
     def opened(self, **convert: Any) -> Any:
         """Return pyarrow's reader of a text file."""

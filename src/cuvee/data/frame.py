@@ -16,7 +16,7 @@ import numpy as np
 
 from cuvee.data.columns import at, count, is_number, tidy
 from cuvee.data.encoding import UTF8
-from cuvee.data.files import files
+from cuvee.data.files import File, files
 from cuvee.data.notes import Told, notes, text_throughout
 from cuvee.data.pieces import Part, of_file, parts_of
 from cuvee.data.row_places import placed
@@ -26,7 +26,7 @@ from cuvee.data.task import whole_labels
 from cuvee.errors import CuveeError, DomainError
 from cuvee.problem import Array
 
-__all__ = ["Table", "columns_of", "located", "read", "read_rows", "spec", "suggest"]
+__all__ = ["Table", "columns_of", "located", "read", "read_rows", "spec", "spec_of", "suggest"]
 
 DOMAIN, LABEL = "domain", "label"  # the columns, where the user names none
 
@@ -148,19 +148,25 @@ def located(source: Any, encoding: str = UTF8) -> AbstractContextManager[None]:
     return placed(place)
 
 
-def spec(
-    path: str | PathLike[str],
+def spec(path: str | PathLike[str], *, encoding: str = UTF8, **roles: Any) -> Spec:
+    """Return what `spool` needs to know of a file or folder that is too large to `read`.
+
+    `roles` are the arguments of `spec_of`.
+    """
+    return spec_of(files(Path(path), encoding), **roles)
+
+
+def spec_of(
+    named_files: Sequence[tuple[File, str | None]],
     *,
     domain: str | None = None,
     label: str = LABEL,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     text: Sequence[str] = (),
-    encoding: str = UTF8,
 ) -> Spec:
-    """Return what `spool` needs to know of a file or folder that is too large to `read`."""
+    """Return which columns of these files play which role; a file with a name is one domain."""
     domain = domain or DOMAIN
-    named_files = files(Path(path), encoding)
     parts = [of_file(file, name) for file, name in named_files]
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)

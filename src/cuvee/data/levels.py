@@ -24,7 +24,7 @@ import numpy as np
 
 from cuvee.errors import check_number
 from cuvee.hypothesis.labels import check_numeric
-from cuvee.problem import Domain, Problem
+from cuvee.problem import Problem
 from cuvee.results import Floats
 
 
@@ -42,6 +42,7 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     `l2` is the hypothesis's, and `pooled` are sources each of whose rows counts as a domain of its
     own.
 
+    >>> from cuvee.problem import Domain
     >>> X = [[0.0], [1.0], [2.0]]
     >>> low, high = Domain("low", X, [0.0, 1.1, 2.0]), Domain("high", X, [10.0, 11.0, 12.1])
     >>> problem = Problem([low, high], [Domain("t", X, [20.0, 21.0, 22.1])])
@@ -72,7 +73,7 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     believed = varies / np.maximum(varies + error, 1e-300)
     level = _rounded(believed * (seen - middle), noise)
     domains = (*problem.sources, *problem.targets)
-    moved = [_lowered(d, u) for d, u in zip(domains, level, strict=True)]
+    moved = [d.lowered(u) for d, u in zip(domains, level, strict=True)]
     return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:], level[:N])
 
 
@@ -88,9 +89,3 @@ def _rounded(levels: Floats, noise: float) -> Floats:
     if unit <= np.spacing(np.abs(levels).max()):
         return levels
     return np.asarray(np.round(levels / unit) * unit)
-
-
-def _lowered(domain: Domain, level: float) -> Domain:
-    return Domain(
-        domain.name, domain.X, domain.y.astype(np.float64) - level, domain.weight, domain.features
-    )

@@ -10,11 +10,12 @@ from typing import Any
 from cuvee.data.columns import count
 from cuvee.data.frame import Table, located, read
 from cuvee.data.groups import usable_names
+from cuvee.data.label_summary import Summary
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.options import Options
 from cuvee.data.roles import SMALL, Pool, excluded, pool, without
 from cuvee.data.targets import EACH, choose, suggest
-from cuvee.data.task import Inferred, Task, check, infer
+from cuvee.data.task import Inferred, Task, check_of, infer_of, summary
 from cuvee.errors import DomainError
 from cuvee.hypothesis.registry import MODELS
 from cuvee.problem import LEAST_ROWS
@@ -106,14 +107,19 @@ def inferred_task(options: Options, labels: Any) -> Inferred:
 
     Raise an error where they are not what the user says.
     """
+    return inferred_of(options, summary(labels, options.label))
+
+
+def inferred_of(options: Options, labels: Summary) -> Inferred:
+    """Return the task of labels of which there is a summary."""
     if options.task != "auto":
-        return check(labels, options.task, options.label)
+        return check_of(labels, options.task, options.label)
     asked = MODELS.get(options.hypothesis)
     if asked is not None and asked.task == Task.counts:
-        return check(labels, asked.task, options.label)
-    inferred = infer(labels, options.label)
+        return check_of(labels, asked.task, options.label)
+    inferred = infer_of(labels, options.label)
     if asked is not None and inferred.task is Task.counts and asked.task == Task.regression:
-        return check(labels, asked.task, options.label)
+        return check_of(labels, asked.task, options.label)
     return inferred
 
 

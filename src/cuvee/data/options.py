@@ -98,11 +98,17 @@ class Options:
     fitted on sources alone, and a category that only targets have is an error.
     """
     seed: int = 0
+    on: str | None = None
+    """"ray": rows lie in shards on the workers of a Ray cluster, one that is running or a local one
+    that is started; "ray:HOST:PORT": on those of the cluster at that address.
+    """
 
     def __post_init__(self) -> None:
         for name in ("label", "task", "hypothesis", "method"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise OptionError(f"{name} must be a text; got {getattr(self, name)!r}")
+        if self.on is not None and not isinstance(self.on, str):
+            raise OptionError(f"on must be a text, such as 'ray'; got {self.on!r}")
         if self.domain is not None and not isinstance(self.domain, str):
             raise OptionError(f"domain must be the name of a column; got {self.domain!r}")
         for name in ("strict", "impute", "standardise", "levels", "stream"):

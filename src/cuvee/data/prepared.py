@@ -94,8 +94,8 @@ class Prepared:
     notes: tuple[str, ...]
     n_features: int
     domain: str  # the column
-    # name -> encoded X, y of the labelled rows
-    rows: Callable[[Members], Mapping[str, tuple[Array, Array]]]
+    # name -> encoded X, y of the labelled rows; a source whose rows are elsewhere comes as it is
+    rows: Callable[[Members], Mapping[str, tuple[Array, Array] | Domain]]
     fingerprint: str = ""  # of the table, where a run is to be resumed
     # every domain in turn, and all of them as sources, where their weights can be found together
     together: Members | None = None
@@ -179,7 +179,10 @@ class Prepared:
         rows, names = self.rows(members), members.encoder.names
 
         def domain(name: str, which: Array | slice) -> Domain:
-            X, y = rows[name]
+            given = rows[name]
+            if isinstance(given, Domain):
+                return given
+            X, y = given
             return Domain(name, X[which], y[which], features=names)
 
         sources = [domain(s, slice(None)) for s in members.sources]

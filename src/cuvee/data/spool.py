@@ -10,23 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import at, is_number, tidy
+from cuvee.data.column_fit import ColumnFit
+from cuvee.data.columns import at, tidy
 from cuvee.data.encode import (
-    MOST_CATEGORIES,
-    Category,
     Encoder,
-    Number,
-    check_categories,
     hides_variation,
     say_missing,
 )
 from cuvee.data.files import ROWS, File, to_frame
+from cuvee.data.label_summary import label_kind
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
 from cuvee.data.notes import notes, text_throughout
 from cuvee.data.row_places import placed
 from cuvee.data.targets import domain_names, suggest
-from cuvee.data.task import label_kind
 from cuvee.errors import DomainError, InputError, check_number
 from cuvee.problem import Array, Domain
 
@@ -75,9 +72,9 @@ def spool(
     takes five more for exact medians.
     """
     check_number("batch_rows", batch_rows, least=1)
-    scan = _Scan(spec, batch_rows, spec.text if encoder is None else (*spec.text, *encoder.text))
+    scan = Scan(spec, batch_rows, spec.text if encoder is None else (*spec.text, *encoder.text))
     rows, labels = Counter[str](), _Labels()
-    fit = {name: _Column(name) for name in spec.features} if encoder is None else {}
+    fit = {name: ColumnFit(name) for name in spec.features} if encoder is None else {}
     for frame, where in scan.frames(spec.features):
         rows.update(frame[spec.domain])
         labels.add(frame[spec.label], where)
@@ -107,14 +104,14 @@ def spool(
 def census(spec: Spec) -> dict[str, int]:
     """Return the labelled rows of every domain (0 is possible), in order of first appearance."""
     rows = Counter[str]()
-    for frame, _ in _Scan(spec, ROWS, spec.text).frames((), unlabelled=True):
+    for frame, _ in Scan(spec, ROWS, spec.text).frames((), unlabelled=True):
         labelled = frame[spec.label].notna()
         rows.update(dict.fromkeys(frame[spec.domain], 0))
         rows.update(frame[spec.domain][labelled])
     return dict(rows)
 
 
-class _Scan:
+class Scan:
     """The labelled rows of a spec, as often as one likes; types of text files are found once."""
 
     def __init__(self, spec: Spec, rows: int, text: Collection[str]) -> None:
@@ -124,11 +121,12 @@ class _Scan:
         surveys = []
         for file, _ in spec.files:
             with placed(file.line):
-                surveys.append(file.survey(file.batches(names, rows), text))
-        again = text_throughout([each.told for each in surveys])
-        self._kinds: list[dict[str, Kind]] = [
-            {**each.kinds, **dict.fromkeys(again, "text")} for each in surveys
-        ]
+                texts = file.texts(names)
+                surveys.append(file.survey(file.batches(texts, rows) if texts else (), text))
+        self.told = [each.told for each in surveys]
+        again = text_throughout(self.told)
+        self._kinds: list[dict[str, Kind]] = [dict(each.kinds) for each in surveys]
+        self.as_text(again)
         remarks = [
             one
             for each in surveys
@@ -137,6 +135,11 @@ class _Scan:
         ]
         self.notes = notes(remarks, spec.label)
 
+    def as_text(self, names: Collection[str]) -> None:
+        """Take these columns as text, though they look like numbers here."""
+        for kinds in self._kinds:
+            kinds.update(dict.fromkeys(names, "text"))
+
     def frames(self, names: Sequence[str], unlabelled: bool = False) -> Iterator[tuple[Any, str]]:
         """Yield tidy frames with these features, domain and label, each with its file's name."""
         import pandas as pd
@@ -144,7 +147,7 @@ class _Scan:
         domain, label = self.spec.domain, self.spec.label
         for (file, name), kinds in zip(self.spec.files, self._kinds, strict=True):
             own = name is not None and domain not in file.columns
-            first, where = 0, str(file.path)
+            first, where = file.first, str(file.path)
             for table in file.batches([*names, label, *([] if own else [domain])], self._rows):
                 raw = to_frame(table, kinds, first)
                 with placed(file.line):
@@ -187,62 +190,8 @@ class _Labels:
         return "<f8" if "quantity" in self.kinds else "|b1" if self.kinds == {"truth"} else "<i8"
 
 
-@dataclass
-class _Column:
-    """What a pass learns of a feature."""
-
-    name: str
-    rows: int = 0
-    gaps: int = 0
-    low: float = np.inf
-    high: float = -np.inf
-    scaler: Any = None
-    origin: float = 0.0  # taken off before the scaler sees the column
-    seen: Counter[str] = field(default_factory=Counter)
-
-    def add(self, column: Any, where: str) -> None:
-        from sklearn.preprocessing import StandardScaler
-
-        cells = column.dropna()
-        self.rows, self.gaps = self.rows + len(column), self.gaps + len(column) - len(cells)
-        if len(cells) and is_number(column):
-            values = cells.to_numpy(np.float64)[:, None]
-            self.low, self.high = min(self.low, values.min()), max(self.high, values.max())
-            with np.errstate(over="ignore", invalid="ignore"):  # told by `Number.fitted`
-                self.scaler = (self.scaler or StandardScaler()).partial_fit(values - self.origin)
-        elif len(cells):
-            self.seen.update(cells)
-            if len(self.seen) > MOST_CATEGORIES:
-                check_categories(self.name, len(self.seen), self.rows, cells.iloc[0], where)
-        if self.seen and self.scaler is not None:
-            raise DomainError(
-                f"{at(where)}column {self.name!r} holds text in one file and numbers in another; "
-                "use one"
-            )
-
-    def begin_again(self) -> None:
-        """Fit the scaler once more, on the column less its least value."""
-        self.scaler, self.origin, self.rows, self.gaps = None, self.low, 0, 0
-
-    def rule(self, fill: float | None, impute: bool, where: str) -> Number | Category:
-        """Return the rule that `Encoder.fit` would make; `fill` is the median."""
-        if self.scaler is None:
-            check_categories(
-                self.name, len(self.seen), self.rows - self.gaps, next(iter(self.seen)), where
-            )
-            often = max(self.seen.values())
-            frequent = min(value for value, n in self.seen.items() if n == often)
-            return Category(self.name, tuple(sorted(self.seen)), frequent if impute else None)
-        for low in range(0, self.gaps if fill is not None else 0, ROWS):
-            with np.errstate(over="ignore", invalid="ignore"):  # told by `Number.fitted`
-                self.scaler.partial_fit(
-                    np.full((min(ROWS, self.gaps - low), 1), fill) - self.origin
-                )
-        return Number.fitted(self.name, self.scaler, self.low, self.high, fill, where, self.origin)
-
-
 def _encoder(
-    columns: Sequence[_Column], scan: _Scan, impute: bool, fit_on: Collection[str] | None
+    columns: Sequence[ColumnFit], scan: Scan, impute: bool, fit_on: Collection[str] | None
 ) -> Encoder:
     """Return the encoder of columns that one pass has looked at.
 
@@ -273,7 +222,7 @@ def _encoder(
     )
 
 
-def _fit_again(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] | None) -> None:
+def _fit_again(columns: Sequence[ColumnFit], scan: Scan, fit_on: Collection[str] | None) -> None:
     """Fit the scalers of columns once more whose variation is lost beside their size."""
     if not columns:
         return
@@ -285,7 +234,7 @@ def _fit_again(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] 
             column.add(chosen[column.name], where)
 
 
-def _say_gaps(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] | None) -> None:
+def _say_gaps(columns: Sequence[ColumnFit], scan: Scan, fit_on: Collection[str] | None) -> None:
     """Raise `DomainError` where cells are missing, which says in how many rows."""
     gaps = {column.name: column.gaps for column in columns if column.gaps}
     if not gaps:
@@ -296,7 +245,7 @@ def _say_gaps(columns: Sequence[_Column], scan: _Scan, fit_on: Collection[str] |
 
 
 def _write(
-    folder: Path, scan: _Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str
+    folder: Path, scan: Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str
 ) -> tuple[Array, Array]:
     """Return X and y, mapped from the files that are written; unfinished files are removed."""
     spec, n = scan.spec, sum(rows.values())

@@ -5,11 +5,12 @@ reason.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cuvee.data.columns import as_written, count, is_number, short, tidy
+from cuvee.data.columns import as_written, count, short, tidy
+from cuvee.data.label_summary import Summary, label_kind
 from cuvee.errors import DomainError
 
 MOST_CLASSES = 20  # whole numbers with more values than this are taken for a quantity
@@ -45,24 +46,27 @@ def infer(labels: Any, name: str = "label") -> Inferred:
     >>> infer([0, 1, 1, 0], "readmitted").why
     "label 'readmitted' has 2 values: classification"
     """
-    column = _tidy(labels, name)
-    kind, values, rows = label_kind(column), column.nunique(), len(column)
+    return infer_of(summary(labels, name), name)
+
+
+def infer_of(labels: Summary, name: str) -> Inferred:
+    """Return the task of labels of which there is a summary."""
+    kind, values, rows = labels.kind, labels.different, labels.rows
     head = f"label {name!r} has"
     if kind in ("text", "truth") or (kind == "whole" and values == 2):
         what = (
-            f"{values} values"
-            if kind != "text"
-            else f"{values} values, like {short(column.iloc[0])}"
+            f"{values} values" if kind != "text" else f"{values} values, like {short(labels.first)}"
         )
         return Inferred(Task.classification, f"{head} {what}: classification")
     if kind == "quantity":
-        broken = column[column != np.round(column)]
-        what = as_written(float(f"{broken.iloc[0] if len(broken) else column.abs().max():.6g}"))
+        largest = max(abs(labels.low), abs(labels.high))
+        example = largest if labels.broken is None else labels.broken[1]
+        what = as_written(float(f"{example:.6g}"))
         return Inferred(Task.regression, f"{head} numbers like {what}: regression")
     numbers = f"{head} {values} different whole numbers"
-    if (values > MOST_CLASSES or rows < 2 * values) and _are_counts(column):
+    if (values > MOST_CLASSES or rows < 2 * values) and _are_counts(labels):
         return Inferred(Task.counts, f"{numbers} from 0 on, most of them small: counts")
-    if values >= FEWEST_COUNTS and _are_counts(column) and _thin_out(column):
+    if values >= FEWEST_COUNTS and _are_counts(labels) and _thin_out(labels):
         why = "from 0 on, most of them small and the largest rare: counts"
         return Inferred(
             Task.counts, f"{numbers} {why} (if they are classes, choose classification)"
@@ -72,7 +76,7 @@ def infer(labels: Any, name: str = "label") -> Inferred:
     if rows < 2 * values:
         why = f"{head} {values} different whole numbers in only {count(rows, 'row')}: regression"
         return Inferred(Task.regression, why)
-    hint = " (if they count something, choose counts)" if _are_counts(column) else ""
+    hint = " (if they count something, choose counts)" if _are_counts(labels) else ""
     return Inferred(
         Task.classification, f"{numbers}, not more than {MOST_CLASSES}: classification{hint}"
     )
@@ -80,61 +84,54 @@ def infer(labels: Any, name: str = "label") -> Inferred:
 
 def check(labels: Any, task: Task | str, name: str = "label") -> Inferred:
     """Return the task that the user chose; raise `DomainError` where labels (rows,) rule it out."""
+    return check_of(summary(labels, name), task, name)
+
+
+def check_of(labels: Summary, task: Task | str, name: str) -> Inferred:
+    """Return the same for labels of which there is a summary."""
     try:
         task = Task(task)
     except ValueError:
         known = ", ".join(repr(str(t)) for t in Task)
         raise DomainError(f"the task is one of {known}; got {task!r}") from None
-    column = _tidy(labels, name)
-    kind, values = label_kind(column), column.nunique()
-    if task is not Task.classification and kind == "text":
+    if task is not Task.classification and labels.kind == "text":
         raise DomainError(
-            f"label {name!r} holds text, like {short(column.iloc[0])}; "
+            f"label {name!r} holds text, like {short(labels.first)}; "
             f"{'counts are' if task is Task.counts else 'a regression needs'} numbers"
         )
-    if task is Task.counts and column.min() < 0:
-        row = int(np.argmin(column.to_numpy()))
+    if task is Task.counts and labels.low < 0:
+        row, label = labels.lowest
         raise DomainError(
-            f"label {name!r} is {as_written(column.iloc[row])} at row {column.index[row]}; "
+            f"label {name!r} is {as_written(label)} at row {row}; "
             "counts are not below 0: choose regression, or correct the label",
-            column.index[row],
+            row,
         )
-    if task is Task.classification and kind == "quantity":
-        row = int(np.argmax((column != np.round(column)).to_numpy()))
+    if task is Task.classification and labels.kind == "quantity":
+        row, label = labels.broken or labels.lowest
         raise DomainError(
-            f"label {name!r} is {short(float(column.iloc[row]))} at row {column.index[row]}; "
+            f"label {name!r} is {short(float(label))} at row {row}; "
             "classes are text or whole "
             "numbers: choose regression, or round the labels",
-            column.index[row],
+            row,
         )
-    if task is Task.classification and values > MOST_FORCED:
+    if task is Task.classification and labels.different > MOST_FORCED:
         raise DomainError(
-            f"label {name!r} has {values} different values; more than {MOST_FORCED} classes are "
-            "too many"
+            f"label {name!r} has {labels.different} different values; more than {MOST_FORCED} "
+            "classes are too many"
         )
-    return Inferred(task, f"{task} was chosen; label {name!r} has {count(values, 'value')}")
+    return Inferred(
+        task, f"{task} was chosen; label {name!r} has {count(labels.different, 'value')}"
+    )
 
 
-def _are_counts(column: Any) -> bool:
+def _are_counts(labels: Summary) -> bool:
     """Return whether whole numbers start at 0 and lie mostly in the lower third of their range."""
-    return bool(column.min() == 0 and column.mean() <= column.max() / 3)
+    return labels.low == 0 and labels.mean <= labels.high / 3
 
 
-def _thin_out(column: Any) -> bool:
+def _thin_out(labels: Summary) -> bool:
     """Return whether the largest number has less than a tenth of the rows of an average one."""
-    return bool((column == column.max()).mean() < 0.1 / column.nunique())
-
-
-def label_kind(labels: Any) -> Literal["text", "truth", "whole", "quantity"]:
-    """Return the kind of tidy labels (rows,); missing ones are ignored.
-
-    Whole numbers are those that a float holds exactly.
-    """
-    if not is_number(labels):
-        return "text"
-    values = labels.dropna().to_numpy(np.float64)
-    whole = bool(np.all((values == np.round(values)) & (np.abs(values) < 2**53)))
-    return "truth" if labels.dtype == np.bool_ else "whole" if whole else "quantity"
+    return labels.share_of_highest < 0.1 / labels.different
 
 
 def whole_labels(labels: Any) -> Any:
@@ -144,7 +141,8 @@ def whole_labels(labels: Any) -> Any:
     return labels.astype("Int64" if labels.isna().any() else np.int64)
 
 
-def _tidy(labels: Any, name: str) -> Any:
+def summary(labels: Any, name: str) -> Summary:
+    """Return what labels (rows,) are like; raise `DomainError` where nothing can be learnt."""
     import pandas as pd
 
     try:
@@ -157,9 +155,13 @@ def _tidy(labels: Any, name: str) -> Any:
         ) from None
     if not len(column):
         raise DomainError(f"label {name!r} is missing in every row; there is nothing to learn from")
-    if column.nunique() < 2:
-        value = (
-            short(column.iloc[0]) if label_kind(column) == "text" else as_written(column.iloc[0])
-        )
+    about = Summary.of(column)
+    check_varies(about, name)
+    return about
+
+
+def check_varies(labels: Summary, name: str) -> None:
+    """Raise `DomainError` where all labels are the same."""
+    if labels.different < 2:
+        value = short(labels.first) if labels.kind == "text" else as_written(labels.first)
         raise DomainError(f"label {name!r} is {value} in every row; there is nothing to learn")
-    return column

@@ -98,7 +98,7 @@ def adapt(
         package(options.model)
     with reserved(path):
         try:
-            prepared = prepare(source, options, path / SCRATCH, progress)
+            prepared = _prepared(source, options, path, progress, say)
             begun = {
                 ABOUT: as_json(_about(source, options, prepared)),
                 PREPARED: tables.prepared(prepared, options),
@@ -125,6 +125,21 @@ def adapt(
             shutil.rmtree(path / SCRATCH, ignore_errors=True)
 
 
+def _prepared(
+    source: Any,
+    options: Options,
+    path: Path,
+    progress: Progress | None,
+    say: Callable[[str], None] | None,
+) -> Prepared:
+    """Return the problems of a table, in this process or on the workers of a cluster."""
+    if options.on is None:
+        return prepare(source, options, path / SCRATCH, progress)
+    from cuvee.scale.ray_table import prepare_on_ray
+
+    return prepare_on_ray(source, options, progress, say)
+
+
 def _options(options: Options | None, asked: dict[str, Any]) -> Options:
     known = [field.name for field in fields(Options)]
     for name in asked:
@@ -134,10 +149,18 @@ def _options(options: Options | None, asked: dict[str, Any]) -> Options:
 
 
 @workers()
-def resume(path: str | Path, *, source: Any = None, progress: Progress | None = None) -> Run:
+def resume(
+    path: str | Path,
+    *,
+    source: Any = None,
+    on: str | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Run:
     """Go on where a run was cut, and return it; one that is finished is opened.
 
-    `source` is needed where the table was a frame.
+    `source` is needed where the table was a frame. `on` is another cluster than the run was begun
+    on, and `say` is told which one was joined or started.
     """
     path = Path(path)
     folder = RunFolder.open(path)
@@ -151,6 +174,7 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
         about = folder.about
         with understood(path / ABOUT, "what this version of cuvee writes"):
             options = Options.from_dict(about["options"])
+            options = options if on is None else replace(options, on=on)
             place, fingerprint = about["data"]["path"], about["data"]["fingerprint"]
         source = place if source is None else source
         if source is None:
@@ -158,7 +182,7 @@ def resume(path: str | Path, *, source: Any = None, progress: Progress | None = 
                 f"{path} was made from a table in memory: resume it in Python, with source=..."
             )
         try:
-            prepared = prepare(source, options, path / SCRATCH, progress)
+            prepared = _prepared(source, options, path, progress, say)
             if prepared.fingerprint != fingerprint:
                 raise InputError(
                     f"the table is not the one that {path} was begun with: bring that back, or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def terms(
     the same units.
     """
     values, space = unknown(len(alpha)), scored.space
-    table = sum(s.X.size for s in group.problem.sources)
+    table = sum(s.n_rows * prod(s.input_shape) for s in group.problem.sources)
     if most <= 0 or table > TABLE or not space.bounds_known:
         return values
     first = slice(0, most)

@@ -1,0 +1,128 @@
+"""Sources on Ray workers: the same α and w as in this process, whoever dies."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cuvee
+from builders import mlp
+from cuvee.components import Batch, Half, bind
+from cuvee.errors import DomainError, InputError, MissingExtra, OptionError
+from cuvee.scale import ray_crew
+from cuvee.scale.ray_cluster import check_answers, n_workers
+from site_builders import HYPOTHESES, problem_of
+
+ALPHA = np.array([[0.4, 0.3, 0.1, 0.2], [0.1, 0.2, 0.6, 0.1]])
+
+
+@pytest.fixture(scope="module")
+def far(ray):
+    """A function that returns a problem on Ray; two workers per kind."""
+    made = {}
+
+    def put(kind):
+        if kind not in made:
+            made.clear()
+            made[kind] = cuvee.on_ray(problem_of(kind), workers=2)
+        return made[kind]
+
+    return put
+
+
+@pytest.mark.parametrize("kind", HYPOTHESES)
+def test_weights_and_models_are_those_of_the_local_run(kind, far):
+    hypothesis, answers = HYPOTHESES[kind], []
+    for problem in (far(kind), problem_of(kind)):
+        steps = 4 if kind == "network" else None
+        method = "scgda" if kind == "network" else "path"
+        mix = cuvee.estimate(problem, hypothesis, method=method, steps=steps, adversaries=4)
+        solved = cuvee.solve(problem, hypothesis, ALPHA, steps=4 if kind == "network" else None)
+        answers.append((mix.alpha, solved.w))
+    for one, other, name in zip(*answers, ("alpha", "w"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8, err_msg=name)
+
+
+def kill_one(ray, problem, number=0):
+    ray.kill(problem.sources[0].crew.actors[number])
+
+
+def test_a_worker_that_dies_is_replaced_and_its_question_asked_again(ray, far):
+    problem = far("network")
+    hypothesis, crew = HYPOTHESES["network"], problem.sources[0].crew
+    deaths, before = iter((0, 1, 1)), crew.replaced
+
+    def kill_now_and_then(what, done, total):
+        number = next(deaths, None)
+        if number is not None:
+            kill_one(ray, problem, number)
+
+    options = {"method": "scgda", "steps": 4, "adversaries": 2}
+    one = cuvee.estimate(problem, hypothesis, progress=kill_now_and_then, **options)
+    other = cuvee.estimate(problem_of("network"), hypothesis, **options)
+    np.testing.assert_allclose(one.alpha, other.alpha, rtol=1e-8, atol=1e-8)
+    assert next(deaths, None) is None
+    assert crew.replaced == before + 3
+
+
+def test_labels_of_a_dead_worker_are_fetched_again(ray, far):
+    problem, hypothesis = far("logistic"), HYPOTHESES["logistic"]
+    space = hypothesis.bind(problem.facts)
+    components, near = (bind(p, space) for p in (problem, problem_of("logistic")))
+    w = space.start(4, 0).view(2, 2, -1)
+    for side in (0, 1):  # the second worker needs labels of the first, which is dead
+        kill_one(ray, problem, side)
+        batch = Batch(part=Half(side, side))
+        np.testing.assert_allclose(components.values(w, batch), near.values(w, batch), atol=1e-10)
+
+
+def test_a_worker_that_cannot_live_is_given_up(ray, far, monkeypatch):
+    problem = far("logistic")
+    monkeypatch.setattr(ray_crew, "TRIES", 1)
+    kill_one(ray, problem)
+    with pytest.raises(InputError, match="worker 0 of 2 died 1 times over one question"):
+        cuvee.solve(problem, HYPOTHESES["logistic"], ALPHA)
+
+
+def test_errors_of_workers_are_ours(ray):
+    huge = [cuvee.Domain(name, np.full((4, 3), 1e300), [0, 1, 1, 0]) for name in "ab"]
+    problem = cuvee.on_ray(cuvee.Problem(huge), workers=2)
+    hypothesis = cuvee.Network(mlp(3, 3, 2).float())
+    with pytest.raises(DomainError, match="row 0 of X holds a number that is too large"):
+        cuvee.solve(problem, hypothesis, [[0.5, 0.5]], steps=2)
+
+
+def test_what_cannot_be_is_said(ray):
+    problem = problem_of("ridge")
+    with pytest.raises(InputError, match="too small: 500 workers need a CPU each, and it has 4"):
+        cuvee.on_ray(problem, workers=500)
+    with pytest.raises(OptionError, match="on must be 'ray', or 'ray:HOST:PORT'"):
+        cuvee.on_ray(problem, on="dask")
+    with pytest.raises(DomainError, match="elsewhere already"):
+        cuvee.on_ray(cuvee.on_ray(problem, workers=1))
+    with pytest.raises(InputError, match=r"too small: the rows take 1000000.0 GB"):
+        n_workers(ray, None, 4, 10**15)
+
+
+def test_an_address_that_does_not_answer_is_said():
+    pytest.importorskip("ray", reason="needs cuvee[ray]")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(InputError, match=f"nothing answers at 127.0.0.1:{port}"):
+        check_answers(f"127.0.0.1:{port}")
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'cuvee\[ray\]'"):
+        cuvee.on_ray(problem_of("ridge"))
+
+
+def test_importing_cuvee_does_not_load_ray():
+    asked = "import sys, cuvee, cuvee.run; assert 'ray' not in sys.modules"
+    subprocess.run([sys.executable, "-c", asked], check=True)
