@@ -12,6 +12,7 @@ from cuvee import erm
 from cuvee.api.checks import check_device, check_hypothesis, check_problem
 from cuvee.api.estimate_settings import EstimateSettings
 from cuvee.components import Components
+from cuvee.components.sites import lives_elsewhere
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
@@ -140,8 +141,8 @@ def estimate(
     space = _space(problem, hypothesis)  # every label is checked here
     work = sum(s.n_rows for s in problem.sources) * prod(problem.input_shape) * problem.n_targets
     jobs = partial(_jobs, problem, hypothesis, space, settings, excluded, device)
-    here = all(s.is_here for s in problem.sources)  # a fork could not ask those elsewhere
-    if space.convex and here and work >= FORK and may_fork(device):
+    alone = may_fork(device) and not lives_elsewhere(problem)  # a fork cannot ask those elsewhere
+    if space.convex and work >= FORK and alone:
         # Small problems and steps of adversaries are many short operations, of which Python runs
         # one at a time in a process.
         parts = apart(_estimate, jobs(count()), count(), progress)
