@@ -125,7 +125,7 @@ class RayCrew:
                 self._forget_labels()
             except errors.ObjectLostError as error:  # with a node
                 last = error
-            except (errors.RayActorError, errors.WorkerCrashedError) as error:
+            except errors.RayError as error:  # it died, whether killed, crashed or out of memory
                 last = error
                 self._replace(k, actor)
             actor, reference = self.actors[k], send(k)
