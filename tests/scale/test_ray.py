@@ -79,7 +79,7 @@ def test_labels_of_a_dead_worker_are_fetched_again(ray, far):
     space = hypothesis.bind(problem.facts)
     components, near = (bind(p, space) for p in (problem, problem_of("logistic")))
     w = space.start(4, 0).view(2, 2, -1)
-    kill_one(ray, problem)  # the other one needs its labels
+    kill_one(ray, problem, 1)  # the first one needs its labels, and is heard first
     batch = Batch(part=Half(0, 1))
     np.testing.assert_allclose(components.values(w, batch), near.values(w, batch), atol=1e-10)
 
