@@ -15,6 +15,7 @@ a worker for each core; the workers' start, which takes seconds, is part of it.
 
 from __future__ import annotations
 
+import logging
 import os
 import statistics
 import tempfile
@@ -42,7 +43,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     if own_cluster:
         ray.init(
             address="local", num_cpus=cores, object_store_memory=max(2**28, 600 * rows),
-            include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+            include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
         )  # fmt: skip
     try:
         counts = [n for n in WORKERS if n <= cores]

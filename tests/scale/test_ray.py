@@ -12,6 +12,7 @@ import pytest
 import cuvee
 from builders import mlp
 from cuvee.components import Batch, Half, bind
+from cuvee.data.synthetic import visits
 from cuvee.errors import DomainError, InputError, MissingExtra, OptionError
 from cuvee.scale import ray_crew
 from cuvee.scale.ray_cluster import check_answers, n_workers
@@ -34,7 +35,10 @@ def far(ray):
     return put
 
 
-@pytest.mark.parametrize("kind", HYPOTHESES)
+DEAR = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("softmax", "poisson", "network")]
+
+
+@pytest.mark.parametrize("kind", ["ridge", "logistic", *DEAR])
 def test_weights_and_models_are_those_of_the_local_run(kind, far):
     hypothesis, answers = HYPOTHESES[kind], []
     for problem in (far(kind), problem_of(kind)):
@@ -51,6 +55,7 @@ def kill_one(ray, problem, number=0):
     ray.kill(problem.sources[0].crew.actors[number])
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_question_asked_again(ray, far):
     problem = far("network")
     hypothesis, crew = HYPOTHESES["network"], problem.sources[0].crew
@@ -74,12 +79,12 @@ def test_labels_of_a_dead_worker_are_fetched_again(ray, far):
     space = hypothesis.bind(problem.facts)
     components, near = (bind(p, space) for p in (problem, problem_of("logistic")))
     w = space.start(4, 0).view(2, 2, -1)
-    for side in (0, 1):  # the second worker needs labels of the first, which is dead
-        kill_one(ray, problem, side)
-        batch = Batch(part=Half(side, side))
-        np.testing.assert_allclose(components.values(w, batch), near.values(w, batch), atol=1e-10)
+    kill_one(ray, problem, 1)  # the first one needs its labels, and is heard first
+    batch = Batch(part=Half(0, 1))
+    np.testing.assert_allclose(components.values(w, batch), near.values(w, batch), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_live_is_given_up(ray, far, monkeypatch):
     problem = far("logistic")
     monkeypatch.setattr(ray_crew, "TRIES", 1)
@@ -88,6 +93,7 @@ def test_a_worker_that_cannot_live_is_given_up(ray, far, monkeypatch):
         cuvee.solve(problem, HYPOTHESES["logistic"], ALPHA)
 
 
+@pytest.mark.slow
 def test_errors_of_workers_are_ours(ray):
     huge = [cuvee.Domain(name, np.full((4, 3), 1e300), [0, 1, 1, 0]) for name in "ab"]
     problem = cuvee.on_ray(cuvee.Problem(huge), workers=2)
@@ -96,16 +102,29 @@ def test_errors_of_workers_are_ours(ray):
         cuvee.solve(problem, hypothesis, [[0.5, 0.5]], steps=2)
 
 
-def test_what_cannot_be_is_said(ray):
+def test_what_cannot_be_is_said(ray, far):
     problem = problem_of("ridge")
     with pytest.raises(InputError, match="too small: 500 workers need a CPU each, and it has 4"):
         cuvee.on_ray(problem, workers=500)
     with pytest.raises(OptionError, match="on must be 'ray', or 'ray:HOST:PORT'"):
         cuvee.on_ray(problem, on="dask")
     with pytest.raises(DomainError, match="elsewhere already"):
-        cuvee.on_ray(cuvee.on_ray(problem, workers=1))
+        cuvee.on_ray(far("logistic"))
     with pytest.raises(InputError, match=r"too small: the rows take 1000000.0 GB"):
         n_workers(ray, None, 4, 10**15)
+
+
+def test_a_run_on_ray_is_the_run_in_this_process(ray, tmp_path):
+    visits(0).to_parquet(tmp_path / "visits.parquet", row_group_size=1_300)  # two workers
+    asked = {"label": "days", "domain": "hospital", "drop": ["visit"], "targets": "alder"}
+    near, run = (
+        cuvee.adapt(tmp_path / "visits.parquet", tmp_path / str(on), on=on, **asked)
+        for on in (None, "ray")
+    )
+    np.testing.assert_allclose(run.alpha, near.alpha, atol=1e-8)
+    np.testing.assert_allclose(run.w, near.w, rtol=1e-8, atol=1e-8)
+    assert run.notes == near.notes
+    assert (run.path / "report.html").exists()
 
 
 def test_an_address_that_does_not_answer_is_said():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -119,12 +120,14 @@ def test_two_nodes_give_the_same_numbers_and_one_may_be_lost():
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    """The address of a cluster in processes of its own."""
+def cluster(monkeypatch):
+    """The address of a cluster in processes of its own, which asks for a token made up here."""
     pytest.importorskip("ray", reason="needs cuvee[ray]")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
     command = shutil.which("ray", path=str(Path(sys.executable).parent))
     head = subprocess.Popen(
         [command, "start", "--head", "--block", f"--port={port}", "--num-cpus=2",

@@ -44,13 +44,10 @@ def run_both(table, folder, **asked):
     ]
 
 
-def test_a_run_on_ray_is_the_run_in_this_process(ray, table, tmp_path):
-    same_numbers(*run_both(table, tmp_path, label="days"))
-
-
 @pytest.mark.slow
-def test_classes_on_ray_are_those_in_this_process(ray, table, tmp_path):
-    same_numbers(*run_both(table, tmp_path, label="readmitted"))
+@pytest.mark.parametrize("label", ["days", "readmitted"])
+def test_a_run_on_four_workers_is_the_run_in_this_process(ray, table, tmp_path, label):
+    same_numbers(*run_both(table, tmp_path, label=label))
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ def many(targets):
     )
 
 
+@pytest.mark.slow
 def test_targets_side_by_side_get_the_same_weights_and_models(ray):
     problem, done = many(7), []
     far = cuvee.estimate_on_ray(

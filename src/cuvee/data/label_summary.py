@@ -60,7 +60,8 @@ class Summary:
             kind = "text" if "text" in kinds else "quantity" if "quantity" in kinds else "whole"
         values = (self.values or frozenset()) | (other.values or frozenset())
         rows, high = self.rows + other.rows, max(self.high, other.high)
-        highest = sum(s.share_of_highest * s.rows for s in (self, other) if s.high == high)
+        highest = np.nan if np.isnan(high) else 0.0
+        highest += sum(s.share_of_highest * s.rows for s in (self, other) if s.high == high)
         return Summary(
             kind, rows, max(len(values), self.different, other.different), self.first,
             min(self.low, other.low), high,

@@ -122,10 +122,10 @@ class RayCrew:
                 if not isinstance(error.cause, errors.ObjectLostError | errors.RayActorError):
                     raise error.cause from None
                 last: Exception = error  # it waited for labels of one that died
-                self._forget_labels()
+                self._replace_dead()
             except errors.ObjectLostError as error:  # with a node
                 last = error
-            except (errors.RayActorError, errors.WorkerCrashedError) as error:
+            except errors.RayError as error:  # it died, whether killed, crashed or out of memory
                 last = error
                 self._replace(k, actor)
             actor, reference = self.actors[k], send(k)
@@ -144,9 +144,15 @@ class RayCrew:
                 self._labels = []
                 self.replaced += 1
 
-    def _forget_labels(self) -> None:
+    def _replace_dead(self) -> None:
+        """Make every worker anew that is dead, also those whose answers nobody has waited for."""
         with self._lock:
             self._labels = []
+        for k, actor in enumerate(list(self.actors)):
+            try:
+                self._ray.get(actor.version.remote())
+            except self._ray.exceptions.RayError:
+                self._replace(k, actor)
 
     def _made(self, k: int) -> Any:
         """Return a new worker; where no CPU is left, it shares one with others."""
