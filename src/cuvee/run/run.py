@@ -17,6 +17,7 @@ from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.options import Options
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
+from cuvee.hypothesis.base import Space
 from cuvee.outputs.files import understood
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array
@@ -67,7 +68,7 @@ class Predictor(ABC):
     @property
     def features(self) -> tuple[str, ...]:
         """Return the raw columns that the models learnt from, in order."""
-        return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
+        return self._encoders[0].features
 
     def _table(self, source: Any, target: str | None) -> Any:
         """Return the rows as a table.
@@ -141,19 +142,46 @@ class Predictor(ABC):
             and prepared["domain"] not in columns_of(source, encoding)
         ):
             target = known[0]
-        encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
-        categories = {c for encoder in encoders for c in encoder.text} | {*text}
         domain = prepared["domain"] if target is None else None
-        how: Any = {"domain": domain, "text": sorted(categories), "encoding": encoding}
-        frame = read_rows(source, encoders[0].features, keep, **how)
+        how: Any = {"domain": domain, "text": self._categories({*text}), "encoding": encoding}
+        frame = read_rows(source, self._encoders[0].features, keep, **how)
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
-        answers = self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
+        answers = self._answers(frame, names, [k for k in keep if k != domain], domain)
         index = _index_of(source)
         return answers if index is None else answers.set_axis(index, axis=0)
 
-    def _answers(
-        self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None
-    ) -> Any:
+    def answer(self, frame: Any, names: Array) -> Any:
+        """Return what `predict` does of rows (rows, …), each by the model that `names` (rows,) has.
+
+        This is the way for a service: encoders and spaces are made once, and rows of many targets
+        are answered together.
+        """
+        with understood(self.path, "a run of this version of cuvee"):
+            kept = self._encoders[0].features
+            rows = read_rows(frame, kept, text=self._categories(set()))
+            return self._answers(rows, names, [], None)
+
+    @cached_property
+    def _encoders(self) -> list[Encoder]:
+        return [Encoder.from_dict(group["encoder"]) for group in self._prepared["groups"]]
+
+    def _categories(self, more: set[str]) -> list[str]:
+        return sorted(more.union(*(encoder.text for encoder in self._encoders)))
+
+    @cached_property
+    def _spaces(self) -> dict[int, tuple[Array | None, Space]]:
+        """Hold the classes and the space of each group that was asked for."""
+        return {}
+
+    def _space(self, g: int) -> tuple[Array | None, Space]:
+        if g not in self._spaces:
+            listed = self._prepared["groups"][g].get("classes") or self._prepared["classes"]
+            own = None if self._prepared["classes"] is None else np.array(listed)
+            n_inputs = len(self._encoders[g].names)
+            self._spaces[g] = own, space_of(self.options, self._prepared["task"], n_inputs, own)
+        return self._spaces[g]
+
+    def _answers(self, frame: Any, names: Array, keep: list[str], domain: str | None) -> Any:
         import pandas as pd
 
         place = pd.Index(self.targets).get_indexer(names)
@@ -172,13 +200,8 @@ class Predictor(ABC):
         chance = np.zeros((len(frame), 0 if classes is None else len(classes)))
         for g in np.unique(group):
             rows = np.flatnonzero(group == g)
-            own = (
-                None
-                if classes is None
-                else np.array(prepared["groups"][g].get("classes") or prepared["classes"])
-            )
-            space = space_of(self.options, prepared["task"], len(encoders[g].names), own)
-            X = encoders[g](frame.iloc[rows], where="rows to predict")
+            own, space = self._space(g)
+            X = self._encoders[g](frame.iloc[rows], where="rows to predict")
             order = np.argsort(place[rows], kind="stable")
             cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
             for part in np.split(order, cuts):
@@ -221,6 +244,33 @@ class Run(Predictor):
     @property
     def path(self) -> Path:
         return self._folder.path
+
+    @property
+    def folder(self) -> RunFolder:
+        """Return the folder that the run was read from."""
+        return self._folder
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return what run.json holds."""
+        return self._about
+
+    @property
+    def added(self) -> frozenset[str]:
+        """Return the targets that were added after the run was made."""
+        return frozenset()
+
+    @property
+    def offset(self) -> Floats:
+        """Return what is added to the predictions of each model (M,): its target's level."""
+        return self._models.offset
+
+    def described(self, i: int) -> dict[str, Any]:
+        """Return what prepared.json says of target i: its rows, its encoder and its classes."""
+        about = self._prepared["targets"][i]
+        group = self._prepared["groups"][about["group"]]
+        classes = group.get("classes") or self._prepared["classes"]
+        return {**about, "encoder": group["encoder"], "classes": classes}
 
     @property
     def finished(self) -> bool:

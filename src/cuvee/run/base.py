@@ -1,0 +1,170 @@
+"""The sources of a finished run, in memory: new mixtures and new targets are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from cuvee.api import ModelMap, learn
+from cuvee.api.bound import Bound
+from cuvee.api.checks import MEMORY
+from cuvee.data.blends import of_sources
+from cuvee.data.opened import decodable, open_table
+from cuvee.data.prepare import prepare
+from cuvee.data.prepared import Group, Members, Prepared
+from cuvee.errors import InputError, MixtureError
+from cuvee.hypothesis import Hypothesis
+from cuvee.hypothesis.base import Space
+from cuvee.numerics.parallel import workers
+from cuvee.problem import Array
+from cuvee.results import OWN, Floats, Status
+from cuvee.run.models import LARGEST
+from cuvee.run.run import Run
+from cuvee.run.tables import check_same
+from cuvee.simplex import check_alpha
+from cuvee.solution import Certificate
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """Models of M mixtures of the sources; every field has a row per mixture."""
+
+    alpha: Floats  # (M, N)
+    w: Floats  # (M, P)
+    offset: Floats  # (M,) to add to predictions: the sources' levels, weighed
+    status: tuple[Status, ...]
+    certificate: Certificate
+    moves: Floats | None  # (M, N, P) dw*/dα; None where there is no w*(α), or it is too large
+
+    def part(self, i: int) -> Mixed:
+        """Return the mixture i alone."""
+        one, bounds = slice(i, i + 1), self.certificate
+        known = bounds.calibrated
+        certificate = replace(
+            bounds,
+            distance=bounds.distance[one],
+            excess_risk=bounds.excess_risk[one],
+            gradient_norm=bounds.gradient_norm[one],
+            calibrated=None if known is None else known[one],
+        )
+        moves = None if self.moves is None else self.moves[one]
+        status = self.status[one]
+        return Mixed(self.alpha[one], self.w[one], self.offset[one], status, certificate, moves)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """One group of all sources of a run, without targets, encoded once."""
+
+    prepared: Prepared
+    members: Members  # the sources and the encoder; no targets
+    group: int  # its number in prepared.json; one more than the last where the run has no such
+    rows: Mapping[str, tuple[Array, Array]]  # source -> encoded X, y
+
+    @classmethod
+    def of(cls, run: Run, source: Any = None) -> Base:
+        """Read the table of a run again, and return its sources.
+
+        `source` is needed where the run was made from a table in memory, or where it has moved.
+        """
+        data, options = run.about["data"], run.options
+        source = data["path"] if source is None else source
+        if source is None:
+            raise InputError(
+                f"{run.path} was made from a table in memory, so that its sources are not known: "
+                "name the table"
+            )
+        prepared = prepare(source, options)
+        if prepared.fingerprint != data["fingerprint"]:
+            raise InputError(
+                f"the table is not the one that {run.path} was made from: bring that back, or "
+                "make a new run"
+            )
+        check_same(prepared, run.folder)
+        members, group = prepared.members[0], 0
+        if len(prepared.members) > 1:  # every domain in turn: a new target learns from all
+            with decodable():
+                together = of_sources(open_table(source, options), prepared.sources)
+            prepared, group = together, len(prepared.members)
+            members = prepared.members[0]
+        alone = replace(members, targets=())
+        return cls(prepared, alone, group, prepared.rows(alone))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return the names (N,) of the sources."""
+        return self.members.sources
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the encoded columns."""
+        return self.members.encoder.names
+
+    @cached_property
+    def hypothesis(self) -> Hypothesis:
+        return self.prepared.hypothesis(self.members)
+
+    @cached_property
+    def alone(self) -> Group:
+        """Return the sources as a problem without targets, at one level."""
+        kept = replace(self.prepared, divided={}, rows=lambda who: self.rows)
+        return kept.group(self.members)
+
+    @cached_property
+    def bound(self) -> Bound:
+        """Return the sources with the oracle that answers for their mixtures."""
+        seed = self.prepared.options.seed
+        return Bound.of(self.alone.whole, self.hypothesis, "cpu", MEMORY, seed)
+
+    @property
+    def space(self) -> Space:
+        return self.bound.space
+
+    def learnt(self) -> ModelMap:
+        """Return a map w*(α) of the sources, learnt now; it takes seconds to minutes."""
+        options = self.prepared.options
+        return learn(self.alone.whole.sources, self.hypothesis, seed=options.seed)
+
+    def alpha(self, weights: Mapping[str, float]) -> Floats:
+        """Return weights by the names of sources as α (N,); who is not named weighs nothing."""
+        unknown = next((name for name in weights if name not in self.sources), None)
+        if unknown == OWN:
+            raise MixtureError(
+                f"alpha weighs {OWN!r}: a mixture here is one of sources alone; leave it out"
+            )
+        if unknown is not None:
+            raise MixtureError(f"alpha names {unknown!r}, which is no source of this run")
+        alpha = np.array([[weights.get(name, 0.0) for name in self.sources]], dtype=np.float64)
+        return np.asarray(check_alpha(alpha, len(self.sources))[0])
+
+    @workers()
+    def mixed(self, alpha: Sequence[Floats], atlas: ModelMap | None, trust: str | None) -> Mixed:
+        """Return the models of mixtures (M, N): solved, or asked of the map with this trust."""
+        a = np.stack(alpha)
+        tensor = torch.as_tensor(a)
+        oracle = self.bound.oracle
+        if atlas is None:
+            outcome = oracle.solve(tensor, tol=self.prepared.options.tol)
+            w, status = _numpy(outcome.w), tuple(outcome.status.tolist())
+            certificate = Certificate(
+                _numpy(outcome.bounds.distance),
+                _numpy(outcome.bounds.excess),
+                _numpy(outcome.gradient),
+                oracle.rests_on,
+            )
+        else:
+            solution = atlas(a, trust=trust)  # type: ignore[arg-type]  # checked by the map
+            w, status, certificate = solution.w, solution.status, solution.certificate
+        moves = None
+        if self.space.convex and self.space.n_params <= LARGEST:
+            moves = _numpy(oracle.sensitivity(tensor, torch.as_tensor(w)))
+        return Mixed(a, w, a @ self.alone.levels, status, certificate, moves)
+
+
+def _numpy(x: torch.Tensor) -> Floats:
+    return np.asarray(x.double().cpu())

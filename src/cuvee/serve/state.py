@@ -1,0 +1,168 @@
+"""A run in memory, once per process: its models, its sources, and the map that was learnt."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cuvee.api import ModelMap
+from cuvee.errors import CuveeError, InputError
+from cuvee.results import Floats
+from cuvee.run import Run, open_run
+from cuvee.run.base import Base, Mixed
+from cuvee.run.folder import MANIFEST
+from cuvee.serve.batching import Batcher
+from cuvee.serve.metrics import Metrics
+from cuvee.serve.problems import Problem
+
+log = logging.getLogger("cuvee.serve")
+TRUSTS = ("solved", "predicted", "certified", "corrected")
+
+
+class Rows(NamedTuple):
+    """Rows to predict, by the model of one target of a run as it was when they came."""
+
+    run: Run
+    frame: Any
+    target: str
+
+
+class Question(NamedTuple):
+    """A mixture to make a model for."""
+
+    alpha: Floats  # (N,)
+    trust: str | None
+
+
+class State:
+    """Hold what all requests share; new targets of other processes are seen when they come."""
+
+    def __init__(self, path: Path, metrics: Metrics, table: Any = None) -> None:
+        self._lock, self._path = Lock(), path
+        self._mark, self._run = self._read()
+        if not self._run.finished:
+            raise InputError(f"{path} is not finished: cuvee resume {path}")
+        self.base: Base | None = None
+        self.atlas: ModelMap | None = None
+        self.why_not = ""  # there are no sources, a sentence
+        try:
+            self.base = Base.of(self._run, table)
+            self.base.bound  # noqa: B018  # made once, before anybody waits for it
+        except CuveeError as error:
+            self.why_not = str(error)
+        self.predictions: Batcher[Rows, Any] = Batcher(_predicted, metrics)
+        self.mixtures: Batcher[Question, Mixed] = Batcher(self._mixed, metrics)
+        Thread(target=self._learn, name="cuvee-map", daemon=True).start()
+
+    @property
+    def run(self) -> Run:
+        """Return the run as its folder is now."""
+        if _mark(self._path) != self._mark:
+            with self._lock:
+                if _mark(self._path) != self._mark:
+                    self._mark, self._run = self._read()
+        return self._run
+
+    def place(self, run: Run, target: str) -> int:
+        """Return the number of a target; raise `Problem` where there is no such."""
+        try:
+            return run.targets.index(target)
+        except ValueError:
+            raise Problem(
+                404, f"there is no target {target!r}; GET /v1/targets lists them"
+            ) from None
+
+    def sources(self) -> Base:
+        """Return the sources; raise `Problem` where the table of the run is not there."""
+        if self.base is None:
+            raise Problem(
+                409,
+                f"this needs the sources of the run, and {self.why_not} (cuvee serve --table)",
+            )
+        return self.base
+
+    async def predict(self, target: str, frame: Any) -> Any:
+        """Return the predictions of rows as a frame, computed together with those of others."""
+        run = self.run
+        self.place(run, target)
+        known = [name for name in run.features if name in frame.columns]
+        return await self.predictions.ask(Rows(run, frame[known], target))
+
+    async def mix(self, alpha: Floats, trust: str | None) -> Mixed:
+        """Return the model of one mixture, computed together with others."""
+        if trust not in (None, "solved") and self.atlas is None:
+            raise Problem(
+                503,
+                f"the map is not learnt yet, so that trust {trust!r} cannot be had; wait, or ask "
+                "for 'solved'",
+                {"Retry-After": "1"},
+            )
+        return await self.mixtures.ask(Question(alpha, trust))
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self.predictions.close()
+        self.mixtures.close()
+
+    def _read(self) -> tuple[object, Run]:
+        mark = _mark(self._path)  # before it is read: what comes later is then seen later
+        run = open_run(self._path)
+        if run.finished:
+            run.w, run.alpha, run.metrics  # noqa: B018  # in memory, before anybody waits
+        return mark, run
+
+    def _learn(self) -> None:
+        if self.base is None or len(self.base.sources) < 2:
+            return
+        try:
+            self.atlas = self.base.learnt()
+        except CuveeError as error:
+            log.warning("no map was learnt, mixtures are solved: %s", error)
+
+    def _mixed(self, questions: Sequence[Question]) -> list[Mixed]:
+        """Return the models of all mixtures; those of the same trust are computed together."""
+        assert self.base is not None
+        answers: dict[int, Mixed] = {}
+        for trust in dict.fromkeys(q.trust for q in questions):
+            at = [i for i, q in enumerate(questions) if q.trust == trust]
+            atlas = None if trust == "solved" else self.atlas
+            mixed = self.base.mixed([questions[i].alpha for i in at], atlas, trust)
+            answers |= {i: mixed.part(k) for k, i in enumerate(at)}
+        return [answers[i] for i in range(len(questions))]
+
+
+def _predicted(asked: Sequence[Rows]) -> list[Any]:
+    """Return the predictions of all requests; tables with the same columns are answered together.
+
+    Columns of one kind only are joined: text beside numbers would be read in another way.
+    """
+    import pandas as pd
+
+    groups: dict[Any, list[int]] = {}
+    for i, rows in enumerate(asked):
+        kinds = tuple(map(str, rows.frame.dtypes))
+        groups.setdefault((id(rows.run), *rows.frame.columns, *kinds), []).append(i)
+    answers: dict[int, Any] = {}
+    for at in groups.values():
+        frames = [asked[i].frame for i in at]
+        ends = np.cumsum([len(frame) for frame in frames])
+        names = np.repeat(
+            np.array([asked[i].target for i in at], dtype=object), np.diff([0, *ends])
+        )
+        joined = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+        predictions = asked[at[0]].run.answer(joined, names)
+        for i, low, high in zip(at, [0, *ends[:-1]], ends, strict=True):
+            answers[i] = predictions.iloc[low:high]
+    return [answers[i] for i in range(len(asked))]
+
+
+def _mark(path: Path) -> object:
+    """Return what changes whenever the manifest is replaced."""
+    about = os.stat(path / MANIFEST)
+    return about.st_ino, about.st_mtime_ns, about.st_size
