@@ -25,11 +25,12 @@ from cuvee.report.findings import Findings
 from cuvee.report.page import render
 from cuvee.report.summary import summary
 from cuvee.results import Floats
-from cuvee.run import alpha_file
+from cuvee.run import added, alpha_file
 from cuvee.run.answers import as_table, check_whose
-from cuvee.run.findings import findings
+from cuvee.run.findings import Numbers, findings
 from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
 from cuvee.run.models import Delivered, space_of
+from cuvee.run.tables import metrics_of
 
 
 def open_run(path: str | Path) -> Run:
@@ -233,7 +234,9 @@ class Run(Predictor):
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._about, self._prepared = folder.about, folder.json(PREPARED)
+        self._about, self._added = folder.about, added.read(folder)
+        with understood(folder.path / PREPARED, "what this version of cuvee writes"):
+            self._prepared = added.join_prepared(folder.json(PREPARED), self._added)
         with understood(folder.path / PREPARED, "what this version of cuvee writes"):
             self.targets: tuple[str, ...] = tuple(t["name"] for t in self._prepared["targets"])
             self.notes: tuple[str, ...] = (self._prepared["why"], *self._prepared["notes"])
@@ -258,7 +261,7 @@ class Run(Predictor):
     @property
     def added(self) -> frozenset[str]:
         """Return the targets that were added after the run was made."""
-        return frozenset()
+        return frozenset(one.about.name for one in self._added)
 
     @property
     def offset(self) -> Floats:
@@ -279,7 +282,7 @@ class Run(Predictor):
     @cached_property
     def _weights(self) -> tuple[tuple[str, ...], Floats]:
         _, columns, alpha = alpha_file.from_csv(self._folder.read(ALPHA).decode(), ALPHA)
-        return columns, alpha
+        return added.join_alpha(columns, alpha, self._added)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -294,16 +297,25 @@ class Run(Predictor):
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """Return metrics.json: scores beside the baselines, and certificates."""
-        return self._folder.json(METRICS)
+        metrics, prepared = self._folder.json(METRICS), self._prepared
+        if not self._added:
+            return metrics
+        with understood(self.path, "a run of this version of cuvee"):
+            rows = np.array([t["test"] for t in prepared["targets"]])
+            classify, kind = prepared["classes"] is not None, prepared["kind"]
+            plan = metrics["plan"]
+            return metrics_of(self._models, self.targets, rows, classify, kind, plan)
 
     @cached_property
     def _models(self) -> Delivered:
-        return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
+        base = Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
+        return added.join_models(base, self._added)
 
     @cached_property
     def findings(self) -> Findings:
         with understood(self.path, "a run of this version of cuvee"):
-            return findings(self._folder)
+            everything = (self._prepared, self.metrics, self.columns, self.alpha, self._added)
+            return findings(self._folder, Numbers(*everything))
 
     def report(self) -> Path:
         """Write report.html, from the files of the run alone."""
