@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response, Security
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 
 import cuvee
-from cuvee.serve import bodies, problems, schema, views
+from cuvee.serve import adding, bodies, problems, schema, views
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.auth import Role, Tokens
-from cuvee.serve.guard import Guard
+from cuvee.serve.guard import Guard, needs
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import TYPE, Metrics
 from cuvee.serve.problems import Problem, answer
 from cuvee.serve.state import TRUSTS, State
-
-_bearer = HTTPBearer(auto_error=False, description="The token that the server showed.")
-
-
-def needs(role: Role) -> Any:
-    """Return the dependency of a route that only tokens of this role, or a higher one, may use."""
-
-    async def check(request: Request, _: Annotated[Any, Security(_bearer)]) -> None:
-        given = request.scope["state"].get("role")
-        if given is None or given < role:
-            raise Problem(403, f"this needs a token of the role {role.name!r}")
-
-    return Depends(check)
 
 
 def create_app(state: State, tokens: Tokens, limits: Limits, metrics: Metrics) -> FastAPI:
@@ -55,6 +41,7 @@ def create_app(state: State, tokens: Tokens, limits: Limits, metrics: Metrics) -
     problems.install(app)
     app.include_router(_about)
     app.include_router(_targets)
+    app.include_router(adding.router)
     app.add_middleware(Guard, tokens=tokens, limits=limits, metrics=metrics)
     return app
 
@@ -87,6 +74,8 @@ async def metrics_text(request: Request) -> Response:
     """Return counts and times of this process, for Prometheus."""
     state: State = request.app.state.cuvee
     gauges = {"cuvee_targets": {"": float(len(state.run.targets))}}
+    if state.jobs is not None:
+        gauges["cuvee_jobs"] = state.jobs.counts()
     return Response(request.app.state.metrics.text(gauges), media_type=TYPE)
 
 

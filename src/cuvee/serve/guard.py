@@ -7,11 +7,13 @@ import hashlib
 import logging
 import time
 from math import ceil
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cuvee.serve.auth import Tokens
+from cuvee.serve.auth import Role, Tokens
 from cuvee.serve.limits import Limits, Rate
 from cuvee.serve.metrics import Metrics
 from cuvee.serve.problems import Problem
@@ -25,6 +27,7 @@ SAFE = {
     b"referrer-policy": b"no-referrer",
 }
 log = logging.getLogger("cuvee.serve")
+_bearer = HTTPBearer(auto_error=False, description="The token that the server showed.")
 
 
 class Guard:
@@ -110,3 +113,14 @@ def _route(scope: Scope) -> str:
 def _method(scope: Scope) -> str:
     known = ("GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH")
     return scope["method"] if scope["method"] in known else "other"
+
+
+def needs(role: Role) -> Any:
+    """Return the dependency of a route that only tokens of this role, or a higher one, may use."""
+
+    async def check(request: Request, _: Annotated[Any, Security(_bearer)]) -> None:
+        given = request.scope["state"].get("role")
+        if given is None or given < role:
+            raise Problem(403, f"this needs a token of the role {role.name!r}")
+
+    return Depends(check)

@@ -13,11 +13,14 @@ import numpy as np
 
 from cuvee.api import ModelMap
 from cuvee.errors import CuveeError, InputError
-from cuvee.results import Floats
+from cuvee.results import OWN, Floats
 from cuvee.run import Run, open_run
+from cuvee.run.added import remove, tidy
 from cuvee.run.base import Base, Mixed
 from cuvee.run.folder import MANIFEST
+from cuvee.serve.adapting import Worker
 from cuvee.serve.batching import Batcher
+from cuvee.serve.jobs import Jobs
 from cuvee.serve.metrics import Metrics
 from cuvee.serve.problems import Problem
 
@@ -43,7 +46,9 @@ class Question(NamedTuple):
 class State:
     """Hold what all requests share; new targets of other processes are seen when they come."""
 
-    def __init__(self, path: Path, metrics: Metrics, table: Any = None) -> None:
+    def __init__(
+        self, path: Path, metrics: Metrics, table: Any = None, *, read_only: bool = False
+    ) -> None:
         self._lock, self._path = Lock(), path
         self._mark, self._run = self._read()
         if not self._run.finished:
@@ -58,6 +63,14 @@ class State:
             self.why_not = str(error)
         self.predictions: Batcher[Rows, Any] = Batcher(_predicted, metrics)
         self.mixtures: Batcher[Question, Mixed] = Batcher(self._mixed, metrics)
+        self.jobs: Jobs | None = None
+        self.worker: Worker | None = None
+        if not read_only:
+            tidy(path)
+            self.jobs = Jobs(home(path))
+            if self.base is not None:
+                self.worker = Worker(path, self.base, self.jobs)
+                self.worker.start()
         Thread(target=self._learn, name="cuvee-map", daemon=True).start()
 
     @property
@@ -87,6 +100,30 @@ class State:
             )
         return self.base
 
+    def writable(self) -> Jobs:
+        """Return the jobs; raise `Problem` where the server is read-only."""
+        if self.jobs is None:
+            raise Problem(403, "this server is read-only: it takes no new targets")
+        return self.jobs
+
+    def check_free(self, name: str) -> None:
+        """Raise `Problem` where a new target cannot have this name."""
+        if name in self.run.targets:
+            raise Problem(409, f"there is a target {name!r} already; choose another name")
+        if name == OWN or name in self.sources().sources:
+            raise Problem(409, f"a source of this run is called {name!r}; choose another name")
+
+    def remove(self, name: str) -> None:
+        """Take an added target out of the run."""
+        self.writable()
+        self.place(self.run, name)
+        if name not in self.run.added:
+            raise Problem(
+                409, f"{name!r} was made with the run and belongs to it; it cannot be deleted"
+            )
+        if not remove(self._path, name):
+            raise Problem(404, f"there is no target {name!r} any more")
+
     async def predict(self, target: str, frame: Any) -> Any:
         """Return the predictions of rows as a frame, computed together with those of others."""
         run = self.run
@@ -106,16 +143,23 @@ class State:
         return await self.mixtures.ask(Question(alpha, trust))
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Let the threads end; jobs that are under way stop at their next step."""
+        if self.worker is not None:
+            self.worker.stop()
         self.predictions.close()
         self.mixtures.close()
 
     def _read(self) -> tuple[object, Run]:
-        mark = _mark(self._path)  # before it is read: what comes later is then seen later
-        run = open_run(self._path)
-        if run.finished:
-            run.w, run.alpha, run.metrics  # noqa: B018  # in memory, before anybody waits
-        return mark, run
+        while True:
+            mark = _mark(self._path)  # before it is read: what comes later is then seen later
+            try:
+                run = open_run(self._path)
+                if run.finished:
+                    run.w, run.alpha, run.metrics  # noqa: B018  # before anybody waits
+                return mark, run
+            except InputError:
+                if mark == _mark(self._path):
+                    raise  # else somebody deleted a target meanwhile: read again
 
     def _learn(self) -> None:
         if self.base is None or len(self.base.sources) < 2:
@@ -160,6 +204,13 @@ def _predicted(asked: Sequence[Rows]) -> list[Any]:
         for i, low, high in zip(at, [0, *ends[:-1]], ends, strict=True):
             answers[i] = predictions.iloc[low:high]
     return [answers[i] for i in range(len(asked))]
+
+
+def home(path: Path) -> Path:
+    """Return the folder of a run that holds the server's own files, which nobody else may read."""
+    folder = path / "serve"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _mark(path: Path) -> object:
