@@ -13,6 +13,7 @@ from cuvee.serve.app import create_app
 from cuvee.serve.auth import Tokens
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import Metrics
+from cuvee.serve.server import Serving, serve
 from cuvee.serve.state import State
 
 EFFECTS = {"north": 2.0, "east": 1.5, "south": -3.0, "<b>west</b>": 1.0, "new/ward": 2.0}
@@ -63,3 +64,8 @@ class Client:
                 return await asyncio.gather(*(one(client, *request) for request in requests))
 
         return asyncio.run(all_of_them())
+
+
+def served(path: Path, pipe, token: str) -> None:
+    """Serve a run in this process, which a test may kill; `pipe` gets what is said when it is ready."""
+    serve(Serving(path, port=0), pipe.send, pipe.send, {"CUVEE_TOKEN": token})

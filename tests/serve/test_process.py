@@ -1,0 +1,173 @@
+"""`cuvee serve` as a process of its own: docs/serve.md, kills, shutdown, TLS."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+import run_builders
+from cuvee.data.synthetic import visits as sample
+from cuvee.run import adapt, open_run
+from serve_builders import served, visits
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+LINES = [
+    line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+]
+TOKEN = "a-token-for-this-test"
+
+
+@contextmanager
+def serving(run, *words, env=None, **how):
+    """A server on a free port; what it said when it was ready, and its process."""
+    command = [
+        sys.executable,
+        "-m",
+        "cuvee",
+        "serve",
+        str(run),
+        "--port",
+        "0",
+        "--json",
+        *map(str, words),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, **(env or {})}, **how)  # fmt: skip
+    try:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        yield json.loads(line), process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def body(name, seed=0):
+    frame = visits({"ward": 2.5}, rows=12, seed=seed)[["age", "dose", "sex", "cost"]]
+    return {"name": name, "rows": json.loads(frame.to_json(orient="records"))}
+
+
+@pytest.fixture
+def path(tmp_path):
+    visits().to_csv(tmp_path / "visits.csv", index=False)
+    adapt(tmp_path / "visits.csv", tmp_path / "run", label="cost", domain="hospital", drop=("sick",),
+          targets="new/ward", method="uniform")  # fmt: skip
+    return tmp_path / "run"
+
+
+def test_the_page_and_a_graceful_end(tmp_path):
+    sample().to_csv(tmp_path / "visits.csv", index=False)
+    adapt(tmp_path / "visits.csv", tmp_path / "run", label="readmitted", domain="hospital", drop=("visit",),
+          targets=("fir", "oak"), labelled=20, method="uniform")  # fmt: skip
+    with serving("run", cwd=tmp_path) as (ready, process):
+        shell = {**os.environ, "URL": ready["url"], "TOKEN": ready["token"]}
+        assert sum(line.startswith("curl") for line in LINES) >= 10
+        for line in LINES:
+            ended = subprocess.run(
+                ["bash", "-c", line], cwd=tmp_path, env=shell, capture_output=True, text=True
+            )
+            assert ended.returncode == 0, (line, ended)
+            if "predict" in line:
+                assert len(json.loads(ended.stdout)["predictions"]) == 5
+            if "mixtures" in line:
+                assert json.loads(ended.stdout)["certificate"]["proven"] in (True, False)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+        assert "Traceback" not in errors and ready["token"] not in errors
+    assert open_run(tmp_path / "run").targets == ("fir", "oak")
+
+
+@contextmanager
+def forked(path):
+    """A server in a child with all modules loaded, so that it starts at once; what it said, its kill."""
+    ours, theirs = multiprocessing.Pipe()
+    child = run_builders.forked(lambda: served(path, theirs, TOKEN))
+    gone = threading.Lock()
+
+    def kill():
+        if gone.acquire(blocking=False):  # once: its number may be another's afterwards
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    try:
+        assert ours.poll(60)
+        yield ours.recv(), kill
+    finally:
+        kill()
+
+
+def killed_while_adding(path, rounds, seed=0):
+    """Kill a server again and again while targets are added; all that it accepted are there."""
+    accepted, headers = [], {"Authorization": f"Bearer {TOKEN}"}
+    for kill in range(rounds):
+        with forked(path) as (ready, end):
+            wait = 0.02 + 0.13 * ((seed + kill * 7) % 10)
+            threading.Timer(wait, end).start()
+            with httpx.Client(base_url=ready["url"], headers=headers, timeout=20) as client:
+                for i in range(1000):
+                    try:
+                        answered = client.post("/v1/targets", json=body(f"{kill}.{i}", seed=i))
+                        if answered.status_code in (201, 202):
+                            accepted.append(f"{kill}.{i}")
+                        client.get("/v1/targets").raise_for_status()
+                    except httpx.TransportError:
+                        break
+        open_run(path)  # whole at any moment
+    with forked(path) as (ready, _):
+        url, until = ready["url"], time.monotonic() + 30
+        while time.monotonic() < until:
+            text = httpx.get(f"{url}/metrics", headers=headers).text
+            if 'state="queued"} 0' in text and 'state="running"} 0' in text:
+                break
+            time.sleep(0.05)
+        listed = httpx.get(f"{url}/v1/targets?limit=1000", headers=headers).json()["targets"]
+    run = open_run(path)
+    assert len(accepted) >= rounds // 2
+    assert {*accepted} <= {*run.added} and {t["name"] for t in listed} == {*run.targets}
+    assert not list(path.rglob("*.part"))
+    run.report()
+
+
+def test_a_kill_loses_nothing_that_was_accepted(path):
+    killed_while_adding(path, 3, seed=4)
+
+
+@pytest.mark.slow
+def test_many_kills_lose_nothing_that_was_accepted(path):
+    killed_while_adding(path, 40)
+
+
+@pytest.mark.slow
+def test_tls_and_read_only(path, tmp_path):
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem",
+         "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+        cwd=tmp_path, capture_output=True,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("openssl makes no certificate here")
+    files = ("--certificate", tmp_path / "cert.pem", "--key", tmp_path / "key.pem", "--read-only")
+    with serving(path, *files) as (ready, _):
+        assert ready["url"].startswith("https://127.0.0.1:") and ready["token"]
+        trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        headers = {"Authorization": f"Bearer {ready['token']}"}
+        with httpx.Client(base_url=ready["url"], headers=headers, verify=trusted) as client:
+            assert client.get("/v1/targets").status_code == 200
+            assert client.post("/v1/targets", json=body("ward")).status_code == 403
+    assert not (path / "serve").exists()
