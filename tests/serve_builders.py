@@ -37,7 +37,7 @@ class Client:
     """A service in this process, asked one request at a time or many at once."""
 
     def __init__(self, path: Path, limits: Limits | None = None, **how) -> None:
-        self.metrics, self.limits = Metrics(), limits or Limits()
+        self.path, self.metrics, self.limits = path, Metrics(), limits or Limits()
         self.state = State(path, self.metrics, **how)
         tokens = Tokens.read("\n".join(f"{role} {token}" for role, token in TOKENS.items()))
         self.app = create_app(self.state, tokens, self.limits, self.metrics)

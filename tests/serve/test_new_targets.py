@@ -45,6 +45,15 @@ def client(path):
     client.state.close()
 
 
+@pytest.fixture(scope="module")
+def kept(made, tmp_path_factory):
+    """A service for tests that leave nothing behind."""
+    run = tmp_path_factory.mktemp("kept") / "run"
+    client = Client(shutil.copytree(made["cost"], run, ignore=shutil.ignore_patterns("serve")))
+    yield client
+    client.state.close()
+
+
 def settled(jobs, seconds=20.0):
     until = time.monotonic() + seconds
     while (counts := jobs.counts())[QUEUED] + counts[RUNNING] and time.monotonic() < until:
@@ -140,9 +149,9 @@ def test_names_that_are_taken(client):
         "..",
     ],
 )
-def test_names_that_cannot_be_shown(client, name):
+def test_names_that_cannot_be_shown(kept, name):
     content = json.dumps({"name": name, "rows": body("x")["rows"]})
-    answered = client.ask(
+    answered = kept.ask(
         "POST", "/v1/targets", content=content, headers={"Content-Type": "application/json"}
     )
     assert answered.status_code == 422 and "name" in answered.json()["detail"]
@@ -162,15 +171,16 @@ def test_names_that_cannot_be_shown(client, name):
         "x/predict",
     ],
 )
-def test_names_are_data(client, path, name):
+def test_names_are_data(kept, name):
+    path = kept.path
     before = {p.name for p in path.parent.iterdir()}
-    answered = client.post("/v1/targets", body(name))
+    answered = kept.post("/v1/targets", body(name))
     assert answered.status_code == 201
-    assert client.get(answered.headers["location"]).json()["name"] == name
+    assert kept.get(answered.headers["location"]).json()["name"] == name
     assert {p.name for p in path.parent.iterdir()} == before
     assert all(set(p.stem) <= set("0123456789abcdef") for p in (path / "added").iterdir())
-    assert client.ask("DELETE", answered.headers["location"]).status_code == 204
-    assert client.get(answered.headers["location"]).status_code == 404
+    assert kept.ask("DELETE", answered.headers["location"]).status_code == 204
+    assert kept.get(answered.headers["location"]).status_code == 404
 
 
 def test_rows_that_cannot_be_learnt_leave_nothing_behind(client, path):
@@ -251,6 +261,7 @@ def test_a_full_disk_loses_no_job(path, monkeypatch):
             raise InputError("the disk is full")
         return write(*args)
 
+    monkeypatch.setattr(adapting, "IDLE", 0.02)
     monkeypatch.setattr(adapting, "write", full)
     assert client.post("/v1/targets", body("ward")).status_code == 202
     assert settled(client.state.jobs)[DONE] == 1 and failures

@@ -94,7 +94,7 @@ async def _named_rows(request: Request, name: str | None, limits: Limits) -> tup
         return bodies.check_name(name, limits), await bodies.read_rows(request, limits)
     content = await bodies.read_json(request, limits, required=("name", "rows"))
     name = bodies.check_name(content["name"], limits)
-    return name, bodies.frame_of(content["rows"], limits)
+    return name, await bodies.framed(content["rows"], limits)
 
 
 async def _waited(jobs: Jobs, job: Job, seconds: float) -> Job:

@@ -15,14 +15,15 @@ from cuvee.serve.arrow import ARROW, from_arrow
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import JSON, Problem
 
-LARGE = 2**18  # bytes that are parsed on another thread, so that others are answered meanwhile
+# bytes, and rows, that are read on another thread, so that others are answered meanwhile
+LARGE, MANY = 2**18, 200
 
 
 async def read_rows(request: Request, limits: Limits) -> Any:
     """Return the rows of a body as a frame: Arrow, or JSON {"rows": [{column: value}]}."""
     if _type_of(request) != ARROW:
         content = await read_json(request, limits, required=("rows",))
-        return frame_of(content["rows"], limits)
+        return await framed(content["rows"], limits)
     return await asyncio.to_thread(from_arrow, await _bytes(request, limits), limits)
 
 
@@ -38,10 +39,10 @@ async def read_json(
         )
     content = await _bytes(request, limits)
     large = len(content) > LARGE
-    parsed = await asyncio.to_thread(parse, content) if large else parse(content)
+    depth = limits.depth
+    parsed = await asyncio.to_thread(parse, content, depth) if large else parse(content, depth)
     if not isinstance(parsed, dict):
         raise Problem(422, "the body must be a JSON object, in braces")
-    check_depth(parsed, limits.depth)
     for name in required:
         if name not in parsed:
             raise Problem(422, f"the body has no {name!r}; add it")
@@ -54,10 +55,10 @@ async def read_json(
     return parsed
 
 
-def parse(content: bytes) -> Any:
-    """Return what JSON in UTF-8 stands for; NaN and numbers that no float holds are errors."""
+def parse(content: bytes, depth: int) -> Any:
+    """Return what JSON in UTF-8 stands for; NaN, and what is nested too deeply, are errors."""
     try:
-        return json.loads(content.decode("utf-8"), parse_constant=_refused)
+        parsed = json.loads(content.decode("utf-8"), parse_constant=_refused)
     except RecursionError:
         raise Problem(
             422, "the JSON is nested too deeply; send rows, one below the other"
@@ -66,6 +67,9 @@ def parse(content: bytes) -> Any:
         raise Problem(400, "the body is not UTF-8; send JSON in UTF-8") from None
     except ValueError as error:
         raise Problem(400, f"the body is not JSON ({error}); correct it") from None
+    if isinstance(parsed, dict | list):
+        check_depth(parsed, depth)
+    return parsed
 
 
 def check_depth(value: Any, most: int) -> None:
@@ -77,6 +81,12 @@ def check_depth(value: Any, most: int) -> None:
         if not level:
             return
     raise Problem(422, f"the JSON is nested more than {most} deep; send rows of plain values")
+
+
+async def framed(rows: Any, limits: Limits) -> Any:
+    """Return rows as a frame, made on another thread where they are many."""
+    many = isinstance(rows, list) and len(rows) > MANY
+    return await asyncio.to_thread(frame_of, rows, limits) if many else frame_of(rows, limits)
 
 
 def frame_of(rows: Any, limits: Limits) -> Any:
@@ -91,8 +101,10 @@ def frame_of(rows: Any, limits: Limits) -> Any:
     for i, row in enumerate(rows):
         if not isinstance(row, dict):
             raise Problem(422, f"row {i} is not an object: write it as {{column: value}}")
-        columns.update(dict.fromkeys(row))
-        if len(columns) > limits.columns:
+        wide = len(row) > limits.columns
+        if not wide:
+            columns.update(dict.fromkeys(row))
+        if wide or len(columns) > limits.columns:
             raise Problem(
                 413, f"the rows have more than {limits.columns:,} columns; send those of the models"
             )
