@@ -6,7 +6,7 @@ not of time.
 100 random squared-loss problems (N 3 to 6, d 5, W a ball of radius 3, C = 5): the share on which
 the worst case max_w F(α, w) of the α found is within 5 % of min_α max_w F, for both forms of the
 discrepancy, by the full-batch method and by Algorithm 1, with one adversary (the paper) and with
-the default panel.
+the default panel, and by cuts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from cuvee.mixture.exact import Quadratics
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 
 RADIUS, C, WITHIN, WANTED = 3.0, 5.0, 1.05, 0.90
-METHODS: tuple[Any, ...] = ("agp", "scgda")
-PANELS = (1, None)  # None: the default panel
+# methods with the sizes of panel; None: the default one
+METHODS: dict[Any, tuple[int | None, ...]] = {"agp": (1, None), "scgda": (1, None), "cuts": (None,)}
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def run(quick: bool = False) -> dict[str, Any]:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=_setup) as pool:
         for form in DISCREPANCIES:
             best = list(pool.map(partial(optimum, form), instances))
-            for method in METHODS:
-                for panel in PANELS:
+            for method, panels in METHODS.items():
+                for panel in panels:
                     found = list(pool.map(partial(worst_case, form, method, panel), instances))
                     ratio = np.array(found) / np.array(best)
                     name = (

@@ -1,5 +1,4 @@
 """How much of which text should a language model learn from, so that it writes good documentation?
-
 Six kinds of real text lie on every machine that has cuvee: the Python manual, Python code, the
 docstrings of SciPy, C++ headers of torch, licences and READMEs. Small language models (six-grams of
 characters, interpolated) learn from different mixtures of them, each from the same number of

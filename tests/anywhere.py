@@ -19,7 +19,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("components", "erm", "hypothesis", "learn", "mixture", "online", "theory")
+FOLDERS = (
+    "components",
+    "erm",
+    "hypothesis",
+    "learn",
+    "mix",
+    "mixture",
+    "numerics",
+    "online",
+    "theory",
+)
 FILES = ("simplex", "sklearn", "solution")
 NUMERIC = [*(f"tests/{name}" for name in FOLDERS), *(f"tests/test_{name}.py" for name in FILES)]
 

@@ -15,7 +15,7 @@ import cuvee
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LONG = "mixture_of_texts"  # a minute; its parts are tested in tests/mix
+LONG = ("mixture_of_texts", "personal")  # a minute, and a third of one: among the slow tests
 # the second needs skada, which turns metadata routing on for the whole process
 APART = ("cuvee.cli", "cuvee.skada")
 PAGES = [
@@ -30,7 +30,7 @@ MODULES = sorted(
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(p, marks=[pytest.mark.slow] if p.stem == LONG else [], id=p.stem)
+        pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else [], id=p.stem)
         for p in EXAMPLES
         if p.stem != "quickstart"
     ],

@@ -293,5 +293,7 @@ def _agree(name: str, frames: Sequence[Any], parts: Sequence[Part]) -> None:
             "declare it as text (--text)"
         )
     if False in kinds or any(frame[name].dtype != np.bool_ for frame in frames):
+        wanted = np.dtype(object if False in kinds else np.float64)
         for frame in frames:
-            frame[name] = frame[name].astype(object if False in kinds else np.float64)
+            if frame[name].dtype != wanted:  # putting a column into a frame takes long
+                frame[name] = frame[name].astype(wanted)

@@ -139,17 +139,16 @@ def _together(
     labels.
     """
     targets = tuple(t for who in members for t in who.targets)
-    sources = tuple(dict.fromkeys(s for who in members for s in who.sources))
-    rows = encoders.rows
+    sources, rows = {s for who in members for s in who.sources}, encoders.rows
     if (
         len(members) < MANY
         or len(targets) != len(members)
-        or any({*who.sources} != {*sources} - {*who.targets} for who in members)
+        or any({*who.sources} != sources - {*who.targets} for who in members)
         or any(len(places[t]) != len(rows.at[t]) for t in targets)
         or len({None if m.classes is None else (*m.classes.tolist(),) for m in members}) > 1
     ):
         return None
-    ordered = tuple(name for name in rows.at if name in {*sources})
+    ordered = tuple(name for name in rows.at if name in sources)
     encoder = encoders.fitted([rows.at[name] for name in ordered])
     return Members(targets, ordered, encoder, members[0].classes)
 

@@ -71,7 +71,8 @@ class Members:
     @property
     def excluded(self) -> dict[str, list[str]]:
         """Return the targets that are sources too, each with itself."""
-        return {t: [t] for t in self.targets if t in {*self.sources}}
+        sources = {*self.sources}
+        return {t: [t] for t in self.targets if t in sources}
 
 
 @dataclass(frozen=True, eq=False)

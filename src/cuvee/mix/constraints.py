@@ -16,6 +16,7 @@ import numpy as np
 from cuvee.errors import InputError, OptionError, check_number
 from cuvee.results import Floats
 
+DUST = 1e-12  # a smaller share is rounding, and 0 is meant
 EXACT = 1e-9  # how far a mixture may be outside of a limit: rounding alone
 
 
@@ -211,7 +212,7 @@ class Polytope:
                 share = np.where(excess > slack, np.maximum(slack, 0.0) / excess, 1.0)
             alpha = self.centre + share.min(1, keepdims=True) * (alpha - self.centre)
             alpha = np.clip(alpha, self.lower, self.upper)
-        return alpha
+        return np.where((alpha < DUST) & (self.lower <= 0.0), 0.0, alpha)
 
     def draws(self, n: int, seed: int | Sequence[int], around: Floats | None = None) -> Floats:
         """Return n mixtures inside, spread out: many of them sparse, a third near `around`."""

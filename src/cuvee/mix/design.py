@@ -131,16 +131,12 @@ def _reason(
     apart = alpha - proposal
     more = [f"more {domains[j]}" for j in np.argsort(-apart)[:2] if apart[j] > 0.01]
     less = [f"less {domains[j]}" for j in np.argsort(apart)[:2] if apart[j] < -0.01]
-    how = " and ".join([*more, *less]) or "nearly the same shares"
+    changed = " and ".join([*more, *less])
+    how = f"{changed} than the proposal" if changed else "nearly the shares of the proposal"
     if gain > 0:
-        return (
-            f"With {how} than the proposal it may be better: expected gain {gain / unit:.2g} "
-            f"spreads, uncertain by {spread / unit:.2g}."
-        )
-    return (
-        f"With {how} than the proposal: little is known there (uncertain by {spread / unit:.2g} "
-        "spreads)."
-    )
+        sure = f"expected gain {gain / unit:.2g} spreads, uncertain by {spread / unit:.2g}"
+        return f"With {how} it may be better: {sure}."
+    return f"With {how}: little is known there (uncertain by {spread / unit:.2g} spreads)."
 
 
 def first_runs(

@@ -86,10 +86,15 @@ def _shown(text: str, most: int = 100) -> str:
     return short(visible(" ".join(text.split())), most)
 
 
+def _largest(domains: Sequence[str], alpha: Floats, most: int = 4) -> str:
+    """Return the largest shares of a mixture in words; domains without any are left out."""
+    order = [j for j in np.argsort(-alpha, kind="stable")[:most] if alpha[j] > 0]
+    return ", ".join(f"{_shown(domains[j], 24)} {weight(alpha[j])}" for j in order)
+
+
 def _summary(surface: Surface, best: Proposal) -> list[str]:
     n, N = surface.runs.alpha.shape
-    heavy = sorted(best.weights.items(), key=lambda item: -item[1])[:3]
-    shares = ", ".join(f"{_shown(name, 32)} {weight(share)}" for name, share in heavy)
+    shares = _largest(best.domains, best.alpha, 3)
     return [
         f"{count(n, 'run')} with {count(N, 'domain')} and {count(len(surface.metrics), 'metric')}.",
         f"The proposal gives most to {shares}.",
@@ -206,13 +211,9 @@ def _front(front: Front, best: Proposal, surface: Surface) -> dict[str, Any]:
     hint = f"the proposal: {number(chosen[0], 4)}, {number(chosen[1], 4)}"
     parts.append(svg.dot(x(chosen[0]), y(chosen[1]), 5, "faint", hint))
     label = f"The front of {names[0]} (across) and {names[1]} (up)"
-    heavy = [np.argsort(-row, kind="stable")[:4] for row in front.alpha]
     rows = [
-        (
-            *(number(float(v), 4) for v in point),
-            ", ".join(f"{_shown(front.domains[j], 24)} {weight(row[j])}" for j in top),
-        )
-        for point, row, top in zip(points, front.alpha, heavy, strict=True)
+        (*(number(float(v), 4) for v in point), _largest(front.domains, alpha))
+        for point, alpha in zip(points, front.alpha, strict=True)
     ]
     return {
         "text": f"No mixture that is allowed is expected to be better in both {names[0]} and "
@@ -225,6 +226,7 @@ def _front(front: Front, best: Proposal, surface: Surface) -> dict[str, Any]:
         "table": {
             "label": "Mixtures of the front",
             "head": (*names, "largest shares"),
+            "words": (len(names),),
             "rows": rows,
             "note": "",
         },
@@ -234,15 +236,14 @@ def _front(front: Front, best: Proposal, surface: Surface) -> dict[str, Any]:
 def _next(plan: Plan) -> dict[str, Any]:
     rows = []
     for i, (alpha, reason) in enumerate(zip(plan.alpha, plan.reasons, strict=True)):
-        top = np.argsort(-alpha, kind="stable")[:4]
-        shares = ", ".join(f"{_shown(plan.domains[j], 24)} {weight(alpha[j])}" for j in top)
-        rows.append((str(i + 1), shares, _shown(reason, 300)))
+        rows.append((str(i + 1), _largest(plan.domains, alpha), _shown(reason, 300)))
     return {
         "text": "The mixtures whose runs are expected to improve the proposal most, in order. "
-        "All shares are in what `cuvee mix next` writes.",
+        "All shares are in what the command cuvee mix next writes.",
         "table": {
             "label": "Next runs",
             "head": ("run", "largest shares", "why"),
+            "words": (1, 2),
             "rows": rows,
             "note": "",
         },
