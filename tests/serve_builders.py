@@ -34,11 +34,14 @@ def visits(effects=EFFECTS, rows=24, seed=0) -> pd.DataFrame:
 
 
 class Client:
-    """A service in this process, asked one request at a time or many at once."""
+    """A service in this process, asked one request at a time or many at once.
+
+    Its map is learnt only where that is asked for, because that takes long.
+    """
 
     def __init__(self, path: Path, limits: Limits | None = None, **how) -> None:
         self.path, self.metrics, self.limits = path, Metrics(), limits or Limits()
-        self.state = State(path, self.metrics, **how)
+        self.state = State(path, self.metrics, **{"learn": False, **how})
         tokens = Tokens.read("\n".join(f"{role} {token}" for role, token in TOKENS.items()))
         self.app = create_app(self.state, tokens, self.limits, self.metrics)
 

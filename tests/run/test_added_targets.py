@@ -22,12 +22,23 @@ def silent(what, done, total):
     """Nobody asked."""
 
 
-@pytest.fixture
-def whole(tmp_path):
+def known(folder):
     """A table of five sites, of which the run knows four."""
     frame = table(5, 30)
-    frame[frame.site != "site 4"].to_csv(tmp_path / "known.csv", index=False)
+    frame[frame.site != "site 4"].to_csv(folder / "known.csv", index=False)
     return frame
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return known(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def base_of_classes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classes")
+    known(folder)
+    return Base.of(open_run(make(folder, "sick")))
 
 
 def make(tmp_path, label="cost", **how):
@@ -159,11 +170,10 @@ def test_a_changed_byte_of_an_added_target_is_an_error(tmp_path, whole):
         (lambda f: f.assign(age=np.nan), "'age'"),
     ],
 )
-def test_rows_that_cannot_be_learnt_are_refused(tmp_path, whole, change, words):
-    path = make(tmp_path, "sick")
+def test_rows_that_cannot_be_learnt_are_refused(base_of_classes, whole, change, words):
     frame = change(whole[whole.site == "site 4"].reset_index(drop=True))
     with pytest.raises(DomainError, match=words) as refused:
-        encode(Base.of(open_run(path)), "new", frame)
+        encode(base_of_classes, "new", frame)
     assert "target 'new'" in str(refused.value)
 
 

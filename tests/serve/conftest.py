@@ -21,9 +21,13 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def quantity(made):
-    return Client(made["cost"])
+    client = Client(made["cost"], learn=True)
+    yield client
+    client.state.close()
 
 
 @pytest.fixture(scope="session")
 def classes(made):
-    return Client(made["sick"])
+    client = Client(made["sick"])
+    yield client
+    client.state.close()

@@ -238,7 +238,7 @@ def test_mixtures_off_the_simplex(quantity, alpha, words):
 
 
 def test_other_types_and_methods(quantity):
-    problem(quantity.post(PREDICT, content=b"a,b", headers={"Content-Type": "text/csv"}), 415)
+    problem(quantity.post(PREDICT, content=b"a,b", headers={"Content-Type": "text/xml"}), 415)
     problem(
         quantity.post(PREDICT, content=b"x", headers={"Content-Encoding": "gzip"}),
         415,

@@ -104,19 +104,19 @@ def test_a_large_one_is_a_job_whose_progress_is_told(path):
 
 
 def test_many_at_once_are_all_answered_and_none_is_lost(client, path):
-    names = [f"ward {i}" for i in range(40)]
-    frames = [visits({"w": 0.1 * i}, rows=12, seed=i) for i in range(40)]
+    names = [f"ward {i}" for i in range(24)]
+    frames = [visits({"w": 0.1 * i}, rows=12, seed=i) for i in range(24)]
     requests = [
         ("POST", "/v1/targets", {"json": body(n, f)}) for n, f in zip(names, frames, strict=True)
     ]
     answers = client.together(requests)
     assert {a.status_code for a in answers} <= {201, 202}
-    assert settled(client.state.jobs)[DONE] == 40
+    assert settled(client.state.jobs)[DONE] == 24
     run = open_run(path)
     assert run.added == {*names}
     # each has its own model, that of its own rows
     base = client.state.base
-    for i in (0, 17, 39):
+    for i in (0, 23):
         new = adapting.adapted(
             base, {"x": encode(base, "x", frames[i])}, {"x": "x"}, lambda *_: None
         )
@@ -287,3 +287,41 @@ def test_a_shutdown_gives_jobs_back(path, monkeypatch):
     again = Client(path)
     assert settled(again.state.jobs)[DONE] == 1
     again.state.close()
+
+
+def test_rows_as_csv(kept):
+    text = WARD[["age", "dose", "sex", "cost", "hospital"]].to_csv(index=False, sep=";")
+    headers = {"Content-Type": "text/csv; charset=utf-8"}
+    answered = kept.post("/v1/targets?name=as%20csv", content=text.encode(), headers=headers)
+    assert answered.status_code == 201, answered.text
+    same = kept.post("/v1/targets", body("as json")).json()
+    np.testing.assert_allclose(
+        answered.json()["model"]["parameters"], same["model"]["parameters"], atol=1e-6
+    )
+    predict = "/v1/targets/as%20csv/predict"
+    predicted = kept.post(predict, content=text.encode(), headers=headers).json()["predictions"]
+    rows = {"rows": body("x")["rows"]}
+    np.testing.assert_allclose(predicted, kept.post(predict, rows).json()["predictions"])
+    for location in ("as%20csv", "as%20json"):
+        assert kept.ask("DELETE", f"/v1/targets/{location}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        (b"", 422, "the CSV"),
+        (b"\x1f\x8b" + b"0" * 99, 415, "compressed"),
+        (b"PAR1" + b"0" * 99, 415, "no CSV"),
+        (b"name,size\nx,1\n", 422, "none of the columns"),
+        (b"age,dose,sex\n1,2,f\n1,2\n", 422, "the CSV"),
+        (b"age,dose,sex\nold,2,f\n", 422, "'age'"),
+        (",".join(["age", *map(str, range(3000))]).encode() + b"\n" + b"," * 3000, 413, "columns"),
+        (b"age,dose,sex\n\xff,2,f\n", 422, "the CSV"),
+    ],
+)
+def test_bodies_that_are_no_csv(kept, content, status, words):
+    answered = kept.post(
+        "/v1/targets/new%2Fward/predict", content=content, headers={"Content-Type": "text/csv"}
+    )
+    detail = answered.json()["detail"]
+    assert answered.status_code == status and words in detail and "rows.csv" not in detail

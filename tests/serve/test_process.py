@@ -18,7 +18,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-import run_builders
 from cuvee.data.synthetic import visits as sample
 from cuvee.run import adapt, open_run
 from serve_builders import served, visits
@@ -28,6 +27,17 @@ LINES = [
     line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
 ]
 TOKEN = "a-token-for-this-test"
+SERVERS = multiprocessing.get_context("forkserver")
+SERVERS.set_forkserver_preload(
+    [
+        "cuvee.serve.server",
+        "serve_builders",
+        "pandas",
+        "pyarrow.csv",
+        "pyarrow.parquet",
+        "sklearn.utils",
+    ]
+)
 
 
 @contextmanager
@@ -77,14 +87,16 @@ def test_the_page_and_a_graceful_end(tmp_path):
           targets=("fir", "oak"), labelled=20, method="uniform")  # fmt: skip
     with serving("run", cwd=tmp_path) as (ready, process):
         shell = {**os.environ, "URL": ready["url"], "TOKEN": ready["token"]}
-        assert sum(line.startswith("curl") for line in LINES) >= 10
+        assert sum("curl" in line for line in LINES) >= 10
         for line in LINES:
             ended = subprocess.run(
                 ["bash", "-c", line], cwd=tmp_path, env=shell, capture_output=True, text=True
             )
             assert ended.returncode == 0, (line, ended)
             if "predict" in line:
-                assert len(json.loads(ended.stdout)["predictions"]) == 5
+                assert len(json.loads(ended.stdout)["predictions"]) == (
+                    5 if "text/csv" in line else 1
+                )
             if "mixtures" in line:
                 assert json.loads(ended.stdout)["certificate"]["proven"] in (True, False)
         process.send_signal(signal.SIGTERM)
@@ -95,21 +107,20 @@ def test_the_page_and_a_graceful_end(tmp_path):
 
 @contextmanager
 def forked(path):
-    """A server in a child with all modules loaded, so that it starts at once; what it said, its kill."""
-    ours, theirs = multiprocessing.Pipe()
-    child = run_builders.forked(lambda: served(path, theirs, TOKEN))
-    gone = threading.Lock()
+    """A server in a child with all modules loaded, so that it starts at once; what it said, its kill.
 
-    def kill():
-        if gone.acquire(blocking=False):  # once: its number may be another's afterwards
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-
+    It is a child of a process without threads: one of this process may hang at locks of threads
+    that it does not have.
+    """
+    ours, theirs = SERVERS.Pipe()
+    child = SERVERS.Process(target=served, args=(path, theirs, TOKEN))
+    child.start()
     try:
         assert ours.poll(60)
-        yield ours.recv(), kill
+        yield ours.recv(), child.kill
     finally:
-        kill()
+        child.kill()
+        child.join()
 
 
 def killed_while_adding(path, rounds, seed=0):
@@ -145,7 +156,7 @@ def killed_while_adding(path, rounds, seed=0):
 
 
 def test_a_kill_loses_nothing_that_was_accepted(path):
-    killed_while_adding(path, 3, seed=4)
+    killed_while_adding(path, 2, seed=4)
 
 
 @pytest.mark.slow

@@ -140,6 +140,7 @@ def test_health_metrics_and_the_schema(quantity):
     } <= set(paths)
 
 
+@pytest.mark.slow
 def test_import_cuvee_loads_no_web_framework():
     code = "import sys, cuvee, cuvee.cli; print([m for m in ('fastapi', 'starlette', 'uvicorn') if m in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

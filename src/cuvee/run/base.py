@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -125,10 +125,10 @@ class Base:
     def space(self) -> Space:
         return self.bound.space
 
-    def learnt(self) -> ModelMap:
+    def learnt(self, progress: Callable[[str, int, int], None] | None = None) -> ModelMap:
         """Return a map w*(α) of the sources, learnt now; it takes seconds to minutes."""
-        options = self.prepared.options
-        return learn(self.alone.whole.sources, self.hypothesis, seed=options.seed)
+        seed = self.prepared.options.seed
+        return learn(self.alone.whole.sources, self.hypothesis, seed=seed, progress=progress)
 
     def alpha(self, weights: Mapping[str, float]) -> Floats:
         """Return weights by the names of sources as α (N,); who is not named weighs nothing."""

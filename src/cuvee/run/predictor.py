@@ -58,6 +58,11 @@ class Predictor(ABC):
         """Return the raw columns that the models learnt from, in order."""
         return self._encoders[0].features
 
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Return those of the raw columns that are text, whatever their values look like."""
+        return tuple(self._categories(set()))
+
     def _table(self, source: Any, target: str | None) -> Any:
         """Return the rows as a table.
 

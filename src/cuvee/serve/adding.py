@@ -15,6 +15,7 @@ from cuvee.run.new_targets import encode
 from cuvee.serve import bodies, schema, views
 from cuvee.serve.arrow import ARROW
 from cuvee.serve.auth import Role
+from cuvee.serve.csv_rows import CSV, Wanted
 from cuvee.serve.guard import needs
 from cuvee.serve.jobs import DONE, FAILED, QUEUED, RUNNING, Job, Jobs
 from cuvee.serve.limits import Limits
@@ -34,19 +35,21 @@ LONGEST = 600.0  # seconds of a stream of events; the client may ask for another
     openapi_extra=schema.body(
         {"name": {"type": "string", "minLength": 1, "maxLength": 200}, "rows": schema.ROWS},
         ["name", "rows"],
-        arrow=True,
+        tables=True,
     ),
 )
 async def add_target(request: Request, name: Annotated[str | None, Query()] = None) -> Response:
     """Make a new target of its labelled rows: α, a model, a certificate and scores.
 
-    A small one is answered at once; else the answer is 202 with the address of a job. With Arrow
-    rows the name is a parameter of the address.
+    A small one is answered at once; else the answer is 202 with the address of a job. With rows as
+    Arrow or CSV the name is a parameter of the address.
     """
     state: State = request.app.state.cuvee
     limits: Limits = request.app.state.limits
     jobs, base = state.writable(), state.sources()
-    name, frame = await _named_rows(request, name, limits)
+    encoder = base.members.encoder
+    wanted = Wanted((*encoder.features, base.prepared.options.label), encoder.text)
+    name, frame = await _named_rows(request, name, limits, wanted)
     state.check_free(name)
     if len(state.run.added) >= limits.targets:
         raise Problem(409, f"this run has {limits.targets:,} new targets; delete some first")
@@ -86,12 +89,14 @@ async def delete_target(request: Request, name: str) -> Response:
     return Response(status_code=204)
 
 
-async def _named_rows(request: Request, name: str | None, limits: Limits) -> tuple[str, Any]:
+async def _named_rows(
+    request: Request, name: str | None, limits: Limits, wanted: Wanted
+) -> tuple[str, Any]:
     """Return the name and the rows of a new target."""
-    if ARROW in request.headers.get("content-type", ""):
+    if bodies.type_of(request) in (ARROW, CSV):
         if name is None:
             raise Problem(422, "say in the address who it is: /v1/targets?name=NAME")
-        return bodies.check_name(name, limits), await bodies.read_rows(request, limits)
+        return bodies.check_name(name, limits), await bodies.read_rows(request, limits, wanted)
     content = await bodies.read_json(request, limits, required=("name", "rows"))
     name = bodies.check_name(content["name"], limits)
     return name, await bodies.framed(content["rows"], limits)

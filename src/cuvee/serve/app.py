@@ -12,6 +12,7 @@ import cuvee
 from cuvee.serve import adding, bodies, problems, schema, views
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.auth import Role, Tokens
+from cuvee.serve.csv_rows import Wanted
 from cuvee.serve.guard import Guard, needs
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import TYPE, Metrics
@@ -102,13 +103,14 @@ async def show_target(request: Request, name: str) -> Response:
 @_targets.post(
     "/targets/{name:path}/predict",
     dependencies=[needs(Role.predict)],
-    openapi_extra=schema.body({"rows": schema.ROWS}, ["rows"], arrow=True),
+    openapi_extra=schema.body({"rows": schema.ROWS}, ["rows"], tables=True),
 )
 async def predict(request: Request, name: str) -> Response:
     """Predict rows by the model of a target; answer in Arrow where that is accepted."""
     state: State = request.app.state.cuvee
     state.place(state.run, name)
-    frame = await bodies.read_rows(request, request.app.state.limits)
+    wanted = Wanted(state.run.features, state.run.categories)
+    frame = await bodies.read_rows(request, request.app.state.limits, wanted)
     predicted = await state.predict(name, frame)
     request.app.state.metrics.add("cuvee_predicted_rows_total", len(frame))
     if ARROW in request.headers.get("accept", ""):

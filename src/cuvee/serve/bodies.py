@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from cuvee.data.columns import short
 from cuvee.serve.arrow import ARROW, from_arrow
+from cuvee.serve.csv_rows import CSV, Wanted, from_csv
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import JSON, Problem
 
@@ -19,23 +20,25 @@ from cuvee.serve.problems import JSON, Problem
 LARGE, MANY = 2**18, 200
 
 
-async def read_rows(request: Request, limits: Limits) -> Any:
-    """Return the rows of a body as a frame: Arrow, or JSON {"rows": [{column: value}]}."""
-    if _type_of(request) != ARROW:
-        content = await read_json(request, limits, required=("rows",))
-        return await framed(content["rows"], limits)
-    return await asyncio.to_thread(from_arrow, await _bytes(request, limits), limits)
+async def read_rows(request: Request, limits: Limits, wanted: Wanted) -> Any:
+    """Return the rows of a body as a frame: Arrow, CSV, or JSON {"rows": [{column: value}]}."""
+    if type_of(request) == ARROW:
+        return await asyncio.to_thread(from_arrow, await _bytes(request, limits), limits)
+    if type_of(request) == CSV:
+        return await asyncio.to_thread(from_csv, await _bytes(request, limits), wanted, limits)
+    content = await read_json(request, limits, required=("rows",))
+    return await framed(content["rows"], limits)
 
 
 async def read_json(
     request: Request, limits: Limits, *, required: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Return the JSON object of a body, which has these names and no others."""
-    if _type_of(request) not in (JSON, ""):
+    if type_of(request) not in (JSON, ""):
         raise Problem(
             415,
-            f"the body is {short(_type_of(request))}; send {JSON}"
-            + (f" or {ARROW}" if "rows" in required else ""),
+            f"the body is {short(type_of(request))}; send {JSON}"
+            + (f", {CSV} or {ARROW}" if "rows" in required else ""),
         )
     content = await _bytes(request, limits)
     large = len(content) > LARGE
@@ -171,7 +174,8 @@ def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is not a number of JSON: leave the value out, or send null")
 
 
-def _type_of(request: Request) -> str:
+def type_of(request: Request) -> str:
+    """Return the type of a body, without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cuvee.serve.arrow import ARROW
+from cuvee.serve.csv_rows import CSV
 from cuvee.serve.problems import JSON, PROBLEM
 
 CELL = {"type": ["number", "string", "boolean", "null"]}
@@ -50,8 +51,10 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def body(properties: dict[str, Any], required: list[str], *, arrow: bool = False) -> dict[str, Any]:
-    """Return the `openapi_extra` of a route that reads such a JSON object, or Arrow rows."""
+def body(
+    properties: dict[str, Any], required: list[str], *, tables: bool = False
+) -> dict[str, Any]:
+    """Return the `openapi_extra` of a route that reads such a JSON object, or a table of rows."""
     schema = {
         "type": "object",
         "properties": properties,
@@ -59,6 +62,7 @@ def body(properties: dict[str, Any], required: list[str], *, arrow: bool = False
         "additionalProperties": False,
     }
     content: dict[str, Any] = {JSON: {"schema": schema}}
-    if arrow:
+    if tables:
+        content[CSV] = {"schema": {"type": "string"}}
         content[ARROW] = {"schema": {"type": "string", "format": "binary"}}
     return {"requestBody": {"required": True, "content": content}}

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +18,14 @@ from cuvee.run import Run, open_run
 from cuvee.run.added import remove, tidy
 from cuvee.run.base import Base, Mixed
 from cuvee.run.folder import MANIFEST
-from cuvee.serve.adapting import Worker
+from cuvee.serve.adapting import Stopped, Worker
 from cuvee.serve.batching import Batcher
 from cuvee.serve.jobs import Jobs
 from cuvee.serve.metrics import Metrics
 from cuvee.serve.problems import Problem
 
 log = logging.getLogger("cuvee.serve")
+WAIT = 10.0  # seconds for the map to reach its next step
 TRUSTS = ("solved", "predicted", "certified", "corrected")
 
 
@@ -47,7 +48,13 @@ class State:
     """Hold what all requests share; new targets of other processes are seen when they come."""
 
     def __init__(
-        self, path: Path, metrics: Metrics, table: Any = None, *, read_only: bool = False
+        self,
+        path: Path,
+        metrics: Metrics,
+        table: Any = None,
+        *,
+        read_only: bool = False,
+        learn: bool = True,
     ) -> None:
         self._lock, self._path = Lock(), path
         self._mark, self._run = self._read()
@@ -71,7 +78,10 @@ class State:
             if self.base is not None:
                 self.worker = Worker(path, self.base, self.jobs)
                 self.worker.start()
-        Thread(target=self._learn, name="cuvee-map", daemon=True).start()
+        self._ended = Event()
+        self._learner = Thread(target=self._learn, name="cuvee-map", daemon=True)
+        if learn:
+            self._learner.start()
 
     @property
     def run(self) -> Run:
@@ -143,11 +153,14 @@ class State:
         return await self.mixtures.ask(Question(alpha, trust))
 
     def close(self) -> None:
-        """Let the threads end; jobs that are under way stop at their next step."""
+        """Let the threads end; jobs and the map that are under way stop at their next step."""
+        self._ended.set()
         if self.worker is not None:
             self.worker.stop()
         self.predictions.close()
         self.mixtures.close()
+        if self._learner.is_alive():
+            self._learner.join(WAIT)
 
     def _read(self) -> tuple[object, Run]:
         while True:
@@ -164,8 +177,15 @@ class State:
     def _learn(self) -> None:
         if self.base is None or len(self.base.sources) < 2:
             return
+
+        def progress(what: str, done: int, total: int) -> None:
+            if self._ended.is_set():
+                raise Stopped
+
         try:
-            self.atlas = self.base.learnt()
+            self.atlas = self.base.learnt(progress)
+        except Stopped:
+            log.info("the map was not learnt before the end")
         except CuveeError as error:
             log.warning("no map was learnt, mixtures are solved: %s", error)
 
