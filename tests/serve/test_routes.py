@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import cuvee
+from cuvee.data.prepare import prepare
 from cuvee.run import adapt, open_run
 from cuvee.serve.arrow import ARROW, to_arrow
 from serve_builders import Client, visits
@@ -145,3 +146,42 @@ def test_import_cuvee_loads_no_web_framework():
     code = "import sys, cuvee, cuvee.cli; print([m for m in ('fastapi', 'starlette', 'uvicorn') if m in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("label", ["cost", "sick"])
+def test_a_mixture_may_weigh_the_own_sample_of_a_target(request, made, label):
+    """Its model is that of the library on the target's rows to learn from, scored on the others."""
+    client = request.getfixturevalue("quantity" if label == "cost" else "classes")
+    base, weights = client.state.base, {"north": 0.5, "south": 0.2, cuvee.OWN: 0.3}
+    body = {"alpha": weights, "target": NAME, "trust": "solved"}
+    answered = client.post("/v1/mixtures", body).json()
+    assert answered["alpha"][cuvee.OWN] == 0.3 and answered["trust"] == "solved"
+    members = prepare(open_run(made[label]).about["data"]["path"], base.prepared.options)
+    group = members.group(members.members[0])
+    alpha = np.array([[weights.get(c, 0.0) for c in (*base.sources, cuvee.OWN)]])
+    solution = cuvee.solve(group.problem, base.hypothesis, alpha, tol=base.prepared.options.tol)
+    np.testing.assert_allclose(answered["model"]["parameters"], solution.w[0], atol=1e-5)
+    predicted = solution.space.predict(solution.w[0], group.test[0].X)
+    truth = group.test[0].y
+    if label == "cost":
+        expected = np.sqrt(np.mean((predicted + group.offset[0] - truth) ** 2))
+    else:
+        expected = np.mean(predicted == truth)
+    score = answered["score"]
+    assert score["value"] == pytest.approx(expected, rel=1e-6) and score["rows"] == len(truth)
+    assert score["low"] <= score["value"] <= score["high"]
+    assert set(answered["sensitivity"]) == {*base.sources, cuvee.OWN}
+
+
+def test_own_samples_that_cannot_be_weighed(quantity):
+    alpha = {"north": 0.5, cuvee.OWN: 0.5}
+    for body, status, words in (
+        ({"alpha": alpha}, 422, "say whose"),
+        ({"alpha": alpha, "target": "nobody"}, 404, "nobody"),
+        ({"alpha": alpha, "target": 7}, 422, "target"),
+        ({"alpha": alpha, "target": NAME, "trust": "certified"}, 422, "solved on the data"),
+    ):
+        answered = quantity.post("/v1/mixtures", body)
+        assert answered.status_code == status and words in answered.json()["detail"]
+    plain = quantity.post("/v1/mixtures", {"alpha": {"north": 1.0}, "target": NAME}).json()
+    assert plain["score"]["value"] > 0 and cuvee.OWN not in plain["alpha"]

@@ -14,32 +14,37 @@ from cuvee.api import ModelMap, learn
 from cuvee.api.bound import Bound
 from cuvee.api.checks import MEMORY
 from cuvee.data.blends import of_sources
+from cuvee.data.held_out import Divided
 from cuvee.data.opened import decodable, open_table
 from cuvee.data.prepare import prepare
 from cuvee.data.prepared import Group, Members, Prepared
-from cuvee.errors import InputError, MixtureError
+from cuvee.errors import InputError, MixtureError, OptionError
 from cuvee.hypothesis import Hypothesis
 from cuvee.hypothesis.base import Space
 from cuvee.numerics.parallel import workers
 from cuvee.problem import Array
 from cuvee.results import OWN, Floats, Status
 from cuvee.run.models import LARGEST
+from cuvee.run.owned import Owned
 from cuvee.run.run import Run
 from cuvee.run.tables import check_same
 from cuvee.simplex import check_alpha
 from cuvee.solution import Certificate
+
+MOST_OWNED = 16  # targets whose rows are kept ready for mixtures
 
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
     """Models of M mixtures of the sources; every field has a row per mixture."""
 
-    alpha: Floats  # (M, N)
+    alpha: Floats  # (M, N), or (M, N+1) where the last column weighs a target's own sample
     w: Floats  # (M, P)
     offset: Floats  # (M,) to add to predictions: the sources' levels, weighed
     status: tuple[Status, ...]
     certificate: Certificate
     moves: Floats | None  # (M, N, P) dw*/dα; None where there is no w*(α), or it is too large
+    score: Floats  # (M, 3) on the rows of a target, with its interval; NaN where there are none
 
     def part(self, i: int) -> Mixed:
         """Return the mixture i alone."""
@@ -54,7 +59,8 @@ class Mixed:
         )
         moves = None if self.moves is None else self.moves[one]
         status = self.status[one]
-        return Mixed(self.alpha[one], self.w[one], self.offset[one], status, certificate, moves)
+        rows = self.alpha[one], self.w[one], self.offset[one], status, certificate, moves
+        return Mixed(*rows, self.score[one])
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +70,8 @@ class Base:
     prepared: Prepared
     members: Members  # the sources and the encoder; no targets
     group: int  # its number in prepared.json; one more than the last where the run has no such
-    rows: Mapping[str, tuple[Array, Array]]  # source -> encoded X, y
+    rows: Mapping[str, tuple[Array, Array]]  # source, or target of the run -> encoded X, y
+    divided: Divided  # of every target of the run: its rows to learn from, and for scores
 
     @classmethod
     def of(cls, run: Run, source: Any = None) -> Base:
@@ -86,14 +93,14 @@ class Base:
                 "make a new run"
             )
         check_same(prepared, run.folder)
-        members, group = prepared.members[0], 0
+        members, group, divided = prepared.members[0], 0, prepared.divided
         if len(prepared.members) > 1:  # every domain in turn: a new target learns from all
             with decodable():
                 together = of_sources(open_table(source, options), prepared.sources)
             prepared, group = together, len(prepared.members)
             members = prepared.members[0]
         alone = replace(members, targets=())
-        return cls(prepared, alone, group, prepared.rows(alone))
+        return cls(prepared, alone, group, prepared.rows(members), divided)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -121,6 +128,26 @@ class Base:
         seed = self.prepared.options.seed
         return Bound.of(self.alone.whole, self.hypothesis, "cpu", MEMORY, seed)
 
+    def has_rows(self, target: str) -> bool:
+        """Return whether the labelled rows of a target are at hand; those of added ones are not."""
+        return target in self.divided and target in self.rows
+
+    def test_rows(self, target: str) -> int:
+        """Return how many rows of a target are kept for scores, as far as rows are at hand."""
+        return len(self.divided[target][1]) if self.has_rows(target) else 0
+
+    def owned(self, target: str) -> Owned:
+        """Return a target of the run with its rows; those asked for lately are kept."""
+        kept = self._owned
+        kept[target] = kept.pop(target) if target in kept else Owned.of(self, target)
+        if len(kept) > MOST_OWNED:
+            kept.pop(next(iter(kept)))
+        return kept[target]
+
+    @cached_property
+    def _owned(self) -> dict[str, Owned]:
+        return {}
+
     @property
     def space(self) -> Space:
         return self.bound.space
@@ -130,25 +157,49 @@ class Base:
         seed = self.prepared.options.seed
         return learn(self.alone.whole.sources, self.hypothesis, seed=seed, progress=progress)
 
-    def alpha(self, weights: Mapping[str, float]) -> Floats:
-        """Return weights by the names of sources as α (N,); who is not named weighs nothing."""
-        unknown = next((name for name in weights if name not in self.sources), None)
-        if unknown == OWN:
-            raise MixtureError(
-                f"alpha weighs {OWN!r}: a mixture here is one of sources alone; leave it out"
-            )
+    def alpha(self, weights: Mapping[str, float], target: str | None = None) -> Floats:
+        """Return weights by the names of sources as α (N,); who is not named weighs nothing.
+
+        Where the own sample of `target` is weighed, too, it is (N+1,) with that weight last.
+        """
+        unknown = next((name for name in weights if name not in (*self.sources, OWN)), None)
         if unknown is not None:
             raise MixtureError(f"alpha names {unknown!r}, which is no source of this run")
-        alpha = np.array([[weights.get(name, 0.0) for name in self.sources]], dtype=np.float64)
-        return np.asarray(check_alpha(alpha, len(self.sources))[0])
+        own = weights.get(OWN, 0.0) != 0.0
+        if own and target is None:
+            raise MixtureError(f"alpha weighs {OWN!r}: say whose, by naming a target")
+        if own and not self.has_rows(str(target)):
+            raise MixtureError(
+                f"alpha weighs {OWN!r}, but the run does not keep the rows of target {target!r}: "
+                "weigh sources alone"
+            )
+        columns = (*self.sources, OWN) if own else self.sources
+        alpha = np.array([[weights.get(name, 0.0) for name in columns]], dtype=np.float64)
+        return np.asarray(check_alpha(alpha, len(columns))[0])
 
     @workers()
-    def mixed(self, alpha: Sequence[Floats], atlas: ModelMap | None, trust: str | None) -> Mixed:
-        """Return the models of mixtures (M, N): solved, or asked of the map with this trust."""
+    def mixed(
+        self,
+        alpha: Sequence[Floats],
+        atlas: ModelMap | None,
+        trust: str | None,
+        target: str | None = None,
+    ) -> Mixed:
+        """Return the models of mixtures (M, N): solved, or asked of the map with this trust.
+
+        Where `target` is one whose rows are at hand they are scored on those. Mixtures (M, N+1)
+        that weigh its own sample are solved.
+        """
         a = np.stack(alpha)
+        owned = None if target is None or not self.has_rows(target) else self.owned(target)
+        own = a.shape[1] > len(self.sources)
+        if own and trust in ("predicted", "certified"):
+            raise OptionError(
+                f"mixtures that weigh {OWN!r} are solved on the data: trust {trust!r} cannot be had"
+            )
         tensor = torch.as_tensor(a)
-        oracle = self.bound.oracle
-        if atlas is None:
+        oracle = owned.oracle if own and owned is not None else self.bound.oracle
+        if atlas is None or own:
             outcome = oracle.solve(tensor, tol=self.prepared.options.tol)
             w, status = _numpy(outcome.w), tuple(outcome.status.tolist())
             certificate = Certificate(
@@ -163,7 +214,9 @@ class Base:
         moves = None
         if self.space.convex and self.space.n_params <= LARGEST:
             moves = _numpy(oracle.sensitivity(tensor, torch.as_tensor(w)))
-        return Mixed(a, w, a @ self.alone.levels, status, certificate, moves)
+        offset = a @ self.alone.levels if owned is None else np.full(len(a), owned.offset)
+        score = np.full((len(a), 3), np.nan) if owned is None else owned.score(w)
+        return Mixed(a, w, offset, status, certificate, moves, score)
 
 
 def _numpy(x: torch.Tensor) -> Floats:

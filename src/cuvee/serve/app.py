@@ -122,7 +122,12 @@ async def predict(request: Request, name: str) -> Response:
     "/mixtures",
     dependencies=[needs(Role.predict)],
     openapi_extra=schema.body(
-        {"alpha": schema.WEIGHTS, "trust": schema.TRUST, "sensitivity": {"type": "boolean"}},
+        {
+            "alpha": schema.WEIGHTS,
+            "target": {"type": ["string", "null"]},
+            "trust": schema.TRUST,
+            "sensitivity": {"type": "boolean"},
+        },
         ["alpha"],
     ),
 )
@@ -130,17 +135,23 @@ async def mix(request: Request) -> Response:
     """Return the model of any mixture of the sources, how far it can be trusted, and dw*/dα.
 
     Without `trust` a row is predicted by the learnt map where that is known to be within the
-    tolerance, and corrected or solved elsewhere.
+    tolerance, and corrected or solved elsewhere. With `target` the model is scored on the rows of
+    that target which are kept for it, and its own sample may be weighed.
     """
     state, limits = request.app.state.cuvee, request.app.state.limits
     content = await bodies.read_json(
-        request, limits, required=("alpha",), optional=("trust", "sensitivity")
+        request, limits, required=("alpha",), optional=("target", "trust", "sensitivity")
     )
     trust, moves = content.get("trust"), content.get("sensitivity", True)
     if trust not in (None, *TRUSTS):
         raise Problem(422, f"trust must be one of {', '.join(TRUSTS)}, or left out")
     if not isinstance(moves, bool):
         raise Problem(422, "sensitivity must be true or false")
+    target = content.get("target")
+    if not isinstance(target, str | None):
+        raise Problem(422, "target must be the name of a target, or left out")
+    if target is not None:
+        state.place(state.run, target)
     base = state.sources()
-    alpha = base.alpha(bodies.check_weights(content["alpha"], limits))
-    return answer(views.mixture(base, await state.mix(alpha, trust), moves))
+    alpha = base.alpha(bodies.check_weights(content["alpha"], limits), target)
+    return answer(views.mixture(base, await state.mix(alpha, trust, target), moves, target))

@@ -40,8 +40,9 @@ class Rows(NamedTuple):
 class Question(NamedTuple):
     """A mixture to make a model for."""
 
-    alpha: Floats  # (N,)
+    alpha: Floats  # (N,), or (N+1,) with the weight of the target's own sample
     trust: str | None
+    target: str | None  # on whose rows it is scored
 
 
 class State:
@@ -141,7 +142,7 @@ class State:
         known = [name for name in run.features if name in frame.columns]
         return await self.predictions.ask(Rows(run, frame[known], target))
 
-    async def mix(self, alpha: Floats, trust: str | None) -> Mixed:
+    async def mix(self, alpha: Floats, trust: str | None, target: str | None) -> Mixed:
         """Return the model of one mixture, computed together with others."""
         if trust not in (None, "solved") and self.atlas is None:
             raise Problem(
@@ -150,7 +151,7 @@ class State:
                 "for 'solved'",
                 {"Retry-After": "1"},
             )
-        return await self.mixtures.ask(Question(alpha, trust))
+        return await self.mixtures.ask(Question(alpha, trust, target))
 
     def close(self) -> None:
         """Let the threads end; jobs and the map that are under way stop at their next step."""
@@ -190,13 +191,15 @@ class State:
             log.warning("no map was learnt, mixtures are solved: %s", error)
 
     def _mixed(self, questions: Sequence[Question]) -> list[Mixed]:
-        """Return the models of all mixtures; those of the same trust are computed together."""
+        """Return the models of all mixtures; questions of one kind are answered together."""
         assert self.base is not None
+        alike: dict[tuple[str | None, str | None, int], list[int]] = {}
+        for i, q in enumerate(questions):
+            alike.setdefault((q.trust, q.target, len(q.alpha)), []).append(i)
         answers: dict[int, Mixed] = {}
-        for trust in dict.fromkeys(q.trust for q in questions):
-            at = [i for i, q in enumerate(questions) if q.trust == trust]
+        for (trust, target, _), at in alike.items():
             atlas = None if trust == "solved" else self.atlas
-            mixed = self.base.mixed([questions[i].alpha for i in at], atlas, trust)
+            mixed = self.base.mixed([questions[i].alpha for i in at], atlas, trust, target)
             answers |= {i: mixed.part(k) for k, i in enumerate(at)}
         return [answers[i] for i in range(len(questions))]
 

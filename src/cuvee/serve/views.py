@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cuvee.data.encode import Encoder
-from cuvee.results import Status
+from cuvee.results import OWN, Status
 from cuvee.run import Run
 from cuvee.run.base import Base, Mixed
+from cuvee.run.scores import ACCURACY, ERROR
 
 
 def summary(run: Run, i: int) -> dict[str, Any]:
@@ -58,11 +59,15 @@ def predictions(frame: Any) -> dict[str, Any]:
     return answers | ({"probabilities": chances} if chances else {})
 
 
-def mixture(base: Base, mixed: Mixed, with_moves: bool) -> dict[str, Any]:
-    """Return the model of one mixture, how far it can be trusted, and dw*/dα by source."""
+def mixture(base: Base, mixed: Mixed, with_moves: bool, target: str | None) -> dict[str, Any]:
+    """Return the model of one mixture, how far it can be trusted, and dw*/dα by source.
+
+    It has a score where it was asked for a target whose rows the run has.
+    """
     bounds, status = mixed.certificate, mixed.status[0]
+    columns = (*base.sources, OWN)[: mixed.alpha.shape[1]]
     answers: dict[str, Any] = {
-        "alpha": dict(zip(base.sources, mixed.alpha[0].tolist(), strict=True)),
+        "alpha": dict(zip(columns, mixed.alpha[0].tolist(), strict=True)),
         "trust": str(status),
         "sentence": status.sentence,
         "certificate": {
@@ -82,6 +87,19 @@ def mixture(base: Base, mixed: Mixed, with_moves: bool) -> dict[str, Any]:
     if with_moves:
         moves = mixed.moves
         answers["sensitivity"] = (
-            None if moves is None else dict(zip(base.sources, moves[0], strict=True))
+            None if moves is None else dict(zip(columns, moves[0], strict=True))
         )
+    if target is not None:
+        answers["score"] = _score(base, mixed, target)
     return answers
+
+
+def _score(base: Base, mixed: Mixed, target: str) -> dict[str, Any] | None:
+    """Return the score on rows of a target that no model here has seen; None without such."""
+    rows = base.test_rows(target)
+    if not rows:
+        return None
+    classify = base.members.classes is not None
+    metric = {"metric": ACCURACY if classify else ERROR, "higher_is_better": classify}
+    values = dict(zip(("value", "low", "high"), mixed.score[0], strict=True))
+    return {**metric, **values, "rows": rows}
