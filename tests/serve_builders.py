@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -72,3 +77,31 @@ class Client:
 def served(path: Path, pipe, token: str) -> None:
     """Serve a run in this process, which a test may kill; `pipe` gets what is said when it is ready."""
     serve(Serving(path, port=0), pipe.send, pipe.send, {"CUVEE_TOKEN": token})
+
+
+@contextmanager
+def serving(run, *words, env=None, **how):
+    """A server on a free port; what it said when it was ready, and its process."""
+    command = [
+        sys.executable,
+        "-m",
+        "cuvee",
+        "serve",
+        str(run),
+        "--port",
+        "0",
+        "--json",
+        *map(str, words),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, **(env or {})}, **how)  # fmt: skip
+    try:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        yield json.loads(line), process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()

@@ -9,7 +9,6 @@ import re
 import signal
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import pytest
 
 from cuvee.data.synthetic import visits as sample
 from cuvee.run import adapt, open_run
-from serve_builders import served, visits
+from serve_builders import served, serving, visits
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 LINES = [
@@ -38,34 +37,6 @@ SERVERS.set_forkserver_preload(
         "sklearn.utils",
     ]
 )
-
-
-@contextmanager
-def serving(run, *words, env=None, **how):
-    """A server on a free port; what it said when it was ready, and its process."""
-    command = [
-        sys.executable,
-        "-m",
-        "cuvee",
-        "serve",
-        str(run),
-        "--port",
-        "0",
-        "--json",
-        *map(str, words),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env={**os.environ, **(env or {})}, **how)  # fmt: skip
-    try:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        yield json.loads(line), process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
 
 
 def body(name, seed=0):

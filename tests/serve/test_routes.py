@@ -185,3 +185,20 @@ def test_own_samples_that_cannot_be_weighed(quantity):
         assert answered.status_code == status and words in answered.json()["detail"]
     plain = quantity.post("/v1/mixtures", {"alpha": {"north": 1.0}, "target": NAME}).json()
     assert plain["score"]["value"] > 0 and cuvee.OWN not in plain["alpha"]
+
+
+def test_the_page_holds_nothing_of_the_run_and_may_load_nothing_else(quantity):
+    for path, kind in (("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript"),
+                       ("/mixture.js", "text/javascript")):  # fmt: skip
+        answered = quantity.get(path, role=None)
+        assert answered.status_code == 200 and answered.headers["content-type"].startswith(kind)
+        policy = answered.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert "north" not in answered.text and "http://" not in answered.text
+        assert "https://" not in answered.text and " style=" not in answered.text
+    assert quantity.get("/v1/overview", role=None).status_code == 401
+    answered = quantity.get("/v1/overview")
+    assert "north" in answered.text and "&lt;b&gt;west&lt;/b&gt;" in answered.text
+    assert "<b>west" not in answered.text and "<script" not in answered.text
+    listed = quantity.get("/v1/sources").json()["sources"]
+    assert {"name": "north", "rows": 24} in listed and len(listed) == 4

@@ -165,6 +165,10 @@ class Base:
         unknown = next((name for name in weights if name not in (*self.sources, OWN)), None)
         if unknown is not None:
             raise MixtureError(f"alpha names {unknown!r}, which is no source of this run")
+        if target is not None and weights.get(target, 0.0) != 0.0:
+            raise MixtureError(
+                f"alpha weighs {target!r} for itself, with the rows for its scores: weigh {OWN!r}"
+            )
         own = weights.get(OWN, 0.0) != 0.0
         if own and target is None:
             raise MixtureError(f"alpha weighs {OWN!r}: say whose, by naming a target")

@@ -118,7 +118,7 @@ def _outcome(state: State, job: Job) -> Response:
         run = state.run
         if job.name in run.targets:  # unless somebody has deleted it meanwhile
             headers = {"Location": f"/v1/targets/{quote(job.name, safe='')}"}
-            return answer(views.detail(run, run.targets.index(job.name)), 201, headers)
+            return answer(views.detail(run, run.targets.index(job.name), state.base), 201, headers)
     return answer(_described(job), 202, {"Location": f"/v1/jobs/{job.id}"})
 
 

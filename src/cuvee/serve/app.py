@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 
 import cuvee
-from cuvee.serve import adding, bodies, problems, schema, views
+from cuvee.serve import adding, bodies, pages, problems, schema, views
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.auth import Role, Tokens
 from cuvee.serve.csv_rows import Wanted
@@ -41,6 +41,7 @@ def create_app(state: State, tokens: Tokens, limits: Limits, metrics: Metrics) -
     app.state.cuvee, app.state.limits, app.state.metrics = state, limits, metrics
     problems.install(app)
     app.include_router(_about)
+    app.include_router(pages.router)
     app.include_router(_targets)
     app.include_router(adding.router)
     app.add_middleware(Guard, tokens=tokens, limits=limits, metrics=metrics)
@@ -92,12 +93,20 @@ async def list_targets(
     return answer({"total": len(run.targets), "targets": [views.summary(run, i) for i in chosen]})
 
 
+@_targets.get("/sources", dependencies=[needs(Role.read)])
+async def list_sources(request: Request) -> Response:
+    """List the sources that mixtures may weigh, with their rows, in the order of α."""
+    base = request.app.state.cuvee.sources()
+    rows = [{"name": name, "rows": len(base.rows[name][1])} for name in base.sources]
+    return answer({"sources": rows})
+
+
 @_targets.get("/targets/{name:path}", dependencies=[needs(Role.read)])
 async def show_target(request: Request, name: str) -> Response:
     """Return a target with its weights, certificate, scores and model."""
     state: State = request.app.state.cuvee
     run = state.run
-    return answer(views.detail(run, state.place(run, name)))
+    return answer(views.detail(run, state.place(run, name), state.base))
 
 
 @_targets.post(

@@ -18,7 +18,8 @@ from cuvee.serve.limits import Limits, Rate
 from cuvee.serve.metrics import Metrics
 from cuvee.serve.problems import Problem
 
-OPEN = ("/healthz", "/readyz", "/openapi.json")  # that need no token
+# what needs no token, because it holds nothing of the run
+OPEN = ("/healthz", "/readyz", "/openapi.json", "/", "/page.css", "/page.js", "/mixture.js")
 ENDLESS = "/events"  # a stream, which ends by itself
 SAFE = {
     b"x-content-type-options": b"nosniff",

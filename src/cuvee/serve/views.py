@@ -25,8 +25,8 @@ def summary(run: Run, i: int) -> dict[str, Any]:
     }
 
 
-def detail(run: Run, i: int) -> dict[str, Any]:
-    """Return all that is known of a target, with its model."""
+def detail(run: Run, i: int, base: Base | None) -> dict[str, Any]:
+    """Return all that is known of a target, with its model, and whether α may weigh its rows."""
     metrics, about = run.metrics, run.described(i)
     bounds = metrics["certificate"]
     status = Status(metrics["status"][i])
@@ -34,6 +34,7 @@ def detail(run: Run, i: int) -> dict[str, Any]:
         **summary(run, i),
         "sentence": status.sentence,
         "rows": {"learn": about["learn"], "test": about["test"]},
+        "own_sample": base is not None and base.has_rows(run.targets[i]),
         "certificate": {
             "rests_on": bounds["rests_on"],
             **{name: bounds[name][i] for name in ("distance", "excess_risk", "gradient")},
