@@ -245,6 +245,8 @@ def test_other_types_and_methods(quantity):
         "compressed",
     )
     problem(quantity.ask("PUT", "/v1/targets"), 405)
+    for path, methods in (("/v1/targets", "GET, POST"), (URL, "DELETE, GET"), (PREDICT, "POST")):
+        assert quantity.ask("OPTIONS", path).headers["allow"] == methods
     problem(quantity.get("/v1/nothing"), 404)
     problem(quantity.get("/v1/targets?limit=0"), 422)
     problem(quantity.get("/v1/targets?offset=-1"), 422)

@@ -188,6 +188,8 @@ class Base:
         atlas: ModelMap | None,
         trust: str | None,
         target: str | None = None,
+        *,
+        moves: bool = True,
     ) -> Mixed:
         """Return the models of mixtures (M, N): solved, or asked of the map with this trust.
 
@@ -215,12 +217,12 @@ class Base:
         else:
             solution = atlas(a, trust=trust)  # type: ignore[arg-type]  # checked by the map
             w, status, certificate = solution.w, solution.status, solution.certificate
-        moves = None
-        if self.space.convex and self.space.n_params <= LARGEST:
-            moves = _numpy(oracle.sensitivity(tensor, torch.as_tensor(w)))
+        moved = None
+        if moves and self.space.convex and self.space.n_params <= LARGEST:
+            moved = _numpy(oracle.sensitivity(tensor, torch.as_tensor(w)))
         offset = a @ self.alone.levels if owned is None else np.full(len(a), owned.offset)
         score = np.full((len(a), 3), np.nan) if owned is None else owned.score(w)
-        return Mixed(a, w, offset, status, certificate, moves, score)
+        return Mixed(a, w, offset, status, certificate, moved, score)
 
 
 def _numpy(x: torch.Tensor) -> Floats:

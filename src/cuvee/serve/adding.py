@@ -24,6 +24,7 @@ from cuvee.serve.state import State
 
 router = APIRouter(prefix="/v1")
 OFTEN, SELDOM = 0.02, 0.2  # seconds between two looks at a job
+EVENTS = "text/event-stream"
 LONGEST = 600.0  # seconds of a stream of events; the client may ask for another
 
 
@@ -74,12 +75,16 @@ async def show_job(request: Request, key: str) -> Response:
     return answer(_described(_job(request, key)))
 
 
-@router.get("/jobs/{key}/events", dependencies=[needs(Role.read)])
+@router.get(
+    "/jobs/{key}/events",
+    dependencies=[needs(Role.read)],
+    responses={200: {"content": {EVENTS: {"schema": {"type": "string"}}}}},
+)
 async def job_events(request: Request, key: str) -> Response:
     """Send the progress of a job as server-sent events, until it has ended."""
     _job(request, key)
     jobs = request.app.state.cuvee.writable()
-    return StreamingResponse(_events(jobs, key), media_type="text/event-stream")
+    return StreamingResponse(_events(jobs, key), media_type=EVENTS)
 
 
 @router.delete("/targets/{name:path}", status_code=204, dependencies=[needs(Role.adapt)])

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
+from starlette.responses import PlainTextResponse
 
 import cuvee
 from cuvee.serve import adding, bodies, pages, problems, schema, views
@@ -17,7 +18,7 @@ from cuvee.serve.guard import Guard, needs
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import TYPE, Metrics
 from cuvee.serve.problems import Problem, answer
-from cuvee.serve.state import TRUSTS, State
+from cuvee.serve.state import TRUSTS, Question, State
 
 
 def create_app(state: State, tokens: Tokens, limits: Limits, metrics: Metrics) -> FastAPI:
@@ -71,7 +72,7 @@ async def readyz(request: Request) -> Response:
     )
 
 
-@_about.get("/metrics", dependencies=[needs(Role.read)])
+@_about.get("/metrics", dependencies=[needs(Role.read)], response_class=PlainTextResponse)
 async def metrics_text(request: Request) -> Response:
     """Return counts and times of this process, for Prometheus."""
     state: State = request.app.state.cuvee
@@ -112,6 +113,7 @@ async def show_target(request: Request, name: str) -> Response:
 @_targets.post(
     "/targets/{name:path}/predict",
     dependencies=[needs(Role.predict)],
+    responses={200: {"content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}},
     openapi_extra=schema.body({"rows": schema.ROWS}, ["rows"], tables=True),
 )
 async def predict(request: Request, name: str) -> Response:
@@ -163,4 +165,5 @@ async def mix(request: Request) -> Response:
         state.place(state.run, target)
     base = state.sources()
     alpha = base.alpha(bodies.check_weights(content["alpha"], limits), target)
-    return answer(views.mixture(base, await state.mix(alpha, trust, target), moves, target))
+    mixed = await state.mix(Question(alpha, trust, target, moves))
+    return answer(views.mixture(base, mixed, moves, target))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from math import isfinite
@@ -94,4 +95,20 @@ def install(app: FastAPI) -> None:
             405: "this address does not take this method; /openapi.json lists which it takes",
         }
         detail = sentences.get(error.status_code, str(error.detail))
-        return Problem(error.status_code, detail, error.headers).response()
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers |= allowed(app, request.url.path)
+        return Problem(error.status_code, detail, headers).response()
+
+
+def allowed(app: FastAPI, path: str) -> dict[str, str]:
+    """Return the header that lists all methods of an address; a router knows one route's alone.
+
+    Names of targets may hold slashes, so that several templates fit: the longest is meant.
+    """
+    templates = app.openapi()["paths"]
+    fits = [t for t in templates if re.fullmatch(re.sub(r"\\{.*?\\}", ".+", re.escape(t)), path)]
+    if not fits:
+        return {}
+    methods = templates[max(fits, key=len)]
+    return {"Allow": ", ".join(sorted(method.upper() for method in methods))}

@@ -43,6 +43,7 @@ class Question(NamedTuple):
     alpha: Floats  # (N,), or (N+1,) with the weight of the target's own sample
     trust: str | None
     target: str | None  # on whose rows it is scored
+    moves: bool  # whether dw*/dα is wanted
 
 
 class State:
@@ -142,16 +143,16 @@ class State:
         known = [name for name in run.features if name in frame.columns]
         return await self.predictions.ask(Rows(run, frame[known], target))
 
-    async def mix(self, alpha: Floats, trust: str | None, target: str | None) -> Mixed:
+    async def mix(self, question: Question) -> Mixed:
         """Return the model of one mixture, computed together with others."""
-        if trust not in (None, "solved") and self.atlas is None:
+        if question.trust not in (None, "solved") and self.atlas is None:
             raise Problem(
                 503,
-                f"the map is not learnt yet, so that trust {trust!r} cannot be had; wait, or ask "
-                "for 'solved'",
+                f"the map is not learnt yet, so that trust {question.trust!r} cannot be had; wait, "
+                "or ask for 'solved'",
                 {"Retry-After": "1"},
             )
-        return await self.mixtures.ask(Question(alpha, trust, target))
+        return await self.mixtures.ask(question)
 
     def close(self) -> None:
         """Let the threads end; jobs and the map that are under way stop at their next step."""
@@ -193,13 +194,14 @@ class State:
     def _mixed(self, questions: Sequence[Question]) -> list[Mixed]:
         """Return the models of all mixtures; questions of one kind are answered together."""
         assert self.base is not None
-        alike: dict[tuple[str | None, str | None, int], list[int]] = {}
+        alike: dict[tuple[str | None, str | None, bool, int], list[int]] = {}
         for i, q in enumerate(questions):
-            alike.setdefault((q.trust, q.target, len(q.alpha)), []).append(i)
+            alike.setdefault((*q[1:], len(q.alpha)), []).append(i)
         answers: dict[int, Mixed] = {}
-        for (trust, target, _), at in alike.items():
+        for (trust, target, moves, _), at in alike.items():
             atlas = None if trust == "solved" else self.atlas
-            mixed = self.base.mixed([questions[i].alpha for i in at], atlas, trust, target)
+            alpha = [questions[i].alpha for i in at]
+            mixed = self.base.mixed(alpha, atlas, trust, target, moves=moves)
             answers |= {i: mixed.part(k) for k, i in enumerate(at)}
         return [answers[i] for i in range(len(questions))]
 
