@@ -6,7 +6,7 @@ BIN     = .venv/bin
 # stay together, as they share what took long to make; tests/conftest.py has the longest files start first.
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo docs test test-full test-anywhere test-browser lint setup clean
+.PHONY: demo docs test test-full test-anywhere test-browser test-fuzz lint setup clean
 
 demo: setup
 	$(BIN)/cuvee demo
@@ -23,6 +23,9 @@ test-anywhere: setup  # the numeric tests as other processors, libraries and thr
 test-browser: setup
 	.ci/browser
 	$(BIN)/python -m pytest -m browser tests/browser
+
+test-fuzz: setup  # a server asked by Schemathesis for half an hour
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz.py
 
 docs: setup  # the API reference and the options of commands; the maps and the α methods; the verdicts on the page about the paper
 	$(BIN)/python docs/make_api.py
