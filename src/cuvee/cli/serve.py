@@ -39,6 +39,9 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Take no new targets, and write nothing.")
     ] = False,
+    rate: Annotated[
+        float, typer.Option(metavar="X", help="Requests a second that one client may send.")
+    ] = 500.0,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -47,6 +50,7 @@ def serve(
     Example: cuvee serve run
     """
     with speaking(quiet) as voice:
+        from cuvee.serve.limits import Limits
         from cuvee.serve.server import Serving
         from cuvee.serve.server import serve as serve_run
 
@@ -60,5 +64,7 @@ def serve(
                     show(f"token, shown this once: {about['token']}")
             sys.stdout.flush()
 
-        serving = Serving(run, host, port, token_file, table, certificate, key, read_only)
+        limits = Limits.of_rate(rate)
+        files = token_file, table, certificate, key
+        serving = Serving(run, host, port, *files, read_only, limits=limits)
         serve_run(serving, ready, voice.note)

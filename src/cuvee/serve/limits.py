@@ -6,6 +6,8 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from cuvee.errors import check_number
+
 MOST_CLIENTS = 10_000  # whose rate is remembered
 
 
@@ -27,6 +29,12 @@ class Limits:
     seconds: float = 60.0  # that an answer may take
     small: int = 500  # labelled rows of a new target that is answered at once, if it is quick
     at_once_seconds: float = 5.0  # that a small new target is waited for
+
+    @classmethod
+    def of_rate(cls, rate: float) -> Limits:
+        """Return the limits with another rate; twice as many requests may come at once."""
+        check_number("--rate", rate, above=0.0)
+        return cls(rate=rate, burst=max(1, round(2 * rate)))
 
 
 class Rate:
