@@ -274,6 +274,7 @@ def test_too_many_at_once(made):
 
 def test_an_answer_that_takes_too_long(made, monkeypatch):
     client = Client(made["cost"], Limits(seconds=0.1))
+    monkeypatch.setattr(client.state.predictions, "_quick", lambda items: False)
     monkeypatch.setattr(client.state.predictions, "_work", lambda items: time.sleep(0.5))
     problem(client.post(PREDICT, GOOD), 504)
 

@@ -15,6 +15,7 @@ from cuvee.data.columns import as_written
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.options import Options
+from cuvee.data.plain_rows import PlainRows
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
 from cuvee.hypothesis.base import Space
@@ -153,6 +154,44 @@ class Predictor(ABC):
             kept = self._encoders[0].features
             rows = read_rows(frame, kept, text=self._categories(set()))
             return self._answers(rows, names, [], None)
+
+    def encoded(self, rows: Sequence[Mapping[str, Any]], target: str) -> Floats | None:
+        """Return rows {column: value} as the model of `target` sees them, (rows, d).
+
+        None means that they are not plain: `answer` reads them in a frame.
+        """
+        g = self._group_of[target]
+        if g not in self._plain:
+            self._plain[g] = PlainRows(self._encoders[g])
+        return self._plain[g](rows)
+
+    def of_encoded(self, X: Floats, target: str) -> tuple[Array, Floats | None]:
+        """Return what the model of `target` predicts of `encoded` rows (rows, d).
+
+        With classes there are their probabilities, too, (rows, classes) in the order of `classes`.
+        """
+        g, i = self._group_of[target], self._place_of[target]
+        own, space = self._space(g)
+        w = self.w[i][: space.n_params]
+        predictions = space.predict(w, X)
+        if own is None or self.classes is None:
+            return predictions + self._models.offset[i], None
+        chance = np.zeros((len(X), len(self.classes)))
+        chance[:, np.searchsorted(self.classes, own)] = space.predict_proba(w, X)
+        return predictions, chance
+
+    @cached_property
+    def _plain(self) -> dict[int, PlainRows]:
+        """Hold what encodes plain rows, for each group that was asked for."""
+        return {}
+
+    @cached_property
+    def _group_of(self) -> dict[str, int]:
+        return {t["name"]: t["group"] for t in self._prepared["targets"]}
+
+    @cached_property
+    def _place_of(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.targets)}
 
     @cached_property
     def _encoders(self) -> list[Encoder]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -17,6 +18,7 @@ from cuvee.serve.csv_rows import Wanted
 from cuvee.serve.guard import Guard, needs
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import TYPE, Metrics
+from cuvee.serve.predicting import Asked
 from cuvee.serve.problems import Problem, answer
 from cuvee.serve.state import TRUSTS, Question, State
 
@@ -119,14 +121,15 @@ async def show_target(request: Request, name: str) -> Response:
 async def predict(request: Request, name: str) -> Response:
     """Predict rows by the model of a target; answer in Arrow where that is accepted."""
     state: State = request.app.state.cuvee
-    state.place(state.run, name)
-    wanted = Wanted(state.run.features, state.run.categories)
-    frame = await bodies.read_rows(request, request.app.state.limits, wanted)
-    predicted = await state.predict(name, frame)
-    request.app.state.metrics.add("cuvee_predicted_rows_total", len(frame))
+    run = state.run
+    state.place(run, name)
+    wanted, limits = Wanted(run.features, run.categories), request.app.state.limits
+    rows = await bodies.read_rows(request, limits, wanted, partial(run.encoded, target=name))
+    predicted = await state.predictions.ask(Asked(run, rows, name))
+    request.app.state.metrics.add("cuvee_predicted_rows_total", len(rows))
     if ARROW in request.headers.get("accept", ""):
-        return Response(to_arrow(predicted), media_type=ARROW)
-    return answer(views.predictions(predicted))
+        return Response(to_arrow(predicted.frame()), media_type=ARROW)
+    return answer(predicted.as_dict())
 
 
 @_targets.post(

@@ -17,14 +17,18 @@ MOST = 256  # requests of a batch
 class Batcher(Generic[Item, Result]):
     """Answer items by `work`, many at a time, on one thread.
 
+    A batch that is `quick` is answered at once: to wake a thread would take longer than its work.
     `work` takes a list and returns as many results. If it raises an error, every item is tried
     alone, so that each request gets its own error, and a bad one spoils no other.
     """
 
     def __init__(
-        self, work: Callable[[Sequence[Item]], Sequence[Result]], metrics: Metrics
+        self,
+        work: Callable[[Sequence[Item]], Sequence[Result]],
+        metrics: Metrics,
+        quick: Callable[[Sequence[Item]], bool] = lambda items: False,
     ) -> None:
-        self._work, self._metrics = work, metrics
+        self._work, self._metrics, self._quick = work, metrics, quick
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "cuvee-batch")
@@ -46,7 +50,12 @@ class Batcher(Generic[Item, Result]):
         while self._waiting:
             batch = [one for one in self._waiting[:MOST] if not one[1].done()]  # who gave up
             del self._waiting[:MOST]
-            outcomes = await loop.run_in_executor(self._thread, self._tried, [i for i, _ in batch])
+            items = [item for item, _ in batch]
+            outcomes = (
+                self._tried(items)
+                if self._quick(items)
+                else await loop.run_in_executor(self._thread, self._tried, items)
+            )
             self._metrics.add("cuvee_batches_total")
             self._metrics.add("cuvee_batched_requests_total", len(batch))
             for (_, future), outcome in zip(batch, outcomes, strict=True):

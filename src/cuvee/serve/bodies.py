@@ -4,30 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import isfinite
 from typing import Any
 
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
 from cuvee.data.columns import short
+from cuvee.results import Floats
 from cuvee.serve.arrow import ARROW, from_arrow
 from cuvee.serve.csv_rows import CSV, Wanted, from_csv
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import JSON, Problem
 
+NESTED = {dict, list}
 # bytes, and rows, that are read on another thread, so that others are answered meanwhile
 LARGE, MANY = 2**18, 200
 
 
-async def read_rows(request: Request, limits: Limits, wanted: Wanted) -> Any:
-    """Return the rows of a body as a frame: Arrow, CSV, or JSON {"rows": [{column: value}]}."""
+async def read_rows(
+    request: Request,
+    limits: Limits,
+    wanted: Wanted,
+    encoded: Callable[[Sequence[Mapping[str, Any]]], Floats | None] = lambda rows: None,
+) -> Any:
+    """Return the rows of a body as a frame: Arrow, CSV, or JSON {"rows": [{column: value}]}.
+
+    Rows of JSON that `encoded` can read are returned as it gives them, (rows, d).
+    """
     if type_of(request) == ARROW:
         return await asyncio.to_thread(from_arrow, await _bytes(request, limits), limits)
     if type_of(request) == CSV:
         return await asyncio.to_thread(from_csv, await _bytes(request, limits), wanted, limits)
-    content = await read_json(request, limits, required=("rows",))
-    return await framed(content["rows"], limits)
+    rows = (await read_json(request, limits, required=("rows",)))["rows"]
+    if not _are_rows(rows, limits):
+        return frame_of(rows, limits)  # which says what is wrong
+    many = len(rows) > MANY
+    X = await asyncio.to_thread(encoded, rows) if many else encoded(rows)
+    return await framed(rows, limits) if X is None else X
+
+
+def _are_rows(rows: Any, limits: Limits) -> bool:
+    """Return whether these are objects, not more than may be, of not too many columns."""
+    if not isinstance(rows, list) or not 0 < len(rows) <= limits.rows:
+        return False
+    return all(type(row) is dict and len(row) <= limits.columns for row in rows)
 
 
 async def read_json(
@@ -60,6 +83,11 @@ async def read_json(
 
 def parse(content: bytes, depth: int) -> Any:
     """Return what JSON in UTF-8 stands for; NaN, and what is nested too deeply, are errors."""
+    with suppress(ValueError):  # then the slower reader says what is wrong
+        parsed = from_json(content, allow_inf_nan=False, cache_strings="keys")
+        if isinstance(parsed, dict | list):
+            check_depth(parsed, depth)
+        return parsed
     try:
         parsed = json.loads(content.decode("utf-8"), parse_constant=_refused)
     except RecursionError:
@@ -80,7 +108,7 @@ def check_depth(value: Any, most: int) -> None:
     level: list[Any] = [value]
     for _ in range(most):
         inner = [v.values() if isinstance(v, dict) else v for v in level]
-        level = [one for part in inner for one in part if isinstance(one, dict | list)]
+        level = [one for part in inner for one in part if type(one) in NESTED]
         if not level:
             return
     raise Problem(422, f"the JSON is nested more than {most} deep; send rows of plain values")

@@ -9,8 +9,6 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from cuvee.api import ModelMap
 from cuvee.errors import CuveeError, InputError
 from cuvee.results import OWN, Floats
@@ -22,19 +20,12 @@ from cuvee.serve.adapting import Stopped, Worker
 from cuvee.serve.batching import Batcher
 from cuvee.serve.jobs import Jobs
 from cuvee.serve.metrics import Metrics
+from cuvee.serve.predicting import Asked, Predicted, predicted, quick
 from cuvee.serve.problems import Problem
 
 log = logging.getLogger("cuvee.serve")
 WAIT = 10.0  # seconds for the map to reach its next step
 TRUSTS = ("solved", "predicted", "certified", "corrected")
-
-
-class Rows(NamedTuple):
-    """Rows to predict, by the model of one target of a run as it was when they came."""
-
-    run: Run
-    frame: Any
-    target: str
 
 
 class Question(NamedTuple):
@@ -70,7 +61,7 @@ class State:
             self.base.bound  # noqa: B018  # made once, before anybody waits for it
         except CuveeError as error:
             self.why_not = str(error)
-        self.predictions: Batcher[Rows, Any] = Batcher(_predicted, metrics)
+        self.predictions: Batcher[Asked, Predicted] = Batcher(predicted, metrics, quick)
         self.mixtures: Batcher[Question, Mixed] = Batcher(self._mixed, metrics)
         self.jobs: Jobs | None = None
         self.worker: Worker | None = None
@@ -136,13 +127,6 @@ class State:
         if not remove(self._path, name):
             raise Problem(404, f"there is no target {name!r} any more")
 
-    async def predict(self, target: str, frame: Any) -> Any:
-        """Return the predictions of rows as a frame, computed together with those of others."""
-        run = self.run
-        self.place(run, target)
-        known = [name for name in run.features if name in frame.columns]
-        return await self.predictions.ask(Rows(run, frame[known], target))
-
     async def mix(self, question: Question) -> Mixed:
         """Return the model of one mixture, computed together with others."""
         if question.trust not in (None, "solved") and self.atlas is None:
@@ -204,31 +188,6 @@ class State:
             mixed = self.base.mixed(alpha, atlas, trust, target, moves=moves)
             answers |= {i: mixed.part(k) for k, i in enumerate(at)}
         return [answers[i] for i in range(len(questions))]
-
-
-def _predicted(asked: Sequence[Rows]) -> list[Any]:
-    """Return the predictions of all requests; tables with the same columns are answered together.
-
-    Columns of one kind only are joined: text beside numbers would be read in another way.
-    """
-    import pandas as pd
-
-    groups: dict[Any, list[int]] = {}
-    for i, rows in enumerate(asked):
-        kinds = tuple(map(str, rows.frame.dtypes))
-        groups.setdefault((id(rows.run), *rows.frame.columns, *kinds), []).append(i)
-    answers: dict[int, Any] = {}
-    for at in groups.values():
-        frames = [asked[i].frame for i in at]
-        ends = np.cumsum([len(frame) for frame in frames])
-        names = np.repeat(
-            np.array([asked[i].target for i in at], dtype=object), np.diff([0, *ends])
-        )
-        joined = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-        predictions = asked[at[0]].run.answer(joined, names)
-        for i, low, high in zip(at, [0, *ends[:-1]], ends, strict=True):
-            answers[i] = predictions.iloc[low:high]
-    return [answers[i] for i in range(len(asked))]
 
 
 def home(path: Path) -> Path:

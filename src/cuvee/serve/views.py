@@ -53,13 +53,6 @@ def detail(run: Run, i: int, base: Base | None) -> dict[str, Any]:
     }
 
 
-def predictions(frame: Any) -> dict[str, Any]:
-    """Return predictions; each has the probabilities of the classes where there are some."""
-    chances = {name[2:-1]: frame[name].tolist() for name in frame.columns if name != "prediction"}
-    answers: dict[str, Any] = {"predictions": frame["prediction"].tolist()}
-    return answers | ({"probabilities": chances} if chances else {})
-
-
 def mixture(base: Base, mixed: Mixed, with_moves: bool, target: str | None) -> dict[str, Any]:
     """Return the model of one mixture, how far it can be trusted, and dw*/dα by source.
 
