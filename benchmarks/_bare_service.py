@@ -31,6 +31,7 @@ def app_of(columns: list[str]) -> FastAPI:
 
 if __name__ == "__main__":
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as cuvee serve does
     sys.stdout.write(f"{listening.getsockname()[1]}\n")
     sys.stdout.flush()
     names = [f"x{j}" for j in range(int(sys.argv[1]))]

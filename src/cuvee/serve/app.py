@@ -15,7 +15,7 @@ from cuvee.serve import adding, bodies, pages, problems, schema, views
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.auth import Role, Tokens
 from cuvee.serve.csv_rows import Wanted
-from cuvee.serve.guard import Guard, needs
+from cuvee.serve.guard import Guard, allow, needs
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import TYPE, Metrics
 from cuvee.serve.predicting import Asked
@@ -43,10 +43,10 @@ def create_app(state: State, tokens: Tokens, limits: Limits, metrics: Metrics) -
     )
     app.state.cuvee, app.state.limits, app.state.metrics = state, limits, metrics
     problems.install(app)
+    app.include_router(_targets)  # first, with predictions first in it: routes are tried in turn
+    app.include_router(adding.router)
     app.include_router(_about)
     app.include_router(pages.router)
-    app.include_router(_targets)
-    app.include_router(adding.router)
     app.add_middleware(Guard, tokens=tokens, limits=limits, metrics=metrics)
     return app
 
@@ -84,6 +84,29 @@ async def metrics_text(request: Request) -> Response:
     return Response(request.app.state.metrics.text(gauges), media_type=TYPE)
 
 
+@_targets.post(
+    "/targets/{name:path}/predict",
+    responses={200: {"content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}},
+    openapi_extra={
+        **schema.body({"rows": schema.ROWS}, ["rows"], tables=True),
+        "security": [{"HTTPBearer": []}],
+    },
+)
+async def predict(request: Request, name: str) -> Response:
+    """Predict rows by the model of a target; answer in Arrow where that is accepted."""
+    allow(request, Role.predict)  # by hand, because a dependency takes as long as the prediction
+    state: State = request.app.state.cuvee
+    run = state.run
+    state.place(run, name)
+    wanted, limits = Wanted(run.features, run.categories), request.app.state.limits
+    rows = await bodies.read_rows(request, limits, wanted, partial(run.encoded, target=name))
+    predicted = await state.predictions.ask(Asked(run, rows, name))
+    request.app.state.metrics.add("cuvee_predicted_rows_total", len(rows))
+    if ARROW in request.headers.get("accept", ""):
+        return Response(to_arrow(predicted.frame()), media_type=ARROW)
+    return answer(predicted.as_dict())
+
+
 @_targets.get("/targets", dependencies=[needs(Role.read)])
 async def list_targets(
     request: Request,
@@ -110,26 +133,6 @@ async def show_target(request: Request, name: str) -> Response:
     state: State = request.app.state.cuvee
     run = state.run
     return answer(views.detail(run, state.place(run, name), state.base))
-
-
-@_targets.post(
-    "/targets/{name:path}/predict",
-    dependencies=[needs(Role.predict)],
-    responses={200: {"content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}},
-    openapi_extra=schema.body({"rows": schema.ROWS}, ["rows"], tables=True),
-)
-async def predict(request: Request, name: str) -> Response:
-    """Predict rows by the model of a target; answer in Arrow where that is accepted."""
-    state: State = request.app.state.cuvee
-    run = state.run
-    state.place(run, name)
-    wanted, limits = Wanted(run.features, run.categories), request.app.state.limits
-    rows = await bodies.read_rows(request, limits, wanted, partial(run.encoded, target=name))
-    predicted = await state.predictions.ask(Asked(run, rows, name))
-    request.app.state.metrics.add("cuvee_predicted_rows_total", len(rows))
-    if ARROW in request.headers.get("accept", ""):
-        return Response(to_arrow(predicted.frame()), media_type=ARROW)
-    return answer(predicted.as_dict())
 
 
 @_targets.post(

@@ -120,8 +120,13 @@ def needs(role: Role) -> Any:
     """Return the dependency of a route that only tokens of this role, or a higher one, may use."""
 
     async def check(request: Request, _: Annotated[Any, Security(_bearer)]) -> None:
-        given = request.scope["state"].get("role")
-        if given is None or given < role:
-            raise Problem(403, f"this needs a token of the role {role.name!r}")
+        allow(request, role)
 
     return Depends(check)
+
+
+def allow(request: Request, role: Role) -> None:
+    """Raise `Problem` unless the token of a request has this role, or a higher one."""
+    given = request.scope["state"].get("role")
+    if given is None or given < role:
+        raise Problem(403, f"this needs a token of the role {role.name!r}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import accumulate
 from threading import Lock
 
 EDGES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -28,6 +30,8 @@ class Metrics:
         self._values: defaultdict[tuple[str, tuple[tuple[str, str], ...]], float] = defaultdict(
             float
         )
+        # route -> answers between two edges, the last beyond all
+        self._times: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(EDGES) + 1))
 
     def add(self, name: str, by: float = 1.0, **labels: str) -> None:
         """Add to a number."""
@@ -37,12 +41,9 @@ class Metrics:
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answer, and its time."""
         self.add("cuvee_requests_total", route=route, method=method, status=str(status))
-        for edge in EDGES:
-            if seconds <= edge:
-                self.add("cuvee_request_seconds_bucket", route=route, le=f"{edge:g}")
-        self.add("cuvee_request_seconds_bucket", route=route, le="+Inf")
         self.add("cuvee_request_seconds_sum", seconds, route=route)
-        self.add("cuvee_request_seconds_count", route=route)
+        with self._lock:
+            self._times[route][bisect_left(EDGES, seconds)] += 1
 
     def text(self, gauges: Mapping[str, Mapping[str, float]]) -> str:
         """Return all numbers, and those of `gauges`: name -> state -> value; "" is no state.
@@ -52,6 +53,13 @@ class Metrics:
         """
         with self._lock:
             values = dict(self._values)
+            times = {route: tuple(counts) for route, counts in self._times.items()}
+        for route, counts in times.items():  # each bucket counts what the ones before it do, too
+            for edge, total in zip(
+                (*map("{:g}".format, EDGES), "+Inf"), accumulate(counts), strict=True
+            ):
+                values["cuvee_request_seconds_bucket", (("le", edge), ("route", route))] = total
+            values["cuvee_request_seconds_count", (("route", route),)] = sum(counts)
         for name, states in gauges.items():
             for state, value in states.items():
                 values[name, (("state", state),) if state else ()] = value
