@@ -39,6 +39,9 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Take no new targets, and write nothing.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(metavar="N", help="Processes that share the run folder.")
+    ] = 1,
     rate: Annotated[
         float, typer.Option(metavar="X", help="Requests a second that one client may send.")
     ] = 500.0,
@@ -66,5 +69,5 @@ def serve(
 
         limits = Limits.of_rate(rate)
         files = token_file, table, certificate, key
-        serving = Serving(run, host, port, *files, read_only, limits=limits)
+        serving = Serving(run, host, port, *files, read_only, workers, limits=limits)
         serve_run(serving, ready, voice.note)

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ try:
     from cuvee.serve.auth import Tokens, tokens_of
     from cuvee.serve.limits import Limits
     from cuvee.serve.metrics import Metrics
-    from cuvee.serve.state import State, home
+    from cuvee.serve.state import State, check_finished, home
+    from cuvee.serve.workers import serve_together
 except ModuleNotFoundError as _error:
     if (_error.name or "").partition(".")[0] == "cuvee":
         raise
@@ -28,6 +30,7 @@ except ModuleNotFoundError as _error:
         "cuvee serve needs FastAPI and uvicorn: pip install 'cuvee[serve]'"
     ) from None
 
+MOST_WORKERS = 64
 GRACE = 10  # seconds that requests have to end after the process was told to
 OPEN_ADDRESS = (
     "other machines can reach this address, and without --certificate they send their tokens "
@@ -47,12 +50,15 @@ class Serving:
     certificate: Path | None = None
     key: Path | None = None
     read_only: bool = False
+    workers: int = 1  # processes
     limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:
         """Raise `OptionError` where options cannot be meant."""
         if not 0 <= self.port < 2**16:
             raise OptionError(f"--port must be from 0 to 65535; got {self.port}")
+        if not 1 <= self.workers <= MOST_WORKERS:
+            raise OptionError(f"--workers must be from 1 to {MOST_WORKERS}; got {self.workers}")
         if (self.certificate is None) != (self.key is None):
             raise OptionError("--certificate and --key belong together: give both, or neither")
         for option, file in (("--certificate", self.certificate), ("--key", self.key)):
@@ -81,20 +87,42 @@ def serve(
     in memory; `note` with what is worth knowing.
     """
     serving.check()
+    check_finished(serving.run)
     listening = _listen(serving.host, serving.port)
     try:
-        metrics = Metrics()
-        state = State(serving.run, metrics, serving.table, read_only=serving.read_only)
         tokens, shown = _tokens(serving, os.environ if environment is None else environment)
-        if state.why_not:
-            note(f"no new mixtures and no new targets can be made: {state.why_not}")
-        if serving.exposed:
-            note(OPEN_ADDRESS)
-        server = uvicorn.Server(_config(serving, state, tokens, metrics))
-        ready({"url": _url(serving, listening), "token": shown, "targets": len(state.run.targets)})
-        server.run(sockets=[listening])
+
+        def said(about: dict[str, Any]) -> None:
+            if about["why_not"]:
+                note(f"no new mixtures and no new targets can be made: {about['why_not']}")
+            if serving.exposed:
+                note(OPEN_ADDRESS)
+            url = _url(serving, listening)
+            ready({"url": url, "token": shown, "targets": about["targets"]})
+
+        work = partial(_serve, serving, tokens)
+        if serving.workers > 1:
+            serve_together(work, serving.workers, listening, said)
+        else:
+            work(listening, said, lambda server: None)
     finally:
         listening.close()
+
+
+def _serve(
+    serving: Serving,
+    tokens: Tokens,
+    listening: socket.socket,
+    ready: Callable[[dict[str, Any]], None],
+    began: Callable[[Any], None],
+) -> None:
+    """Serve in this process, which may be one of several."""
+    metrics = Metrics()
+    state = State(serving.run, metrics, serving.table, read_only=serving.read_only)
+    server = uvicorn.Server(_config(serving, state, tokens, metrics))
+    began(server)
+    ready({"why_not": state.why_not, "targets": len(state.run.targets)})
+    server.run(sockets=[listening])
 
 
 def _config(serving: Serving, state: State, tokens: Tokens, metrics: Metrics) -> uvicorn.Config:

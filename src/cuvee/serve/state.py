@@ -51,8 +51,6 @@ class State:
     ) -> None:
         self._lock, self._path = Lock(), path
         self._mark, self._run = self._read()
-        if not self._run.finished:
-            raise InputError(f"{path} is not finished: cuvee resume {path}")
         self.base: Base | None = None
         self.atlas: ModelMap | None = None
         self.why_not = ""  # there are no sources, a sentence
@@ -188,6 +186,12 @@ class State:
             mixed = self.base.mixed(alpha, atlas, trust, target, moves=moves)
             answers |= {i: mixed.part(k) for k, i in enumerate(at)}
         return [answers[i] for i in range(len(questions))]
+
+
+def check_finished(path: Path) -> None:
+    """Raise `InputError` unless there is a run in a folder that is finished."""
+    if not open_run(path).finished:
+        raise InputError(f"{path} is not finished: cuvee resume {path}")
 
 
 def home(path: Path) -> Path:
