@@ -7,7 +7,7 @@ BIN     = .venv/bin
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-full test-anywhere test-browser lint setup clean
+.PHONY: help demo docs test test-full test-anywhere test-browser test-fuzz lint setup clean
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
@@ -27,6 +27,9 @@ test-anywhere: setup  ## the numeric tests as other processors, libraries and th
 test-browser: setup  ## the report in Chromium
 	.ci/browser
 	$(BIN)/python -m pytest -m browser tests/browser
+
+test-fuzz: setup  ## a server asked by Schemathesis for half an hour
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz.py
 
 docs: setup  ## write the generated pages again: API, options, maps, methods, verdicts
 	$(BIN)/python docs/make_api.py

@@ -6,13 +6,12 @@ CUVEE_REPORT=page.html `make test-browser` looks at that page too.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
+from browser_builders import CONTRAST, WIDTHS, asked, opened
 from cuvee.report.page import render
 from cuvee.run import Options, adapt
 from report_builders import SHAPES
@@ -20,11 +19,9 @@ from run_builders import table
 
 pytestmark = pytest.mark.browser
 
-WIDTHS = (1280, 390)
 SHOWN = ("one", "ten", "hostile", "many")
 REAL = "a run of cuvee adapt"
 GIVEN = os.environ.get("CUVEE_REPORT")
-CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
 FIGURES = """
 return [...document.querySelectorAll("svg")].map(s => {
   const box = s.getBoundingClientRect(), seen = s.checkVisibility({ visibilityProperty: true, opacityProperty: true });
@@ -38,21 +35,6 @@ return [...document.querySelectorAll("svg")].flatMap(s => {
   return texts.filter((t, k) => t[0].width && texts.slice(0, k).some(u => met(t, u))).map(t => t[1]);
 });
 """
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module", params=[*SHOWN, REAL, *([GIVEN] if GIVEN else [])])
@@ -73,27 +55,13 @@ def page(request, tmp_path_factory):
     return path.as_uri()
 
 
-def opened(browser, page, width=1280, mode="light", unfold=True):
-    """The page at a width and in a mode, with all that is folded away unfolded."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    features = [{"name": "prefers-color-scheme", "value": mode}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    browser.get(page)
-    if unfold:
-        browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
-
-
 def test_it_says_nothing_to_the_console_and_asks_nobody(browser, page):
     for kind in ("browser", "performance"):
         browser.get_log(kind)  # what came before
     opened(browser, page)
     assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [
-        e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"
-    ]
-    assert asked and all(url.startswith(("file://", "data:")) for url in asked)
+    addresses = asked(browser)
+    assert addresses and all(url.startswith(("file://", "data:")) for url in addresses)
     assert browser.execute_script("return document.scripts.length") == 0
 
 

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encod
 LINES = [
     line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
 ]
-APART = ("demo", "bench", "reproduce")  # tested elsewhere: they take long
+APART = ("demo", "bench", "reproduce", "serve")  # tested elsewhere: they take long
 
 
 def test_tables_of_options_are_those_of_the_program():

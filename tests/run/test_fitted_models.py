@@ -22,6 +22,7 @@ from cuvee.estimators import files, nodes
 from cuvee.estimators.named import named
 from cuvee.estimators.routing import Learner
 from cuvee.run import fitted, model_choice
+from cuvee.run.base import Base
 
 NEW = ("north", "south")
 SIGN = {"east": 1, "mid": -1, "west": 1, "north": 1, "south": -1}
@@ -114,6 +115,13 @@ def test_models_predict_in_a_fresh_process(made, tmp_path):
     assert there.prediction.tolist() == here.prediction.tolist()
     np.testing.assert_allclose(there["p(yes)"], here["p(yes)"], atol=1e-12)
     np.testing.assert_allclose(here["p(yes)"] + here["p(no)"], 1.0)
+
+
+def test_only_linear_models_are_mixed_anew(made):
+    """A service of such a run predicts, and says why it makes no models for new mixtures."""
+    run, frame = made
+    with pytest.raises(cuvee.errors.InputError, match="are trees, and only linear ones"):
+        Base.of(run, frame)
 
 
 def test_levels_come_back_in_predictions(tmp_path):

@@ -46,7 +46,10 @@ class Bound:
     def with_targets(self, targets: Sequence[Domain]) -> Oracle:
         """Return the oracle of the same sources with each target's own sample as last component."""
         problem = self.problem.with_targets(targets, warn=True)
-        space = self.hypothesis.bind(problem.facts)
+        return self.family(problem, self.hypothesis.bind(problem.facts))
+
+    def family(self, problem: Problem, space: Space) -> Oracle:
+        """Return the oracle of a problem with each target's own sample as last component."""
         return erm.family(
             problem, space, own=True, device=self.device, memory=self.memory, **self.training
         )

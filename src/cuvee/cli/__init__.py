@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import cuvee
-from cuvee.cli import adapt, dev, maps, mix, steps
+from cuvee.cli import adapt, dev, maps, mix, serve, steps
 from cuvee.cli.console import one_line, show
 from cuvee.errors import CuveeError
 
@@ -48,6 +48,7 @@ def _global(
 PANELS = {
     "From a table to models": (adapt.adapt, adapt.resume, adapt.predict, adapt.report),
     "The steps singly": (steps.weights, steps.solve, maps.learn, maps.plan, maps.online),
+    "A service": (serve.serve,),
     "To see it work": (dev.sample, dev.demo, dev.bench, dev.reproduce),
 }
 for _panel, _commands in PANELS.items():

@@ -56,6 +56,10 @@ LabelledRows = Annotated[
         help="Labelled rows of a target to learn from; the others are for scores alone.",
     ),
 ]
+MLflow = Annotated[
+    str | None,
+    typer.Option(metavar="URI", help="Also log the run to MLflow there: a server, or file:FOLDER."),
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")
 ]
@@ -92,6 +96,7 @@ def adapt(
     tol: asked.Tol = 1e-6,
     seed: asked.Seed = 0,
     on: On = None,
+    mlflow: MLflow = None,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -112,6 +117,10 @@ def adapt(
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
             run = runs.adapt(table, out, options=options, alpha=alpha, progress=bar, say=voice.note)
+        if mlflow is not None:
+            from cuvee.run.tracking import log_run
+
+            voice.note(f"MLflow has it as run {log_run(run, mlflow)}")
         _show(run, as_json)
 
 

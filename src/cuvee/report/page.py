@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -16,6 +17,7 @@ from cuvee.report.summary import summary
 from cuvee.report.svg import Drawing
 from cuvee.report.theorem import theorem
 
+REPORT = "cuvee.report"  # where its templates are
 LONG = 600  # characters of an option's value
 CONTENTS = (
     ("weights", "How much from whom"),
@@ -54,20 +56,28 @@ def render(findings: Findings) -> str:
     )
 
 
-def filled(template: str, **content: Any) -> str:
-    """Return a template of this folder as a page; all its values are escaped."""
+def filled(template: str, packages: Sequence[str] = (REPORT,), /, **content: Any) -> str:
+    """Return a template of the first of these packages that has it as a page.
+
+    All its values are escaped.
+    """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+    def load(name: str) -> str | None:
+        has = (p for p in packages if resources.files(p).joinpath(name).is_file())
+        return next((file_of(package, name) for package in has), None)
+
     environment = Environment(
-        loader=FunctionLoader(_file), autoescape=True, undefined=StrictUndefined,
+        loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    style = Drawing(_file("page.css"))
+    style = Drawing(file_of(REPORT, "page.css"))
     return environment.get_template(template).render(style=style, **content)
 
 
-def _file(name: str) -> str:
-    return resources.files("cuvee.report").joinpath(name).read_text("utf-8")
+def file_of(package: str, name: str) -> str:
+    """Return the text of a file that belongs to a package."""
+    return resources.files(package).joinpath(name).read_text("utf-8")
 
 
 def _time(f: Findings) -> dict[str, Any] | None:

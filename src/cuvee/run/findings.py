@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,8 @@ import numpy as np
 
 from cuvee.report.findings import ALSO, Convergence, Findings, LearningTerms, Tried
 from cuvee.results import Floats
-from cuvee.run import alpha_file
-from cuvee.run.folder import (
-    ALPHA,
-    CANDIDATES,
-    CHOSEN,
-    JUDGED,
-    METRICS,
-    PREPARED,
-    SENSITIVITY,
-    TRACE,
-    WEIGHTS,
-    RunFolder,
-)
+from cuvee.run.added import Added
+from cuvee.run.folder import CANDIDATES, CHOSEN, JUDGED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
 from cuvee.run.theorem import TERMS
 
 NOTES = 5  # on mixtures that were judged, of each run
@@ -35,11 +25,24 @@ STEPS = {
 }
 
 
-def findings(folder: RunFolder) -> Findings:
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """What a run holds of all its targets, those added included."""
+
+    prepared: dict[str, Any]
+    metrics: dict[str, Any]
+    columns: tuple[str, ...]
+    alpha: Floats  # (M, columns)
+    added: Sequence[Added]
+
+
+def findings(folder: RunFolder, numbers: Numbers) -> Findings:
     """Return all that the report shows; raise an error where the run is not far enough."""
-    about, prepared, metrics = folder.about, folder.json(PREPARED), folder.json(METRICS)
-    targets, columns, alpha = alpha_file.from_csv(folder.read(ALPHA).decode(), ALPHA)
+    about, prepared, metrics = folder.about, numbers.prepared, numbers.metrics
+    columns, alpha, added = numbers.columns, numbers.alpha, numbers.added
+    targets = tuple(t["name"] for t in prepared["targets"])
     weights = _table(folder, WEIGHTS)
+    gap = [np.nan if one.about.gap is None else one.about.gap for one in added]
     certificate = metrics["certificate"]
     distance = _numbers(certificate["distance"])
     return Findings(
@@ -56,8 +59,8 @@ def findings(folder: RunFolder) -> Findings:
         learn_rows=np.array([t["learn"] for t in prepared["targets"]], dtype=float),
         test_rows=np.array([t["test"] for t in prepared["targets"]], dtype=float),
         alpha=alpha,
-        alpha_status=tuple(weights["status"].to_pylist()),
-        gap=_floats(weights["gap"]),
+        alpha_status=(*weights["status"].to_pylist(), *(o.about.alpha_status for o in added)),
+        gap=np.concatenate([_floats(weights["gap"]), gap]),
         model_status=tuple(metrics["status"]),
         distance=np.where(np.isnan(distance), np.inf, distance),
         excess_risk=_numbers(certificate["excess_risk"]),
@@ -70,7 +73,7 @@ def findings(folder: RunFolder) -> Findings:
         mean=_numbers(metrics["mean"]),
         mean_rank=_numbers(metrics["mean_rank"]),
         gain=_numbers(metrics["gain"]),
-        sensitivity=_sensitivity(folder, targets, columns),
+        sensitivity=_sensitivity(folder, targets, columns, added),
         tried=_tried(folder, targets),
         convergence=_convergence(folder, targets),
         seconds=_seconds(folder),
@@ -113,7 +116,7 @@ def _numbers(values: Any) -> Floats:
 
 
 def _sensitivity(
-    folder: RunFolder, targets: Sequence[str], columns: Sequence[str]
+    folder: RunFolder, targets: Sequence[str], columns: Sequence[str], added: Sequence[Added]
 ) -> Floats | None:
     if not folder.has(SENSITIVITY):
         return None
@@ -124,6 +127,10 @@ def _sensitivity(
     i = [row[t] for t in table["target"].to_pylist()]
     j = [column[c] for c in table["column"].to_pylist()]
     wide[i, j] = _floats(table["moves"])
+    for one in added:
+        if one.delivered.moved.shape[1]:
+            at = [column[c] for c in one.about.columns]
+            wide[row[one.about.name], at] = one.delivered.moved[0]
     return wide
 
 

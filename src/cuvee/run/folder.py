@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from cuvee.run.manifest import as_json as as_json  # others ask this module for 
 from cuvee.run.manifest import inside, new_manifest, read_manifest, to_bytes
 
 PATIENCE = 5.0  # seconds of work that a kill may cost, beside what is under way
-LOCK, PARTS, SCRATCH = ".lock", "parts", ".scratch"
+LOCK, PARTS, SCRATCH, ADDED = ".lock", "parts", ".scratch", "added"
 ABOUT, PREPARED, GIVEN = BEGUN = "run.json", "prepared.json", "given_alpha.csv"
 """What a run begins with, before there is a manifest."""
 ALPHA, WEIGHTS, CANDIDATES, TRACE = (
@@ -90,6 +90,11 @@ class RunFolder:
     def has(self, name: str) -> bool:
         return name in self._manifest["files"]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the files that count."""
+        return tuple(self._manifest["files"])
+
     def json(self, name: str) -> dict[str, Any]:
         with understood(self.path / name, "what this version of cuvee writes"):
             return dict(json.loads(self.read(name)))
@@ -125,16 +130,17 @@ class RunFolder:
         *,
         seconds: float = 0.0,
         parts_done: bool = False,
+        drop: Collection[str] = (),
     ) -> None:
         """Commit all files of a step (or of several, with the seconds of each), or none of them.
 
-        With `parts_done` the parts that led to it no longer count.
+        With `parts_done` the parts that led to it no longer count, nor do the files to `drop`.
         """
         new = {step: seconds} if isinstance(step, str) else step
         entries = {
             n: e
             for n, e in self._manifest["files"].items()
-            if not (parts_done and n.startswith(f"{PARTS}/"))
+            if n not in drop and not (parts_done and n.startswith(f"{PARTS}/"))
         }
         steps = self._manifest["steps"] + [
             {"name": name, "seconds": round(s, 3)} for name, s in new.items()
@@ -156,12 +162,19 @@ class RunFolder:
         self._manifest = manifest
         if parts_done:  # no longer needed by anybody, so that it may be half done
             shutil.rmtree(self.path / PARTS, ignore_errors=True)
+        for name in drop:
+            with suppress(OSError):
+                (self.path / name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
         """Remove what a kill may have left behind; whoever calls holds the lock."""
         if not any(name.startswith(f"{PARTS}/") for name in self._manifest["files"]):
             shutil.rmtree(self.path / PARTS, ignore_errors=True)
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
+        with suppress(OSError):  # there may be none
+            for path in (self.path / ADDED).iterdir():
+                if f"{ADDED}/{path.name}" not in self._manifest["files"]:
+                    path.unlink(missing_ok=True)
         for name in (*self._manifest["files"], *FILES):
             with suppress(OSError):
                 (self.path / f"{name}.part").unlink(missing_ok=True)

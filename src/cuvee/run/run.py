@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written
-from cuvee.data.encode import Encoder
-from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.options import LINEAR, Options
-from cuvee.data.targets import suggest
-from cuvee.errors import DomainError, OptionError
 from cuvee.outputs.files import understood
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array
@@ -24,14 +16,13 @@ from cuvee.report.findings import Findings
 from cuvee.report.page import render
 from cuvee.report.summary import summary
 from cuvee.results import Floats
-from cuvee.run import alpha_file, fitted
-from cuvee.run.answers import as_table, check_whose
-from cuvee.run.findings import findings, judged_notes
+from cuvee.run import added, alpha_file, fitted
+from cuvee.run.findings import Numbers, findings, judged_notes
 from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
 from cuvee.run.model_choice import decided
-from cuvee.run.models import Delivered, space_of
-
-Answer = Callable[[int, Array], tuple[Array, Array | None]]
+from cuvee.run.models import Delivered
+from cuvee.run.predictor import Answer, Predictor
+from cuvee.run.tables import metrics_of
 
 
 def open_run(path: str | Path) -> Run:
@@ -39,193 +30,14 @@ def open_run(path: str | Path) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
-class Predictor(ABC):
-    """Models that predict raw rows: what a run and a file of models share."""
-
-    targets: tuple[str, ...]
-    options: Options
-    _prepared: dict[str, Any]
-    """Of prepared.json: task, classes, domain, the targets' groups and the groups' encoders."""
-
-    @property
-    @abstractmethod
-    def path(self) -> Path:
-        """Return where the models were read from."""
-
-    @property
-    @abstractmethod
-    def _models(self) -> Delivered: ...
-
-    @property
-    def w(self) -> Floats:
-        """Return the parameters (M, P) of the models, on the encoded columns."""
-        return self._models.w
-
-    @property
-    def classes(self) -> Array | None:
-        """Return the classes, in the order of `predict_proba`; None for a regression."""
-        listed = self._prepared["classes"]
-        return None if listed is None else np.array(listed)
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Return the raw columns that the models learnt from, in order."""
-        return Encoder.from_dict(self._prepared["groups"][0]["encoder"]).features
-
-    def _table(self, source: Any, target: str | None) -> Any:
-        """Return the rows as a table.
-
-        Its domain column says whose model each row gets, unless `target` does.
-        """
-        with understood(self.path, "a run of this version of cuvee"):
-            table = as_table(source, self.features)
-            if target is None:
-                check_whose(table, self._prepared["domain"], self.targets)
-            return table
-
-    def predict_proba(self, source: Any, **how: Any) -> Floats:
-        """Return the probability of each class, (rows, classes), for what `predict` takes."""
-        if self.classes is None:
-            raise OptionError(
-                "these models predict a quantity: they have no class probabilities, use predict"
-            )
-        answers = self.predict(source, **how)
-        return np.asarray(answers[[f"p({c})" for c in self.classes]], dtype=np.float64)
-
-    def predict(
-        self,
-        source: Any,
-        *,
-        target: str | float | None = None,
-        keep: Sequence[str] = (),
-        text: Sequence[str] = (),
-        encoding: str | None = None,
-    ) -> Any:
-        """Return a frame with the prediction for each raw row.
-
-        Its columns are the domain, the columns to `keep`, `prediction`, and a probability per
-        class.
-
-        Each row is answered by the model of the target that its domain column names, or all of them
-        by `target`'s. Rows come back in the order given. Those of a pandas frame keep its index, so
-        that `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do
-        those of a mapping name -> frame, if no two of its rows have the same label. Rows of files
-        and arrays are numbered from 0. `encoding` is that of text files; by default the one that
-        the run was made with.
-        """
-        # a domain that a number names
-        if isinstance(target, Real) and not isinstance(target, bool):
-            target = as_written(target)
-        if not (target is None or isinstance(target, str)):
-            raise OptionError(f"target must be the name of a target; got {target!r}")
-        for name, value in (("keep", keep), ("text", text)):
-            if isinstance(value, str) or not all(isinstance(v, str) for v in value):
-                raise OptionError(f"{name} must be a list of column names; got {value!r}")
-        source = self._table(source, target)
-        with understood(self.path, "a run of this version of cuvee"):
-            encoding = encoding or self.options.encoding
-            with located(source, encoding):
-                return self._predicted(source, target, keep, text, encoding)
-
-    def _predicted(
-        self,
-        source: Any,
-        target: str | None,
-        keep: Sequence[str],
-        text: Sequence[str],
-        encoding: str,
-    ) -> Any:
-        prepared, known = self._prepared, self.targets
-        if target is not None and target not in known:
-            raise OptionError(f"{target!r} is not a target of these models{suggest(target, known)}")
-        if (
-            target is None
-            and len(known) == 1
-            and prepared["domain"] not in columns_of(source, encoding)
-        ):
-            target = known[0]
-        encoders = [Encoder.from_dict(group["encoder"]) for group in prepared["groups"]]
-        categories = {c for encoder in encoders for c in encoder.text} | {*text}
-        domain = prepared["domain"] if target is None else None
-        how: Any = {"domain": domain, "text": sorted(categories), "encoding": encoding}
-        frame = read_rows(source, encoders[0].features, keep, **how)
-        names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
-        answers = self._answers(frame, names, encoders, [k for k in keep if k != domain], domain)
-        index = _index_of(source)
-        return answers if index is None else answers.set_axis(index, axis=0)
-
-    def _answers(
-        self, frame: Any, names: Array, encoders: list[Encoder], keep: list[str], domain: str | None
-    ) -> Any:
-        import pandas as pd
-
-        place = pd.Index(self.targets).get_indexer(names)
-        if (place < 0).any():
-            row = int(np.argmax(place < 0))
-            raise DomainError(
-                f"row {row} is of domain {names[row]!r}, which is not a target of these models "
-                f"({int((place < 0).sum())} such rows){suggest(str(names[row]), self.targets)}",
-                row,
-            )
-        prepared = self._prepared
-        classes = None if prepared["classes"] is None else np.array(prepared["classes"])
-        group = np.array([t["group"] for t in prepared["targets"]])[place]
-        predictions = np.empty(len(frame), dtype=np.float64 if classes is None else classes.dtype)
-        # 0 where no source has the class
-        chance = np.zeros((len(frame), 0 if classes is None else len(classes)))
-        for g in np.unique(group):
-            rows = np.flatnonzero(group == g)
-            own = (
-                None
-                if classes is None
-                else np.array(prepared["groups"][g].get("classes") or prepared["classes"])
-            )
-            X = encoders[g](frame.iloc[rows], where="rows to predict")
-            answer = self._answering(own, len(encoders[g].names))
-            order = np.argsort(place[rows], kind="stable")
-            cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
-            for part in np.split(order, cuts):
-                i = int(place[rows[part[0]]])
-                predictions[rows[part]], probabilities = answer(i, X[part])
-                if classes is not None and own is not None:
-                    chance[np.ix_(rows[part], np.searchsorted(classes, own))] = probabilities
-        said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))
-        taken = next((name for name in (domain, *keep) if name in said_names), None)
-        if taken is not None:
-            raise OptionError(
-                f"column {taken!r} is how predictions are called: rename it in these rows, or do "
-                "not keep it"
-            )
-        columns: dict[str, Any] = {domain: names} if domain else {}
-        columns |= {name: frame[name].to_numpy() for name in keep}
-        columns["prediction"] = predictions
-        columns |= {
-            f"p({c})": chance[:, k] for k, c in enumerate(classes if classes is not None else ())
-        }
-        return pd.DataFrame(columns)
-
-    def _answering(self, classes: Array | None, n_inputs: int) -> Answer:
-        """Return what answers encoded rows by the model of target i.
-
-        It gives predictions (rows,) and probabilities (rows, K) of the group's classes.
-        """
-        space = space_of(self.options, self._prepared["task"], n_inputs, classes)
-
-        def answer(i: int, X: Array) -> tuple[Array, Array | None]:
-            w = self.w[i][: space.n_params]
-            if classes is None:
-                return space.predict(w, X) + self._models.offset[i], None
-            return space.predict(w, X), space.predict_proba(w, X)
-
-        return answer
-
-
 class Run(Predictor):
     """The run of one table: targets, weights of the sources, scores, and models for raw rows."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._about, self._prepared = folder.about, folder.json(PREPARED)
+        self._about, self._added = folder.about, added.read(folder)
+        with understood(folder.path / PREPARED, "what this version of cuvee writes"):
+            self._prepared = added.join_prepared(folder.json(PREPARED), self._added)
         with understood(folder.path / PREPARED, "what this version of cuvee writes"):
             self.targets: tuple[str, ...] = tuple(t["name"] for t in self._prepared["targets"])
             self.notes: tuple[str, ...] = (self._prepared["why"], *self._prepared["notes"])
@@ -238,13 +50,40 @@ class Run(Predictor):
         return self._folder.path
 
     @property
+    def folder(self) -> RunFolder:
+        """Return the folder that the run was read from."""
+        return self._folder
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return what run.json holds."""
+        return self._about
+
+    @property
+    def added(self) -> frozenset[str]:
+        """Return the targets that were added after the run was made."""
+        return frozenset(one.about.name for one in self._added)
+
+    @property
+    def offset(self) -> Floats:
+        """Return what is added to the predictions of each model (M,): its target's level."""
+        return self._models.offset
+
+    def described(self, i: int) -> dict[str, Any]:
+        """Return what prepared.json says of target i: its rows, its encoder and its classes."""
+        about = self._prepared["targets"][i]
+        group = self._prepared["groups"][about["group"]]
+        classes = group.get("classes") or self._prepared["classes"]
+        return {**about, "encoder": group["encoder"], "classes": classes}
+
+    @property
     def finished(self) -> bool:
         return self._folder.done("report")
 
     @cached_property
     def _weights(self) -> tuple[tuple[str, ...], Floats]:
         _, columns, alpha = alpha_file.from_csv(self._folder.read(ALPHA).decode(), ALPHA)
-        return columns, alpha
+        return added.join_alpha(columns, alpha, self._added)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -259,11 +98,19 @@ class Run(Predictor):
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """Return metrics.json: scores beside the baselines, and certificates."""
-        return self._folder.json(METRICS)
+        metrics, prepared = self._folder.json(METRICS), self._prepared
+        if not self._added:
+            return metrics
+        with understood(self.path, "a run of this version of cuvee"):
+            rows = np.array([t["test"] for t in prepared["targets"]])
+            classify, kind = prepared["classes"] is not None, prepared["kind"]
+            plan = metrics["plan"]
+            return metrics_of(self._models, self.targets, rows, classify, kind, plan)
 
     @cached_property
     def _models(self) -> Delivered:
-        return Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
+        base = Delivered.unpack(self._folder.read(MODELS), self.path / MODELS)
+        return added.join_models(base, self._added)
 
     def _answering(self, classes: Array | None, n_inputs: int) -> Answer:
         if decided(self._folder, self.options).model == LINEAR:
@@ -273,7 +120,8 @@ class Run(Predictor):
     @cached_property
     def findings(self) -> Findings:
         with understood(self.path, "a run of this version of cuvee"):
-            return findings(self._folder)
+            everything = (self._prepared, self.metrics, self.columns, self.alpha, self._added)
+            return findings(self._folder, Numbers(*everything))
 
     def report(self) -> Path:
         """Write report.html, from the files of the run alone."""
@@ -314,24 +162,3 @@ class Run(Predictor):
             for i, t in enumerate(findings.targets[:20])
         ]
         return html_table(("target", *findings.methods), rows, self.summary())
-
-
-def _index_of(source: Any) -> Any:
-    """Return the index of the pandas frame that rows came in, or of all its parts, or None."""
-    import pandas as pd
-
-    if isinstance(source, pd.DataFrame):
-        return source.index
-    if isinstance(source, tuple) and len(source) == 3:  # (X, y, domain)
-        return _index_of(source[0])
-    if not isinstance(source, Mapping):
-        return None
-    tables = [
-        part[0] if isinstance(part, tuple | list) and len(part) == 2 else part
-        for part in source.values()
-    ]
-    first, *others = map(_index_of, tables)
-    if first is None or any(index is None for index in others):
-        return None
-    joined = first.append(others)
-    return joined if joined.is_unique or not others else None

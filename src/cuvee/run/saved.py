@@ -22,7 +22,7 @@ from cuvee.results import Floats, Status, widen
 from cuvee.run import theorem
 from cuvee.run.models import WHAT as PART_OF_A_RUN
 from cuvee.run.models import Delivered, space_of
-from cuvee.run.run import Predictor
+from cuvee.run.predictor import Predictor
 from cuvee.solution import Certificate, Solution
 
 WHAT, FORMAT = "cuvee models", 3

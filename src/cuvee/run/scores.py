@@ -14,6 +14,7 @@ from cuvee.results import Floats
 from cuvee.run.judge import Judged
 
 METHODS = (CUVEE, "uniform", "pooled", "pooled + own", "target only")
+ACCURACY, ERROR = "accuracy", "root mean squared error"
 ROUNDING = 1e-9  # relative to a score: what differs by less is the same
 LEVEL = 1.96  # standard errors to either side: 95 %
 
@@ -39,7 +40,7 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
     mean over targets, or that of the rows within them where this is wider: few targets may agree by
     chance.
     """
-    score, low, high = (_rounded(v) for v in _intervals(judged, rows, classify))
+    score, low, high = (_rounded(v) for v in intervals(judged, rows, classify))
     scored = np.isfinite(score).all(1)
     sign = 1.0 if classify else -1.0
     gains = sign * (score[:, :1] - score)
@@ -50,7 +51,7 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
     gain = _mean_interval(gains[scored], paired_error(judged, score, rows, classify)[scored])
     ranks = _ranks(-sign * score[scored])
     return {
-        "metric": "accuracy" if classify else "root mean squared error",
+        "metric": ACCURACY if classify else ERROR,
         "higher_is_better": classify,
         "methods": [*METHODS, MAJORITY if classify else OWN_MEAN],
         "scored": int(scored.sum()),
@@ -106,7 +107,7 @@ def _rounded(values: Floats) -> Floats:
         )
 
 
-def _intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floats, Floats]:
+def intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floats, Floats]:
     """Return the scores (M, methods), and the ends of their intervals."""
     loss, n = judged.loss, np.maximum(np.asarray(rows, dtype=np.float64), 1.0)[:, None]
     if classify:

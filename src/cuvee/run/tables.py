@@ -5,7 +5,7 @@ models.safetensors, metrics.json.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -179,25 +179,13 @@ def given(of: Prepared, folder: RunFolder, name: str) -> list[Mixtures]:
 def of_models(of: Prepared, delivered: Delivered, folder: RunFolder) -> dict[str, bytes]:
     """Return the files of the step that made the models."""
     rows = np.array([len(of.divided[t][1]) for t in of.targets])
-    judged = Judged(delivered.loss, delivered.error, delivered.paired, delivered.also)
     plans = [
         folder.json(name)
         for g in range(len(of.members))
         if folder.has(name := part_name(f"plan {g}"))
     ]
-    metrics = {
-        **scores.metrics(judged, rows, of.classes is not None),
-        "plan": [p["why"] for p in plans],
-        "status": delivered.status.tolist(),
-        "certificate": {
-            "rests_on": delivered.rests_on,
-            "distance": listed(delivered.distance),
-            "excess_risk": listed(delivered.excess_risk),
-            "gradient": listed(delivered.gradient),
-        },
-        "targets": list(of.targets),
-        **theorem.as_metrics(delivered.bound, of.kind),
-    }
+    why = [p["why"] for p in plans]
+    metrics = metrics_of(delivered, of.targets, rows, of.classes is not None, of.kind, why)
     files = {MODELS: delivered.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
     if delivered.moved.shape[1]:
         files[SENSITIVITY] = _parquet(
@@ -208,6 +196,31 @@ def of_models(of: Prepared, delivered: Delivered, folder: RunFolder) -> dict[str
             )
         )
     return files
+
+
+def metrics_of(
+    delivered: Delivered,
+    targets: Sequence[str],
+    rows: Array,
+    classify: bool,
+    kind: str,
+    plan: Sequence[str],
+) -> dict[str, Any]:
+    """Return metrics.json of these models; `rows` (M,) are those that they were scored on."""
+    judged = Judged(delivered.loss, delivered.error, delivered.paired, delivered.also)
+    return {
+        **scores.metrics(judged, rows, classify),
+        "plan": list(plan),
+        "status": delivered.status.tolist(),
+        "certificate": {
+            "rests_on": delivered.rests_on,
+            "distance": listed(delivered.distance),
+            "excess_risk": listed(delivered.excess_risk),
+            "gradient": listed(delivered.gradient),
+        },
+        "targets": list(targets),
+        **theorem.as_metrics(delivered.bound, kind),
+    }
 
 
 def _moved(of: Prepared, moved: Floats, own: bool) -> dict[str, Any]:

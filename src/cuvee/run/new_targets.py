@@ -1,0 +1,140 @@
+"""New targets of a finished run: a few labelled rows in; α, a model, a certificate, scores out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from cuvee.api import estimate
+from cuvee.data.columns import as_written, count, is_number, listed, pick, short, tidy
+from cuvee.data.frame import read_rows
+from cuvee.data.held_out import divided
+from cuvee.data.prepared import FAR, Prepared
+from cuvee.data.roles import LEAST_LABELLED
+from cuvee.errors import DomainError
+from cuvee.numerics.parallel import workers
+from cuvee.problem import Array
+from cuvee.run.added import About, Added
+from cuvee.run.base import Base
+from cuvee.run.models import Delivered, deliver
+
+Rows = tuple[Array, Array]  # encoded X (rows, d), labels y (rows,)
+
+
+def encode(base: Base, name: str, frame: Any) -> Rows:
+    """Return the labelled rows of a new target, encoded as the sources are.
+
+    Rows without a label are left out. Whatever would keep them from being learnt is an error now.
+    """
+    label, encoder = base.prepared.options.label, base.members.encoder
+    where = f"target {name!r}"
+    labels = tidy(pick(frame, label, where), where)
+    known = labels.notna().to_numpy()
+    if known.sum() < LEAST_LABELLED:
+        raise DomainError(
+            f"{where} has {count(int(known.sum()), 'labelled row')}; label at least "
+            f"{LEAST_LABELLED}"
+        )
+    kept = frame[known]
+    rows = read_rows(kept, encoder.features, text=encoder.text).set_axis(kept.index, axis=0)
+    X, y = encoder(rows, where=where), _labels(base, labels[known], where)
+    posed(base, {name: (X, y)}).checked(lambda what, done, total: None)
+    return X, y
+
+
+def _labels(base: Base, labels: Any, where: str) -> Array:
+    """Return labels (rows,) as the sources have them."""
+    classes, label = base.members.classes, base.prepared.options.label
+    if classes is None:
+        if not is_number(labels):
+            row = next(i for i, v in labels.items() if isinstance(v, str))
+            value = short(labels[row])
+            raise DomainError(f"{where}: label {label!r} is {value} at row {row}; give a number")
+        y = labels.to_numpy(np.float64)
+        if not np.isfinite(y).all() or np.abs(y).max() > FAR:
+            raise DomainError(f"{where}: label {label!r} is too far for a float; rescale it")
+        return y
+    place = {as_written(value): k for k, value in enumerate(classes.tolist())}
+    at = [place.get(as_written(value), -1) for value in labels.tolist()]
+    if -1 in at:
+        first = at.index(-1)
+        raise DomainError(
+            f"{where}: label {label!r} is {short(labels.iloc[first])} at row "
+            f"{labels.index[first]}, a class that no source has (they have "
+            f"{listed(list(place), 10)}); correct it, or leave the row out"
+        )
+    return classes[at]
+
+
+def posed(base: Base, targets: Mapping[str, Rows]) -> Prepared:
+    """Return the problem of these targets with the sources of the run."""
+    options = base.prepared.options
+    sizes = {name: len(y) for name, (_, y) in targets.items()}
+    return replace(
+        base.prepared,
+        members=(replace(base.members, targets=tuple(targets)),),
+        sizes={**base.prepared.sizes, **sizes},
+        # each as if it were alone: what becomes of it does not depend on others
+        divided={name: divided({name: n}, options)[name] for name, n in sizes.items()},
+        rows=lambda who: {**base.rows, **targets},
+        notes=(),
+        together=None,
+    )
+
+
+@workers()
+def adapted(
+    base: Base,
+    targets: Mapping[str, Rows],
+    keys: Mapping[str, str],
+    progress: Callable[[str, int, int], None],
+) -> list[Added]:
+    """Return α, models, certificates and scores of new targets, all of them computed together.
+
+    `keys` says which request each belongs to.
+    """
+    prepared, options = posed(base, targets), base.prepared.options
+    members = prepared.members[0]
+    group, hypothesis = prepared.group(members), prepared.hypothesis(members)
+    mix = estimate(
+        group.problem,
+        hypothesis,
+        method=options.method,  # type: ignore[arg-type]  # checked by Options
+        C=options.C,
+        own=True,
+        seed=options.seed,
+        progress=lambda what, done, total: progress("estimating α", done, total),
+    )
+    progress("solving models", 0, len(targets))
+    delivered = deliver(group, hypothesis, mix.alpha, None, options)
+    progress("solving models", len(targets), len(targets))
+    classes = members.classes
+    return [
+        Added(
+            About(
+                name=name,
+                key=keys[name],
+                group=base.group,
+                sources=list(members.sources),
+                encoder=members.encoder.as_dict(),
+                classes=None if classes is None else classes.tolist(),
+                learn=len(prepared.divided[name][0]),
+                test=len(prepared.divided[name][1]),
+                columns=list(mix.columns),
+                alpha=mix.alpha[i].tolist(),
+                alpha_status=str(mix.status[i]),
+                gap=None if np.isnan(mix.gap[i]) else float(mix.gap[i]),
+                notes=[],
+            ),
+            _row(delivered, i),
+        )
+        for i, name in enumerate(targets)
+    ]
+
+
+def _row(delivered: Delivered, i: int) -> Delivered:
+    names = [f.name for f in fields(Delivered) if f.name != "rests_on"]
+    return replace(delivered, **{name: getattr(delivered, name)[i : i + 1] for name in names})

@@ -1,0 +1,1 @@
+"""A finished run behind HTTP: `cuvee serve RUN`; needs the extra `cuvee[serve]`."""

@@ -1,0 +1,132 @@
+"""What every request passes: who it is from, how many there are, how long it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from math import ceil
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cuvee.serve.auth import Role, Tokens
+from cuvee.serve.limits import Limits, Rate
+from cuvee.serve.metrics import Metrics
+from cuvee.serve.problems import Problem
+
+# what needs no token, because it holds nothing of the run
+OPEN = ("/healthz", "/readyz", "/openapi.json", "/", "/page.css", "/page.js", "/mixture.js")
+ENDLESS = "/events"  # a stream, which ends by itself
+SAFE = {
+    b"x-content-type-options": b"nosniff",
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"referrer-policy": b"no-referrer",
+}
+log = logging.getLogger("cuvee.serve")
+_bearer = HTTPBearer(auto_error=False, description="The token that the server showed.")
+
+
+class Guard:
+    """Wrap an app: tokens, rates, requests at once, seconds, counts, and what is unexpected."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens, limits: Limits, metrics: Metrics) -> None:
+        self._app, self._tokens, self._limits, self._metrics = app, tokens, limits, metrics
+        self._rate, self._under_way = Rate(limits), 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                given = {name for name, _ in message["headers"]}
+                extra = [(name, value) for name, value in SAFE.items() if name not in given]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        self._under_way += 1
+        try:
+            self._check(scope)
+            async with asyncio.timeout(None if _endless(scope) else self._limits.seconds):
+                await self._app(scope, receive, sent)
+        except Problem as problem:
+            await problem.response()(scope, receive, sent)
+        except TimeoutError:
+            if not status:
+                late = f"no answer within {self._limits.seconds:g} seconds; ask for less at once"
+                await Problem(504, late).response()(scope, receive, sent)
+        except Exception as error:
+            # neither the body nor a header is logged: they may hold secrets
+            log.exception("unexpected %s", type(error).__name__)
+            if not status:
+                sentence = "the server failed at this request; its log says where"
+                await Problem(500, sentence).response()(scope, receive, sent)
+        finally:
+            self._under_way -= 1
+            seconds = time.perf_counter() - began
+            self._metrics.answered(_route(scope), _method(scope), status, seconds)
+
+    def _check(self, scope: Scope) -> None:
+        """Raise `Problem` unless the request may be answered; note whose it is."""
+        path = scope["path"]
+        if path in OPEN[:2]:
+            return
+        header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        role = self._tokens.role(header)
+        address = (scope.get("client") or ("",))[0]
+        key = hashlib.sha256(header.encode()).hexdigest() if role else f"address {address}"
+        wait = self._rate.wait(key)
+        if wait:
+            again = {"Retry-After": str(max(1, ceil(wait)))}
+            raise Problem(429, f"these are too many requests; wait {wait:.1f} seconds", again)
+        if self._under_way > self._limits.at_once:
+            sentence = "too many requests are under way; ask again in a second"
+            raise Problem(503, sentence, {"Retry-After": "1"})
+        if role is None and path not in OPEN:
+            raise Problem(
+                401,
+                "this needs a token: send the header 'Authorization: Bearer TOKEN'"
+                if not header
+                else "this token is not known here; ask whoever started the server for one",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        scope.setdefault("state", {})["role"] = role
+
+
+def _endless(scope: Scope) -> bool:
+    return scope["method"] == "GET" and scope["path"].endswith(ENDLESS)
+
+
+def _route(scope: Scope) -> str:
+    route: Any = scope.get("route")
+    return getattr(route, "path", "(none)")
+
+
+def _method(scope: Scope) -> str:
+    known = ("GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH")
+    return scope["method"] if scope["method"] in known else "other"
+
+
+def needs(role: Role) -> Any:
+    """Return the dependency of a route that only tokens of this role, or a higher one, may use."""
+
+    async def check(request: Request, _: Annotated[Any, Security(_bearer)]) -> None:
+        allow(request, role)
+
+    return Depends(check)
+
+
+def allow(request: Request, role: Role) -> None:
+    """Raise `Problem` unless the token of a request has this role, or a higher one."""
+    given = request.scope["state"].get("role")
+    if given is None or given < role:
+        raise Problem(403, f"this needs a token of the role {role.name!r}")

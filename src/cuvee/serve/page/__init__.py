@@ -1,0 +1,1 @@
+"""Files of the page that `cuvee serve` shows."""
