@@ -210,7 +210,9 @@ class Problem:
         alike = [s for s in self.sources if (s.n_rows, *s.input_shape) in shapes and s.is_here]
         by_content = {_content(source): source.name for source in alike}
         pairs = [
-            (by_content[key], t.name) for t in self.targets if (key := _content(t)) in by_content
+            (by_content[key], t.name)
+            for t in self.targets
+            if t.is_here and (key := _content(t)) in by_content
         ]
         return tuple(
             f"source {source!r} and target {target!r} hold the very same data: "

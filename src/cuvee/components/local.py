@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from cuvee.components import bounds
 from cuvee.components.bounds import RiskBounds, RowConstants
-from cuvee.components.protocol import Batch, Folds, Part, Pullback
+from cuvee.components.protocol import Batch, Folds, Part, Pullback, Result
 from cuvee.components.rows import (
     Rows,
     Table,
@@ -216,6 +216,10 @@ class LocalComponents:
         return LocalComponents.of_samples(
             first, self.space, self.loss, device=self._device
         ).own_moments(w)
+
+    def together(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Return the results of jobs, one after the other: each uses all cores."""
+        return [job() for job in jobs]
 
     def fold_weights(self, count: int) -> Tensor:
         """Return how much of each target's own sample lies in each of `count` folds: (M, count)."""

@@ -14,9 +14,9 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from torch import Tensor
 
@@ -24,6 +24,7 @@ from cuvee.hypothesis.base import LossKind, Space
 from cuvee.hypothesis.generalised import GeneralisedSpace
 
 Pullback = Callable[[Tensor], Tensor]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,13 @@ class Components(Protocol):
 
     def bytes_per_row(self) -> int:
         """Return how many bytes a forward keeps for every model and row."""
+        ...
+
+    def together(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Return the results of jobs that do not wait for one another.
+
+        Where questions travel far, those of all jobs travel together.
+        """
         ...
 
     def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ rows; no row ever leaves it. The few labelled rows of the targets are in this pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -20,7 +20,7 @@ from torch import Tensor
 from cuvee.components.bounds import RiskBounds, RowConstants
 from cuvee.components.kinds import local_kind
 from cuvee.components.local import LocalComponents
-from cuvee.components.protocol import Batch, Folds, Grams, Part, Pullback, Reference
+from cuvee.components.protocol import Batch, Folds, Grams, Part, Pullback, Reference, Result
 from cuvee.components.quadratic import QuadraticComponents, losses_by_grams, nearest_to_zero, packed
 from cuvee.errors import DomainError
 from cuvee.facts import KnownFacts
@@ -285,6 +285,9 @@ class SiteComponents:
 
     def without_targets(self) -> Self:
         return self.narrow(torch.zeros(0, dtype=torch.int64))
+
+    def together(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+        return [job() for job in jobs]
 
     def fold_weights(self, count: int) -> Tensor:
         weights: Tensor = self._own.fold_weights(count)

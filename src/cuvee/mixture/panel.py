@@ -7,6 +7,7 @@ A panel shares its adversaries among the G weights of a target, at least two for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Protocol, cast
 
 import torch
@@ -155,10 +156,13 @@ class Exact:
 class Several:
     """Ask several panels, each with its own adversaries."""
 
+    components: Components
     panels: tuple[Panel, ...]
 
     def answer(self, alpha: Tensor, t: int) -> Answer:
-        answers = [panel.answer(alpha, t) for panel in self.panels]
+        answers = self.components.together(
+            [partial(panel.answer, alpha, t) for panel in self.panels]
+        )
         errors = torch.stack([answer.error for answer in answers])
         return Answer(
             torch.cat([answer.z for answer in answers], 1), errors.square().mean(0).sqrt()
@@ -168,7 +172,8 @@ class Several:
         return all(panel.settled(t) for panel in self.panels)
 
     def narrow(self, targets: Tensor) -> Several:
-        return Several(tuple(panel.narrow(targets) for panel in self.panels))
+        panels = tuple(panel.narrow(targets) for panel in self.panels)
+        return Several(self.components, panels)
 
 
 def of(

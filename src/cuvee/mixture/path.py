@@ -18,6 +18,8 @@ seen, by how many rows it rests on: with 20 rows, averaging is more reliable tha
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -103,17 +105,22 @@ def follow(request: Request) -> dict[str, Points]:
     start = torch.as_tensor(pooled).to(C)
     plain = panel.of(components, objective, settings.run)
     honest = panel.Several(
+        components,
         tuple(
             panel.of(components, objective, settings.run, climb, judge)
             for climb, judge in (HONEST, HONEST[::-1])
-        )
+        ),
     )
-    return {
-        name: cuts.follow(
+
+    def along(name: str, adversaries: panel.Panel) -> Points:
+        return cuts.follow(
             adversaries, objective, C, start, settings.run, request.progress, f"α along the {name}"
         )
-        for name, adversaries in (("path", plain), ("honest path", honest))
-    }
+
+    followed = components.together(
+        [partial(along, "path", plain), partial(along, "honest path", honest)]
+    )
+    return dict(zip(("path", "honest path"), followed, strict=True))
 
 
 def path_of_C(objective: Objective, D: Tensor) -> Tensor:

@@ -1,0 +1,305 @@
+"""Ask all sites at once, in rounds: count them, wait within limits, and trust no answer blindly.
+
+All questions that are known at one time travel in one message per site. Computations that do not
+wait for one another (`Rounds.together`) share their rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+from time import monotonic, sleep
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from cuvee.errors import CuveeError, InputError
+from cuvee.scale.flower_wire import Packet, packed, unpacked
+
+WAIT = 600.0  # seconds for a site to answer, or to come back
+PAUSE = 3.0  # seconds before a site that is not there is looked for again
+LIES = 2  # times that a site may send what cannot be true
+
+
+class Transport(Protocol):
+    """Carry packets to sites and back: Flower, or a test."""
+
+    def nodes(self) -> list[str]:
+        """Return who is there now, by addresses that may change when a site is restarted."""
+        ...
+
+    def exchange(self, packets: Mapping[str, Packet], timeout: float) -> dict[str, Packet | str]:
+        """Return each node's reply within `timeout` seconds, or a sentence that says why not."""
+        ...
+
+
+class SiteLost(CuveeError):
+    """A site cannot take part any more: it is silent, refuses, or sends what cannot be true."""
+
+    def __init__(self, site: str, status: str, why: str) -> None:
+        super().__init__(f"site {site!r} is left out ({status}): {why}")
+        self.site, self.status, self.why = site, status, why
+
+
+@dataclass(frozen=True)
+class Call:
+    """Describe a question to one site, and what an answer must look like."""
+
+    site: str
+    question: str
+    arguments: tuple[Any, ...] = ()
+    check: Callable[[Any], str | None] = lambda answer: None  # returns what is wrong with it
+
+
+@dataclass(frozen=True)
+class Round:
+    """Hold what one round carried: bytes to and from every site, and the questions."""
+
+    stage: str
+    sent: Mapping[str, int]
+    received: Mapping[str, int]
+    questions: Mapping[str, Sequence[str]]
+    repeated: bool = False  # whether it asks again what had no answer
+
+
+@dataclass(eq=False)
+class _Ticket:
+    calls: Sequence[Call]
+    answers: list[Any] | None = None
+    error: BaseException | None = None
+
+
+@dataclass(eq=False)
+class Rounds:
+    """Reach the sites by their names, whatever their addresses are."""
+
+    transport: Transport
+    wait: float = WAIT
+    pause: float = PAUSE
+    stage: str = "meeting"
+    log: list[Round] = field(default_factory=list)
+    bindings: dict[str, Any] = field(default_factory=dict)
+    agreed: Any = None
+    memories: dict[str, Any] = field(default_factory=dict)  # of bindings: what was answered lately
+    totals: dict[Any, Any] = field(default_factory=dict)  # what was asked once for all
+    digests: dict[str, str] = field(default_factory=dict)
+    address: dict[str, str] = field(default_factory=dict)  # of every site
+    _waiting: list[_Ticket] = field(default_factory=list)
+    _running: int = 1  # computations that may still ask
+    _sending: bool = False
+    _turn: Condition = field(default_factory=Condition)
+
+    def ask(self, calls: Sequence[Call]) -> list[Any]:
+        """Return the answers to calls, together with those of others that ask at the same time."""
+        ticket = _Ticket(calls)
+        with self._turn:
+            self._waiting.append(ticket)
+            while ticket.answers is None and ticket.error is None:
+                if self._sending or len(self._waiting) < self._running:
+                    self._turn.wait()
+                    continue
+                tickets, self._waiting, self._sending = self._waiting, [], True
+                self._turn.release()
+                try:
+                    self._send_all(tickets)
+                finally:
+                    self._turn.acquire()
+                    self._sending = False
+                    self._turn.notify_all()
+        if ticket.error is not None:
+            raise ticket.error
+        assert ticket.answers is not None
+        return ticket.answers
+
+    def together(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Return the results of jobs that run side by side and share their rounds."""
+        results: list[Any] = [None] * len(jobs)
+        errors: list[BaseException] = []
+
+        def run(i: int) -> None:
+            try:
+                results[i] = jobs[i]()
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                self._change(-1)
+
+        self._change(len(jobs) - 1)
+        threads = [Thread(target=run, args=(i,), daemon=True) for i in range(len(jobs))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._change(1)
+        if errors:
+            raise errors[0]
+        return results
+
+    def _change(self, by: int) -> None:
+        with self._turn:
+            self._running += by
+            self._turn.notify_all()
+
+    def _send_all(self, tickets: Sequence[_Ticket]) -> None:
+        """Send the calls of all tickets in one round, and hand out the answers."""
+        by_site: dict[str, list[Call]] = {}
+        place = []
+        for ticket in tickets:
+            for call in ticket.calls:
+                calls = by_site.setdefault(call.site, [])
+                place.append((call.site, len(calls)))
+                calls.append(call)
+        try:
+            answers = self._round(by_site)
+        except BaseException as error:
+            for ticket in tickets:
+                ticket.error = error
+            return
+        told = iter(place)
+        for ticket in tickets:
+            ticket.answers = [answers[site][i] for site, i in (next(told) for _ in ticket.calls)]
+
+    def _round(self, by_site: Mapping[str, Sequence[Call]]) -> dict[str, list[Any]]:
+        """Return every site's answers; ask those again that gave none, as long as we may wait."""
+        answers: dict[str, list[Any]] = {}
+        until, lies, repeated = monotonic() + self.wait, dict[str, int](), False
+        while left := [site for site in by_site if site not in answers]:
+            replies = self._exchange({s: by_site[s] for s in left}, until - monotonic(), repeated)
+            for site in left:
+                try:
+                    answers[site] = checked(site, replies[site], by_site[site])
+                except Silent as silent:
+                    if monotonic() + self.pause >= until:
+                        raise SiteLost(site, "silent", str(silent)) from None
+                except Untrue as untrue:
+                    lies[site] = lies.get(site, 0) + 1
+                    if lies[site] >= LIES:
+                        raise SiteLost(site, "untrue", str(untrue)) from None
+            if len(answers) < len(by_site):
+                repeated = True
+                if any(site not in lies for site in by_site if site not in answers):
+                    sleep(self.pause)
+                    self._meet_again()
+        return answers
+
+    def _exchange(
+        self, by_site: Mapping[str, Sequence[Call]], timeout: float, repeated: bool
+    ) -> dict[str, Packet | str]:
+        keys = {a for calls in by_site.values() for c in calls for a in c.arguments[:1]
+                if isinstance(a, str) and a in self.bindings}  # fmt: skip
+        bindings = {key: self.bindings[key] for key in keys}
+        packets = {
+            site: packed(
+                {
+                    "agreed": self.agreed, "bindings": bindings,
+                    "calls": [(call.question, *call.arguments) for call in calls],
+                }
+            )
+            for site, calls in by_site.items()
+        }  # fmt: skip
+        there = {site: self.address[site] for site in packets if site in self.address}
+        replies = self.transport.exchange(
+            {address: packets[site] for site, address in there.items()}, max(1.0, timeout)
+        )
+        by_name = {
+            site: replies.get(there[site], "it did not answer") if site in there else "it has left"
+            for site in packets
+        }
+        self.log.append(
+            Round(
+                self.stage,
+                {site: packet.n_bytes for site, packet in packets.items()},
+                {s: r.n_bytes for s, r in by_name.items() if isinstance(r, Packet)},
+                {site: [call.question for call in calls] for site, calls in by_site.items()},
+                repeated,
+            )
+        )
+        return by_name
+
+    def meet(self, text: Sequence[str] = ()) -> dict[str, Any]:
+        """Return what every node says of itself, by address; a sentence where it says nothing."""
+        packet = packed({"calls": [("introduce", tuple(text))]})
+        nodes = self.transport.nodes()
+        replies = self.transport.exchange(dict.fromkeys(nodes, packet), self.wait)
+        told: dict[str, Any] = {}
+        for node in nodes:
+            reply = replies.get(node, "it did not answer")
+            try:
+                told[node] = checked(node, reply, [Call(node, "introduce")])[0]
+            except (Silent, Untrue, SiteLost) as error:
+                told[node] = str(error)
+        names = {node: said["name"] for node, said in told.items() if isinstance(said, dict)}
+        self.log.append(
+            Round(
+                self.stage, dict.fromkeys(names.values(), packet.n_bytes),
+                {n: replies[node].n_bytes for node, n in names.items()},  # type: ignore[union-attr]
+                {name: ["introduce"] for name in names.values()},
+            )
+        )  # fmt: skip
+        return told
+
+    def _meet_again(self) -> None:
+        """Find sites that have come back at another address, with the same table."""
+        known = set(self.address.values())
+        if all(node in known for node in self.transport.nodes()):
+            return
+        for node, said in self.meet(() if self.agreed is None else self.agreed["text"]).items():
+            if isinstance(said, dict) and self.digests.get(said["name"]) == said["digest"]:
+                self.address[said["name"]] = node
+
+
+class Silent(CuveeError):
+    """A site did not answer."""
+
+
+class Untrue(CuveeError):
+    """An answer cannot be true."""
+
+
+def checked(site: str, reply: Packet | str, calls: Sequence[Call]) -> list[Any]:
+    """Return the answers in a reply; raise where there are none, or where they cannot be true."""
+    if isinstance(reply, str):
+        raise Silent(reply)
+    try:
+        content = unpacked(reply)
+        if "refused" in content:
+            raise SiteLost(site, "refused", str(content["refused"]))
+        if "failed" in content:
+            raise SiteLost(site, "failed", str(content["failed"]))
+        answers = content["answers"]
+    except (InputError, KeyError, TypeError) as error:
+        raise Untrue(f"its message cannot be read ({error})") from None
+    if not isinstance(answers, list) or len(answers) != len(calls):
+        raise Untrue("it answered other questions than were asked")
+    for call, answer in zip(calls, answers, strict=True):
+        wrong = call.check(answer)
+        if wrong is not None:
+            raise Untrue(f"its answer to {call.question!r} {wrong}")
+    return answers
+
+
+def shaped(*shapes: tuple[int, ...]) -> Callable[[Any], str | None]:
+    """Return what checks that an answer is a finite tensor of this shape, or a tuple of such."""
+
+    def check(answer: Any) -> str | None:
+        parts = answer if isinstance(answer, tuple) else (answer,)
+        if len(parts) != len(shapes):
+            return f"has {len(parts)} parts instead of {len(shapes)}"
+        for part, shape in zip(parts, shapes, strict=True):
+            if not isinstance(part, Tensor) or tuple(part.shape) != shape:
+                got = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
+                return f"has the shape {got} instead of {shape}"
+            if not bool(part.isfinite().all()):
+                return "holds a number that is not finite"
+        return None
+
+    return check
+
+
+def finite(answer: Any) -> str | None:
+    """Return what is wrong with a single number."""
+    value = answer.item() if isinstance(answer, Tensor) and answer.numel() == 1 else answer
+    good = isinstance(value, int | float) and bool(np.isfinite(value))
+    return None if good else "is not a finite number"

@@ -1,0 +1,152 @@
+"""Answer for one site: what a hospital's ClientApp does with a message.
+
+A request carries all that its questions need, so that a site which was restarted answers as before:
+
+    {"agreed": encoder and kind of labels, "bindings": {key: …}, "calls": [(question, …), …]}
+
+The reply has an answer for every call, or one sentence that says why there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from cuvee.components.kinds import local_kind
+from cuvee.components.local import LocalComponents
+from cuvee.components.sites import asked
+from cuvee.data.encode import Encoder
+from cuvee.errors import CuveeError, InputError
+from cuvee.problem import Domain, Problem
+from cuvee.scale import flower_guard as guard
+from cuvee.scale.flower_table import Introduction, SiteConfig, SiteTable, discreet_facts
+from cuvee.scale.flower_wire import Packet, fingerprint, packed, unpacked
+
+MOST_BOUND = 8  # bindings that are kept; others are made again when they are asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """Hold what a binding stands for at this site."""
+
+    domain: Domain
+    role: str
+    seed: int
+    components: LocalComponents
+
+
+class Desk:
+    """Hold the table of one site and answer requests about it."""
+
+    def __init__(self, config: SiteConfig) -> None:
+        self.config = config
+        self._tables: dict[tuple[str, ...], SiteTable] = {}
+        self._domains: dict[str, Domain] = {}
+        self._bound = OrderedDict[str, Bound]()
+
+    def answer(self, packet: Packet) -> Packet:
+        """Return the reply to a request, and write into the log what it holds."""
+        torch.set_num_threads(1)
+        try:
+            request = unpacked(packet)
+            calls = request["calls"]
+            answers = [self._answer(request, *call) for call in calls]
+            reply = packed({"site": self.config.domain, "answers": answers})
+            self._log([str(call[0]) for call in calls], reply.n_bytes)
+        except CuveeError as error:
+            kind = "refused" if isinstance(error, guard.Refused) else "failed"
+            reply = packed({"site": self.config.domain, kind: str(error)})
+            self._log([f"{kind}: {error}"], reply.n_bytes)
+        except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
+            what = f"{type(error).__name__} while it answered"  # its words may quote a cell
+            reply = packed({"site": self.config.domain, "failed": what})
+            self._log([f"failed: {error}"], reply.n_bytes)
+        return reply
+
+    def _answer(self, request: Mapping[str, Any], question: str, *arguments: Any) -> Any:
+        if question == "introduce":
+            (text,) = arguments
+            return as_plain(self._table(tuple(text)).introduce())
+        if question == "keep":
+            (model,) = arguments
+            return self._keep(model)
+        agreed = request["agreed"]
+        if question == "facts":
+            domain = self._domain(agreed)
+            known = discreet_facts(domain.facts.known())
+            return {"facts": known, "features": domain.features, "agreed": fingerprint(agreed)}
+        key, *inputs = arguments
+        bound = self._binding(agreed, request["bindings"][key])
+        min_rows = self.config.min_rows
+        guard.check(bound.domain, bound.role, bound.seed, min_rows, question, inputs)
+        if question == "own_grams_in_folds":
+            around, folds = inputs
+            grams = bound.components.own_grams(around, folds=folds)  # type: ignore[attr-defined]
+            return grams.A, grams.b, grams.r
+        return asked(bound.components, question, inputs)
+
+    def _table(self, text: tuple[str, ...]) -> SiteTable:
+        if text not in self._tables:
+            self._tables = {text: SiteTable(self.config, text)}
+        return self._tables[text]
+
+    def _domain(self, agreed: Mapping[str, Any]) -> Domain:
+        key = fingerprint(agreed)
+        if key not in self._domains:
+            encoder = Encoder.from_dict(json.loads(agreed["encoder"]))
+            table = self._table(tuple(encoder.text))
+            self._domains = {key: table.domain(encoder, agreed["kind"])}
+            self._bound.clear()
+        return self._domains[key]
+
+    def _binding(self, agreed: Mapping[str, Any], binding: Mapping[str, Any]) -> Bound:
+        """Return the rows bound to a space and a loss, as a source or as an own sample."""
+        domain, key = self._domain(agreed), fingerprint(binding)
+        if key not in self._bound:
+            role, level = binding["role"], float(binding["level"])
+            if self.config.role not in (role, "both"):
+                raise guard.Refused(f"it takes part as {self.config.role}, not as {role}")
+            lowered = domain.lowered(level) if level else domain
+            space, loss, seed = binding["space"], binding["loss"], int(binding["seed"])
+            trained = loss == "trained"
+            if role == "source":
+                made = local_kind(space, loss)(Problem([lowered]), space, loss, seed=seed)
+            else:
+                kind = local_kind(space, loss) if trained else LocalComponents
+                made = kind.of_samples([lowered], space, loss, seed=seed)
+            self._bound[key] = Bound(lowered, role, seed, made)
+            while len(self._bound) > MOST_BOUND:
+                self._bound.popitem(last=False)
+        return self._bound[key]
+
+    def _keep(self, model: Mapping[str, Any]) -> str:
+        """Write the model that was made for this target."""
+        if self.config.role == "source":
+            raise InputError("this site takes part as source: it is given no model")
+        path = self.config.beside(self.config.model, "model.json")
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        unfinished.write_text(json.dumps(model, indent=1), encoding="utf-8")
+        os.replace(unfinished, path)
+        return "kept"
+
+    def _log(self, questions: Sequence[str], n_bytes: int) -> None:
+        """Add a line that says what was sent."""
+        line = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"), "sent_bytes": n_bytes,
+            "answered": questions,
+        }  # fmt: skip
+        path = self.config.beside(self.config.log, "sent.jsonl")
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def as_plain(introduction: Introduction) -> dict[str, Any]:
+    """Return an introduction as it is sent."""
+    return {f.name: getattr(introduction, f.name) for f in fields(introduction)}
