@@ -13,7 +13,7 @@ import torch
 
 from cuvee import erm
 from cuvee.api.estimate_settings import EstimateSettings
-from cuvee.components import Batch, Folds, bind
+from cuvee.components import Batch, Folds, Part, bind
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.mixture.panel import SEASON
 from cuvee.mixture.path import HONEST
@@ -36,7 +36,7 @@ def ahead(
         """Ask about where adversaries start in every season."""
         rounds = range(0, run.steps, SEASON)
         w = torch.cat([space.start(run.adversaries, run.seed + t) for t in rounds])
-        parts = ("all", HONEST[0])
+        parts: tuple[Part, ...] = ("all", HONEST[0])
         compared.ask_ahead(w, [Batch(part=part) for part in parts])
 
     def centre() -> None:

@@ -6,7 +6,7 @@ wait for one another (`Rounds.together`) share their rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 from time import monotonic, sleep
@@ -218,10 +218,13 @@ class Rounds:
         )
         return by_name
 
-    def meet(self, text: Sequence[str] = ()) -> dict[str, Any]:
-        """Return what every node says of itself, by address; a sentence where it says nothing."""
+    def meet(self, text: Sequence[str] = (), known: Container[str] = ()) -> dict[str, Any]:
+        """Return what every node says of itself, by address; a sentence where it says nothing.
+
+        Nodes that are `known` are not asked.
+        """
         packet = packed({"calls": [("introduce", tuple(text))]})
-        nodes = self.transport.nodes()
+        nodes = [node for node in self.transport.nodes() if node not in known]
         replies = self.transport.exchange(dict.fromkeys(nodes, packet), self.wait)
         told: dict[str, Any] = {}
         for node in nodes:
@@ -245,7 +248,8 @@ class Rounds:
         known = set(self.address.values())
         if all(node in known for node in self.transport.nodes()):
             return
-        for node, said in self.meet(() if self.agreed is None else self.agreed["text"]).items():
+        text = () if self.agreed is None else self.agreed["text"]
+        for node, said in self.meet(text, known).items():
             if isinstance(said, dict) and self.digests.get(said["name"]) == said["digest"]:
                 self.address[said["name"]] = node
 

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ class Desk:
 
     def __init__(self, config: SiteConfig) -> None:
         self.config = config
-        self._tables: dict[tuple[str, ...], SiteTable] = {}
+        self._tables: dict[tuple[Any, ...], SiteTable] = {}
         self._domains: dict[str, Domain] = {}
         self._bound = OrderedDict[str, Bound]()
 
@@ -93,9 +94,12 @@ class Desk:
         return asked(bound.components, question, inputs)
 
     def _table(self, text: tuple[str, ...]) -> SiteTable:
-        if text not in self._tables:
-            self._tables = {text: SiteTable(self.config, text)}
-        return self._tables[text]
+        found = Path(self.config.file).stat()
+        key = text, found.st_mtime_ns, found.st_size  # a file that was written anew is read anew
+        if key not in self._tables:
+            self._tables = {key: SiteTable(self.config, text)}
+            self._domains.clear()
+        return self._tables[key]
 
     def _domain(self, agreed: Mapping[str, Any]) -> Domain:
         key = fingerprint(agreed)

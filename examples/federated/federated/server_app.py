@@ -1,0 +1,5 @@
+"""The ServerApp of the coordinator."""
+
+from cuvee.scale.flower import server_app
+
+app = server_app()
