@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from threading import Lock
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from cuvee.components.protocol import Batch, Half, Pullback
+from cuvee.components.protocol import Batch, Pullback
 from cuvee.components.sites import RemoteDomain
 from cuvee.errors import DomainError
 from cuvee.facts import KnownFacts
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Problem
-from cuvee.scale.flower_rounds import Call, Rounds, shaped
+from cuvee.scale.flower_answers import Call, shaped
+from cuvee.scale.flower_memory import Memory, Row, answer_key, halves, model_names, own_models
+from cuvee.scale.flower_rounds import Rounds
 from cuvee.scale.flower_totals import Member, Totals
 from cuvee.scale.flower_wire import fingerprint
 
-REMEMBERED = 2**23  # numbers in answers that are kept
 FORESIGHT = 2**14  # numbers in Hessians that are asked for before they are needed
 
 
@@ -58,29 +58,6 @@ class FederatedDomain(RemoteDomain):
         quadratic = space.quadratic and loss == "trained"
         kind = FederatedQuadratic if quadratic else FederatedComponents
         return kind(problem, space, loss, **options)
-
-
-@dataclass(eq=False)
-class Memory:
-    """Keep the answers of the last rounds, each by the key of what was asked."""
-
-    _rounds: list[dict[tuple[Any, ...], Tensor]] = field(default_factory=list)
-    _lock: Lock = field(default_factory=Lock)
-
-    def add(self, answers: dict[tuple[Any, ...], Tensor]) -> None:
-        """Keep the answers of a round, and forget the oldest."""
-        with self._lock:
-            rounds = [*self._rounds, answers]
-            sizes = [sum(a.numel() for a in one.values()) for one in rounds]
-            while len(rounds) > 2 and sum(sizes) > REMEMBERED:
-                del rounds[0], sizes[0]
-            self._rounds = rounds
-
-    def get(self, key: tuple[Any, ...]) -> Tensor | None:
-        return next((answers[key] for answers in self._rounds if key in answers), None)
-
-
-Row = tuple[bytes, int]  # a model, and the fold that it does not see (−1: none)
 
 
 class FederatedComponents(Totals):
@@ -210,10 +187,15 @@ class FederatedComponents(Totals):
         own = own and len(self.own_counts) > 0
         wanted = [question]
         P = self.space.n_params
-        if self._has_second(batch) and len(set(_models(w))) * P * P <= FORESIGHT:
-            wanted = ["pull_with_second", "hessians"]
+        derivatives = question in (both := ["pull_with_second", "hessians"])
+        if (
+            self._has_second(batch)
+            and derivatives
+            and len(set(model_names(w))) * P * P <= FORESIGHT
+        ):
+            wanted = both
         self._ask_for(wanted, w, batch, sources=sources, own=own)
-        models, (M, Q, _) = _models(w), w.shape
+        models, (M, Q, _) = model_names(w), w.shape
         shared = self._shared(batch)
         of_sources = of_own = None
         if sources:
@@ -224,7 +206,7 @@ class FederatedComponents(Totals):
                 ]
             ).unflatten(1, (M, Q))
         if own:
-            rows = _rows(models, batch, M, Q)
+            rows = own_models(models, batch, M, Q)
             of_own = torch.stack(
                 [
                     torch.stack([self._recall(t, question, batch, row) for row in rows[i]])
@@ -244,16 +226,16 @@ class FederatedComponents(Totals):
         own: bool = True,
     ) -> None:  # fmt: skip
         """Ask for what is not known yet of models w (M, Q, P), in one round."""
-        models, (M, Q, _) = _models(w), w.shape
+        models, (M, Q, _) = model_names(w), w.shape
         by_model = dict(zip(models, w.reshape(M * Q, -1), strict=True))
         jobs: list[tuple[Member, str, Batch, list[Row]]] = []
         for question in questions:
-            for part in _halves(batch):
+            for part in halves(batch):
                 if sources:
                     every = [(m, -1) for m in by_model]
                     jobs += [(s, question, self._shared(part), every) for s in self._sources]
                 if own:
-                    of = _rows(models, part, M, Q)
+                    of = own_models(models, part, M, Q)
                     jobs += [(t, question, part, of[i]) for i, t in enumerate(self._targets)]
             if len(by_model) == 1 and self._has_second(batch):  # the centre of many mixtures
                 only = [(m, -1) for m in by_model]
@@ -277,7 +259,7 @@ class FederatedComponents(Totals):
             if isinstance(answer, tuple):  # gradients, and curvature in the intercepts
                 answer = torch.cat([answer[0], answer[1].flatten(-2)], -1)
             for row, one in zip(new, answer[0], strict=True):
-                fresh[_key(member, question, part, row)] = one
+                fresh[answer_key(member, question, part, row)] = one
         self._known.add(fresh)
 
     def _call(
@@ -299,35 +281,9 @@ class FederatedComponents(Totals):
         return member.call(question, w, one, batch, check=shaped(*shape))
 
     def _knows(self, member: Member, question: str, batch: Batch, row: Row) -> bool:
-        return self._known.get(_key(member, question, batch, row)) is not None
+        return self._known.get(answer_key(member, question, batch, row)) is not None
 
     def _recall(self, member: Member, question: str, batch: Batch, row: Row) -> Tensor:
-        answer = self._known.get(_key(member, question, batch, row))
+        answer = self._known.get(answer_key(member, question, batch, row))
         assert answer is not None  # it was asked for just now
         return answer
-
-
-def _key(member: Member, question: str, batch: Batch, row: Row) -> tuple[Any, ...]:
-    """Return what an answer depends on."""
-    folds = None if batch.folds is None else (batch.folds.count, batch.folds.only)
-    rows = batch.step, batch.size, batch.own_whole, batch.part, folds
-    return member.key, member.domain.name, question, rows, row
-
-
-def _models(w: Tensor) -> list[bytes]:
-    """Return a name for each of the models w (M, Q, P), the same for equal ones."""
-    flat = w.detach().reshape(-1, w.shape[-1]).numpy()
-    return [flat.dtype.char.encode() + one.tobytes() for one in flat]
-
-
-def _rows(models: Sequence[bytes], batch: Batch, M: int, Q: int) -> list[list[Row]]:
-    """Return the models of every target, each with the fold that it does not see."""
-    folds = [-1] * Q if batch.folds is None else batch.folds.number.tolist()
-    return [list(zip(models[i * Q : (i + 1) * Q], folds, strict=True)) for i in range(M)]
-
-
-def _halves(batch: Batch) -> list[Batch]:
-    """Return a batch; of a half also the other one, which is asked about at the same models."""
-    if not isinstance(batch.part, Half):
-        return [batch]
-    return [replace(batch, part=Half(batch.part.split, side)) for side in (0, 1)]

@@ -8,6 +8,7 @@ runs the program as it is. docs/federated.md says so too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import torch
@@ -77,6 +78,7 @@ def _of_folds(rows: int, folds: Folds) -> Iterator[tuple[int, int]]:
             yield (inside if folds.only else rows - inside), rows
 
 
+@lru_cache(maxsize=64)
 def _in_part(domain: Domain, role: str, seed: int, part: Part) -> int:
     numbers = numbers_in_part(
         f"{role} {domain.name}", domain.n_rows, lambda: (domain.y, domain.weight), seed, part

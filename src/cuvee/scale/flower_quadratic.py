@@ -13,8 +13,8 @@ from torch import Tensor
 from cuvee.components.protocol import Batch, Folds, Grams, Half, Part, Pullback, Reference
 from cuvee.components.quadratic import BLOCK, losses_by_grams, nearest_to_zero
 from cuvee.components.quadratic import packed as packed_halves
+from cuvee.scale.flower_answers import shaped
 from cuvee.scale.flower_components import FederatedComponents
-from cuvee.scale.flower_rounds import shaped
 from cuvee.scale.flower_totals import Member
 
 HALVES: tuple[Part, ...] = ("all", Half(0, 0), Half(0, 1))  # what an estimate looks at

@@ -12,11 +12,8 @@ from threading import Condition, Thread
 from time import monotonic, sleep
 from typing import Any, Protocol
 
-import numpy as np
-from torch import Tensor
-
-from cuvee.errors import CuveeError, InputError
-from cuvee.scale.flower_wire import Packet, packed, unpacked
+from cuvee.scale.flower_answers import Call, Round, Silent, SiteLost, Untrue, checked
+from cuvee.scale.flower_wire import Packet, packed
 
 WAIT = 600.0  # seconds for a site to answer, or to come back
 PAUSE = 3.0  # seconds before a site that is not there is looked for again
@@ -33,35 +30,6 @@ class Transport(Protocol):
     def exchange(self, packets: Mapping[str, Packet], timeout: float) -> dict[str, Packet | str]:
         """Return each node's reply within `timeout` seconds, or a sentence that says why not."""
         ...
-
-
-class SiteLost(CuveeError):
-    """A site cannot take part any more: it is silent, refuses, or sends what cannot be true."""
-
-    def __init__(self, site: str, status: str, why: str) -> None:
-        super().__init__(f"site {site!r} is left out ({status}): {why}")
-        self.site, self.status, self.why = site, status, why
-
-
-@dataclass(frozen=True)
-class Call:
-    """Describe a question to one site, and what an answer must look like."""
-
-    site: str
-    question: str
-    arguments: tuple[Any, ...] = ()
-    check: Callable[[Any], str | None] = lambda answer: None  # returns what is wrong with it
-
-
-@dataclass(frozen=True)
-class Round:
-    """Hold what one round carried: bytes to and from every site, and the questions."""
-
-    stage: str
-    sent: Mapping[str, int]
-    received: Mapping[str, int]
-    questions: Mapping[str, Sequence[str]]
-    repeated: bool = False  # whether it asks again what had no answer
 
 
 @dataclass(eq=False)
@@ -187,18 +155,20 @@ class Rounds:
     def _exchange(
         self, by_site: Mapping[str, Sequence[Call]], timeout: float, repeated: bool
     ) -> dict[str, Packet | str]:
-        keys = {a for calls in by_site.values() for c in calls for a in c.arguments[:1]
-                if isinstance(a, str) and a in self.bindings}  # fmt: skip
-        bindings = {key: self.bindings[key] for key in keys}
+        def bindings(calls: Sequence[Call]) -> dict[str, Any]:
+            keys = {str(call.arguments[0]) for call in calls if call.arguments}
+            return {key: self.bindings[key] for key in sorted(keys) if key in self.bindings}
+
         packets = {
             site: packed(
                 {
-                    "agreed": self.agreed, "bindings": bindings,
+                    "agreed": self.agreed,
+                    "bindings": bindings(calls),
                     "calls": [(call.question, *call.arguments) for call in calls],
                 }
             )
             for site, calls in by_site.items()
-        }  # fmt: skip
+        }
         there = {site: self.address[site] for site in packets if site in self.address}
         replies = self.transport.exchange(
             {address: packets[site] for site, address in there.items()}, max(1.0, timeout)
@@ -252,58 +222,3 @@ class Rounds:
         for node, said in self.meet(text, known).items():
             if isinstance(said, dict) and self.digests.get(said["name"]) == said["digest"]:
                 self.address[said["name"]] = node
-
-
-class Silent(CuveeError):
-    """A site did not answer."""
-
-
-class Untrue(CuveeError):
-    """An answer cannot be true."""
-
-
-def checked(site: str, reply: Packet | str, calls: Sequence[Call]) -> list[Any]:
-    """Return the answers in a reply; raise where there are none, or where they cannot be true."""
-    if isinstance(reply, str):
-        raise Silent(reply)
-    try:
-        content = unpacked(reply)
-        if "refused" in content:
-            raise SiteLost(site, "refused", str(content["refused"]))
-        if "failed" in content:
-            raise SiteLost(site, "failed", str(content["failed"]))
-        answers = content["answers"]
-    except (InputError, KeyError, TypeError) as error:
-        raise Untrue(f"its message cannot be read ({error})") from None
-    if not isinstance(answers, list) or len(answers) != len(calls):
-        raise Untrue("it answered other questions than were asked")
-    for call, answer in zip(calls, answers, strict=True):
-        wrong = call.check(answer)
-        if wrong is not None:
-            raise Untrue(f"its answer to {call.question!r} {wrong}")
-    return answers
-
-
-def shaped(*shapes: tuple[int, ...]) -> Callable[[Any], str | None]:
-    """Return what checks that an answer is a finite tensor of this shape, or a tuple of such."""
-
-    def check(answer: Any) -> str | None:
-        parts = answer if isinstance(answer, tuple) else (answer,)
-        if len(parts) != len(shapes):
-            return f"has {len(parts)} parts instead of {len(shapes)}"
-        for part, shape in zip(parts, shapes, strict=True):
-            if not isinstance(part, Tensor) or tuple(part.shape) != shape:
-                got = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
-                return f"has the shape {got} instead of {shape}"
-            if not bool(part.isfinite().all()):
-                return "holds a number that is not finite"
-        return None
-
-    return check
-
-
-def finite(answer: Any) -> str | None:
-    """Return what is wrong with a single number."""
-    value = answer.item() if isinstance(answer, Tensor) and answer.numel() == 1 else answer
-    good = isinstance(value, int | float) and bool(np.isfinite(value))
-    return None if good else "is not a finite number"

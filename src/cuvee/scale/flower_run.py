@@ -19,8 +19,9 @@ from cuvee.problem import Problem
 from cuvee.results import Floats, Mixtures
 from cuvee.scale.flower_agree import Agreement, agree, text_somewhere
 from cuvee.scale.flower_ahead import ahead
+from cuvee.scale.flower_answers import Call, Round, SiteLost
 from cuvee.scale.flower_components import FederatedDomain
-from cuvee.scale.flower_rounds import Call, Round, Rounds, SiteLost, Transport
+from cuvee.scale.flower_rounds import Rounds, Transport
 from cuvee.scale.flower_table import Introduction
 from cuvee.scale.flower_wire import fingerprint
 from cuvee.solution import Solution

@@ -58,7 +58,11 @@ class Desk:
         try:
             request = unpacked(packet)
             calls = request["calls"]
-            answers = [self._answer(request, *call) for call in calls]
+            bound = {
+                key: self._binding(request["agreed"], one)
+                for key, one in request.get("bindings", {}).items()
+            }
+            answers = [self._answer(request, bound, *call) for call in calls]
             reply = packed({"site": self.config.domain, "answers": answers})
             self._log([str(call[0]) for call in calls], reply.n_bytes)
         except CuveeError as error:
@@ -71,7 +75,10 @@ class Desk:
             self._log([f"failed: {error}"], reply.n_bytes)
         return reply
 
-    def _answer(self, request: Mapping[str, Any], question: str, *arguments: Any) -> Any:
+    def _answer(
+        self, request: Mapping[str, Any], bindings: Mapping[str, Bound], question: str,
+        *arguments: Any,
+    ) -> Any:  # fmt: skip
         if question == "introduce":
             (text,) = arguments
             return as_plain(self._table(tuple(text)).introduce())
@@ -84,7 +91,7 @@ class Desk:
             known = discreet_facts(domain.facts.known())
             return {"facts": known, "features": domain.features, "agreed": fingerprint(agreed)}
         key, *inputs = arguments
-        bound = self._binding(agreed, request["bindings"][key])
+        bound = bindings[key]
         min_rows = self.config.min_rows
         guard.check(bound.domain, bound.role, bound.seed, min_rows, question, inputs)
         if question == "own_grams_in_folds":

@@ -12,7 +12,8 @@ from torch import Tensor
 from cuvee.components.bounds import RowConstants
 from cuvee.components.quadratic import nearest_to_zero
 from cuvee.components.sites import SiteComponents
-from cuvee.scale.flower_rounds import Call, Rounds, finite, shaped
+from cuvee.scale.flower_answers import Call, finite, shaped
+from cuvee.scale.flower_rounds import Rounds
 
 Check = Callable[[Any], str | None]
 
