@@ -7,13 +7,18 @@ BIN     = .venv/bin
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-full test-anywhere test-browser test-fuzz lint setup clean
+.PHONY: help demo demo-federated docs test test-full test-anywhere test-browser test-fuzz lint setup clean
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
 
 demo: setup  ## the paper's setting on MNIST digits, in about a minute
 	$(BIN)/cuvee demo
+
+demo-federated:  ## five hospitals over Flower with TLS on this machine, in a few minutes
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip --disable-pip-version-check install -q -c constraints.txt -e ".[flower]"
+	.venv-flower/bin/python examples/federated/demo.py $(DEMO)
 
 test: lint  ## lint and the fast tests, on all cores
 	$(PYTEST)
@@ -53,4 +58,4 @@ setup: .venv/.installed  ## install cuvee and what its tests need into .venv
 	touch $@
 
 clean:  ## remove .venv and caches
-	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-flower build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

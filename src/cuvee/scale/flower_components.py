@@ -187,13 +187,10 @@ class FederatedComponents(Totals):
         own = own and len(self.own_counts) > 0
         wanted = [question]
         P = self.space.n_params
-        derivatives = question in (both := ["pull_with_second", "hessians"])
-        if (
-            self._has_second(batch)
-            and derivatives
-            and len(set(model_names(w))) * P * P <= FORESIGHT
-        ):
-            wanted = both
+        derivatives = ["pull_with_second", "hessians"]
+        few = len(set(model_names(w))) * P * P <= FORESIGHT
+        if self._has_second(batch) and question in derivatives and few:
+            wanted = derivatives
         self._ask_for(wanted, w, batch, sources=sources, own=own)
         models, (M, Q, _) = model_names(w), w.shape
         shared = self._shared(batch)

@@ -191,7 +191,8 @@ def discreet_summary(labels: Any) -> Summary:
     """Return a summary of labels (rows,) that names classes, and no single quantity."""
     summary = Summary.of(labels, to_merge=True)
     if summary.kind in ("text", "truth"):
-        return replace(summary, lowest=(0, summary.first))
+        example = min(summary.values or {summary.first})  # not that of the first row
+        return replace(summary, first=example, lowest=(0, example))
     mean = summary.mean
     if summary.kind == "whole" and summary.different <= MOST_CLASSES:
         return replace(summary, lowest=(0, summary.low), first=mean)
