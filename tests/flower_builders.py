@@ -62,7 +62,7 @@ class Recorder:
 def pooled(frames, kind, folds, roles=ROLES):
     """Return α and w of a run in one process, on all rows in one table."""
     everything = pd.concat(frames.values())
-    encoder = Encoder.fit(everything, ["x", "y", "z", "ward"])
+    encoder = Encoder.fit(everything, [c for c in everything.columns if c != "cost"])
     domains = {
         name: cuvee.Domain(name, encoder(f), f["cost"].to_numpy(), features=encoder.names)
         for name, f in sorted(frames.items())

@@ -64,7 +64,8 @@ def _behind(
             if given.folds is not None:
                 yield from _of_folds(rows, given.folds)
             if given.step is not None and not (role == "target" and given.own_whole):
-                yield _drawn(domain, role, seed, given, rows), n
+                drawn = _drawn(domain, role, seed, given, rows)
+                yield drawn, drawn  # rows count as often as they were drawn: no plain difference
         elif question in ("source_grams", "own_grams_of") and isinstance(given, str | Half):
             yield _in_part(domain, role, seed, cast(Part, given)), n
 
