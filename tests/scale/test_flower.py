@@ -46,7 +46,7 @@ def test_rounds_are_few(finished):
     kind, _, federation, _ = finished
     rounds = federation.rounds_by_stage
     assert rounds["meeting"] == rounds["agreeing"] == rounds["handing over"] == 1
-    assert rounds["α"] <= (4 if kind == "ridge" else 110)  # 60 where two seasons are enough
+    assert rounds["α"] <= (4 if kind == "ridge" else 60)  # two seasons of adversaries are enough
     assert rounds.get("models", 0) <= (0 if kind == "ridge" else 16)  # at this tol; 12 at 1e-6
 
 

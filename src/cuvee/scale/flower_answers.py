@@ -29,6 +29,7 @@ class Call:
     question: str
     arguments: tuple[Any, ...] = ()
     check: Callable[[Any], str | None] = lambda answer: None  # returns what is wrong with it
+    keep: Callable[[Any], None] = lambda answer: None  # called before anybody goes on
 
 
 @dataclass(frozen=True)

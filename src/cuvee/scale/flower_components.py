@@ -237,7 +237,7 @@ class FederatedComponents(Totals):
             if len(by_model) == 1 and self._has_second(batch):  # the centre of many mixtures
                 only = [(m, -1) for m in by_model]
                 jobs += [(t, question, self._shared(batch), only) for t in self._aside]
-        calls, places = [], []
+        calls = []
         stacked: dict[tuple[bytes, ...], Tensor] = {}  # so that the same models are sent once
         for member, question, part, rows in jobs:
             new = [r for r in dict.fromkeys(rows) if not self._knows(member, question, part, r)]
@@ -245,19 +245,11 @@ class FederatedComponents(Totals):
                 names = tuple(m for m, _ in new)
                 if names not in stacked:
                     stacked[names] = torch.stack([by_model[m] for m in names])[None]
-                calls.append(self._call(member, question, stacked[names], part, new))
-                places.append((member, question, part, new))
-        if not calls:
-            return
-        fresh: dict[tuple[Any, ...], Tensor] = {}
-        for (member, question, part, new), answer in zip(
-            places, self._rounds.ask(calls), strict=True
-        ):
-            if isinstance(answer, tuple):  # gradients, and curvature in the intercepts
-                answer = torch.cat([answer[0], answer[1].flatten(-2)], -1)
-            for row, one in zip(new, answer[0], strict=True):
-                fresh[answer_key(member, question, part, row)] = one
-        self._known.add(fresh)
+                call = self._call(member, question, stacked[names], part, new)
+                keys = [answer_key(member, question, part, row) for row in new]
+                calls.append(replace(call, keep=partial(self._known.keep, keys)))
+        if calls:
+            self._rounds.ask(calls)
 
     def _call(
         self, member: Member, question: str, w: Tensor, batch: Batch, rows: Sequence[Row]

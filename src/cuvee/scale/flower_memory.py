@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from cuvee.components.protocol import Batch, Half
 from cuvee.scale.flower_totals import Member
 
-REMEMBERED = 2**23  # numbers in answers that are kept
+# numbers in answers that are kept; what jobs side by side have just asked for is kept in any case
+REMEMBERED, LEAST_CALLS = 2**23, 1000
 
 Row = tuple[bytes, int]  # a model, and the fold that it does not see (−1: none)
 
 
 @dataclass(eq=False)
 class Memory:
-    """Keep the answers of the last rounds, each by the key of what was asked."""
+    """Keep the last answers, each by the key of what was asked."""
 
-    _rounds: list[dict[tuple[Any, ...], Tensor]] = field(default_factory=list)
+    _answers: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
+    _calls: deque[tuple[list[tuple[Any, ...]], int]] = field(default_factory=deque)
+    _size: int = 0  # numbers in all answers
     _lock: Lock = field(default_factory=Lock)
 
-    def add(self, answers: dict[tuple[Any, ...], Tensor]) -> None:
-        """Keep the answers of a round, and forget the oldest."""
+    def keep(self, keys: list[tuple[Any, ...]], answer: Any) -> None:
+        """Keep the answer to one call, a model for each key, and forget the oldest."""
+        if isinstance(answer, tuple):  # gradients, and curvature in the intercepts
+            answer = torch.cat([answer[0], answer[1].flatten(-2)], -1)
         with self._lock:
-            rounds = [*self._rounds, answers]
-            sizes = [sum(a.numel() for a in one.values()) for one in rounds]
-            while len(rounds) > 2 and sum(sizes) > REMEMBERED:
-                del rounds[0], sizes[0]
-            self._rounds = rounds
+            self._answers.update(zip(keys, answer[0], strict=True))
+            self._calls.append((keys, answer.numel()))
+            self._size += answer.numel()
+            while len(self._calls) > LEAST_CALLS and self._size > REMEMBERED:
+                forgotten, size = self._calls.popleft()
+                self._size -= size
+                for key in forgotten:
+                    self._answers.pop(key, None)
 
     def get(self, key: tuple[Any, ...]) -> Tensor | None:
-        return next((answers[key] for answers in self._rounds if key in answers), None)
+        return self._answers.get(key)
 
 
 def answer_key(member: Member, question: str, batch: Batch, row: Row) -> tuple[Any, ...]:

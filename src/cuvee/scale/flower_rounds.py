@@ -121,6 +121,9 @@ class Rounds:
                 calls.append(call)
         try:
             answers = self._round(by_site)
+            for site, calls in by_site.items():
+                for call, answer in zip(calls, answers[site], strict=True):
+                    call.keep(answer)
         except BaseException as error:
             for ticket in tickets:
                 ticket.error = error
