@@ -443,3 +443,26 @@ def test_flower_carries_packets():
 
     arrays = [("float64", (2, 0), b""), ("int64", (1,), b"12345678")]
     assert cuvee_site.from_records(cuvee_site.to_records("text", arrays)) == ("text", arrays)
+
+
+class Arriving(Recorder):
+    """Have one node answer nothing at first, and another arrive while all are asked."""
+
+    def __init__(self, desks):
+        super().__init__(desks)
+        self.late = self.desks.pop("node 3")
+        self.calls = 0
+
+    def exchange(self, packets, timeout):
+        replies = super().exchange(packets, timeout)
+        self.calls += 1
+        if self.calls == 1:
+            del replies["node 1"]
+            self.desks["node 3"] = self.late
+        return replies
+
+
+def test_sites_that_are_slow_to_introduce_themselves_take_part(tmp_path):
+    desks = written(tmp_path, tables())
+    federation, _ = run(desks, Arriving(desks), replace(FAST, wait=30.0))
+    assert set(federation.sites) == set(ROLES) and federation.left_out == {}

@@ -123,5 +123,7 @@ def as_dict(federation: Federation) -> dict[str, Any]:
 def write(federation: Federation, out: Path) -> None:
     """Write `result.json` and `what_left_each_site.html` into a folder."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "result.json").write_text(json.dumps(as_dict(federation), indent=1), encoding="utf-8")
     (out / "what_left_each_site.html").write_text(page(federation), encoding="utf-8")
+    unfinished = out / "result.json.unfinished"
+    unfinished.write_text(json.dumps(as_dict(federation), indent=1), encoding="utf-8")
+    unfinished.replace(out / "result.json")

@@ -197,24 +197,30 @@ class Rounds:
         Nodes that are `known` are not asked.
         """
         packet = packed({"calls": [("introduce", tuple(text))]})
-        nodes = [node for node in self.transport.nodes() if node not in known]
-        replies = self.transport.exchange(dict.fromkeys(nodes, packet), self.wait)
         told: dict[str, Any] = {}
-        for node in nodes:
-            reply = replies.get(node, "it did not answer")
-            try:
-                told[node] = checked(node, reply, [Call(node, "introduce")])[0]
-            except (Silent, Untrue, SiteLost) as error:
-                told[node] = str(error)
-        names = {node: said["name"] for node, said in told.items() if isinstance(said, dict)}
-        self.log.append(
-            Round(
-                self.stage, dict.fromkeys(names.values(), packet.n_bytes),
-                {n: replies[node].n_bytes for node, n in names.items()},  # type: ignore[union-attr]
-                {name: ["introduce"] for name in names.values()},
-            )
-        )  # fmt: skip
-        return told
+        until, silent = monotonic() + self.wait, set[str]()
+        while monotonic() < until:  # some may come while others are asked
+            nodes = [n for n in self.transport.nodes() if n not in known and n not in told]
+            if not nodes:
+                break
+            replies = self.transport.exchange(dict.fromkeys(nodes, packet), until - monotonic())
+            received = {}
+            for node in nodes:
+                reply = replies.get(node, "it did not answer")
+                try:
+                    told[node] = checked(node, reply, [Call(node, "introduce")])[0]
+                    if isinstance(reply, Packet):
+                        received[str(told[node]["name"])] = reply.n_bytes
+                except Silent:
+                    silent.add(node)
+                except (Untrue, SiteLost, KeyError, TypeError) as error:
+                    told[node] = str(error)
+            asked = dict.fromkeys(received, ["introduce"])
+            sent = dict.fromkeys(received, packet.n_bytes)
+            self.log.append(Round(self.stage, sent, received, asked))
+            if silent & set(nodes):
+                sleep(self.pause)
+        return {**dict.fromkeys(silent, "it did not answer"), **told}
 
     def _meet_again(self) -> None:
         """Find sites that have come back at another address, with the same table."""
