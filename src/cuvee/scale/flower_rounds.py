@@ -215,7 +215,7 @@ class Rounds:
                     silent.add(node)
                 except (Untrue, SiteLost, KeyError, TypeError) as error:
                     told[node] = str(error)
-            asked = dict.fromkeys(received, ["introduce"])
+            asked = {name: ["introduce"] for name in received}
             sent = dict.fromkeys(received, packet.n_bytes)
             self.log.append(Round(self.stage, sent, received, asked))
             if silent & set(nodes):
