@@ -16,7 +16,7 @@ from cuvee.components.sites import lives_elsewhere
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
-from cuvee.mixture.registry import Method
+from cuvee.names import AlphaMethod as Method
 from cuvee.numerics.parallel import FEW, count, each, workers
 from cuvee.numerics.processes import apart, may_fork
 from cuvee.problem import Array, Problem
