@@ -11,7 +11,7 @@ from typing import Literal
 from cuvee import erm
 from cuvee.api.checks import check_device, check_hypothesis, check_problem
 from cuvee.api.estimate_settings import EstimateSettings
-from cuvee.components import Components
+from cuvee.components import Components, InputMeans, input_means, input_sums
 from cuvee.components.sites import lives_elsewhere
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture.method import Progress, Request
@@ -203,6 +203,7 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         settings=settings.complete(space),
         risk=lambda: components(job.hypothesis.bind(problem.facts), "trained"),
         solver=partial(erm.solve, seed=settings.seed, tol=erm.ROUGH),
+        inputs=partial(_inputs, job),
         excluded=job.excluded,
         progress=progress,
     )
@@ -218,6 +219,12 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         trace=estimate.trace,
         candidates=estimate.candidates,
     )
+
+
+def _inputs(job: _Job) -> InputMeans:
+    """Return the kernel means of inputs, labelled or not."""
+    space = job.hypothesis.bind(job.problem.without_targets().facts)
+    return input_means(input_sums(job.problem, space), job.problem, job.settings.seed)
 
 
 def _size(problem: Problem, space: Space, settings: EstimateSettings, memory: float) -> int:

@@ -27,6 +27,7 @@ ClosedForm = Literal[
     "uniform",
     "proportional",
     "target_only",
+    "matching",
 ]
 """Methods that take no steps, whether or not they look at losses."""
 
