@@ -10,7 +10,7 @@ import cuvee
 from cuvee import Domain, Problem, Ridge
 from cuvee.components import input_sums
 from cuvee.components.inputs import FEATURES, fourier
-from cuvee.mixture.matching import Fit, InputMeans
+from cuvee.mixture.matching import MATCHED, Fit, InputMeans
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,3 +114,54 @@ def test_weights_lie_on_the_simplex_and_none_nearby_is_better(N, M, seed, own, C
         return fit.distance(a) + C * (np.broadcast_to(inverse[:, None], a.shape) * a**2).sum(-1)
 
     assert (value(alpha[:, None]) <= value(beside) + 1e-7).all()
+
+
+# ---- what the default makes of unlabelled rows ---------------------------------------------------
+
+
+def regional(seed, unlabelled):
+    """Return sources in three regions with one rule each, and a target with 8 labels in the first."""
+    rng = np.random.default_rng(seed)
+    rules = rng.normal(size=(3, 4))
+
+    def labelled(j, n):
+        X = drawn(rng, n, np.eye(3)[j])
+        return X, X @ rules[j] + rng.normal(size=n)
+
+    sources = [Domain(f"s{j}", *labelled(j, 150)) for j in range(3)]
+    targets = [
+        Domain(
+            f"t{i}", *labelled(0, 8), unlabelled=labelled(0, 300)[0] if i in unlabelled else None
+        )
+        for i in range(2)
+    ]
+    return Problem(sources, targets)
+
+
+def test_unlabelled_rows_move_weight_to_sources_with_like_inputs():
+    gained = []
+    for seed in range(4):
+        problem = regional(seed, (0, 1))
+        bare = problem.with_targets([Domain(t.name, t.X, t.y) for t in problem.targets])
+        seen, unseen = (cuvee.estimate(p, Ridge()) for p in (problem, bare))
+        assert MATCHED in [c.name for c in seen.candidates]
+        assert MATCHED not in [c.name for c in unseen.candidates]
+        gained.append(seen.alpha[:, 0] - unseen.alpha[:, 0])
+    assert np.mean(gained) > 0.05
+
+
+def test_a_target_without_unlabelled_rows_gets_what_it_did():
+    some, none = (cuvee.estimate(regional(1, which), Ridge()) for which in ((1,), ()))
+    np.testing.assert_allclose(some.alpha[0], none.alpha[0], atol=1e-9)
+    (matched,) = (c for c in some.candidates if c.name == MATCHED)
+    assert matched.share[0] == 0.0 < matched.share[1]
+
+
+def test_inputs_that_tell_nothing_leave_the_matched_blend_out():
+    rng = np.random.default_rng(0)
+    sources = [Domain(f"s{j}", X := rng.normal(size=(100, 4)), X @ np.eye(4)[j]) for j in range(3)]
+    X = rng.normal(size=(20, 4))
+    target = Domain("t", X, X @ np.eye(4)[0], unlabelled=rng.normal(size=(300, 4)))
+    mix = cuvee.estimate(Problem(sources, [target]), Ridge())
+    (matched,) = (c for c in mix.candidates if c.name == MATCHED)
+    assert matched.share[0] == 0.0

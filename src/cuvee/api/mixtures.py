@@ -38,6 +38,7 @@ class _Job:
     settings: EstimateSettings
     excluded: Array | None  # (M, N)
     device: str
+    unlabelled: bool  # whether any target, of this batch or another, has unlabelled rows
 
 
 @workers()
@@ -184,6 +185,7 @@ def _jobs(
             settings,
             None if excluded is None else excluded[low : low + size],
             device,
+            any(t.n_inputs > t.n_rows for t in problem.targets),
         )
         for low in range(0, problem.n_targets, size)
     ]
@@ -205,6 +207,7 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         solver=partial(erm.solve, seed=settings.seed, tol=erm.ROUGH),
         inputs=partial(_inputs, job),
         excluded=job.excluded,
+        unlabelled=job.unlabelled,
         progress=progress,
     )
     estimate = settings.how.estimate(request)

@@ -12,8 +12,10 @@ What no label shows stays unknown: a target whose labels follow another rule loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +27,11 @@ from cuvee.results import Floats
 NOISE = 1.0  # C: what the penalty on a source weighs, in units of the noise of its mean
 ROUNDS, EVERY, EXACT = 4_000, 25, 1e-9
 CLOSED = -1e30  # what keeps a source out of a projection
+MATCHED = "matched inputs"  # the name of the path's candidate
+# The path's prior, chosen on seeds 500 to 503 of four synthetic tables, MNIST groups and office.
+MISFIT, MOST = 0.5, 5.0
+FAVOUR, FEW = 3.0, 20.0
+TELLS = 1.0  # units of noise
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,48 @@ def closed_columns(request: Request, fit: Fit, own: bool) -> Tensor:
         closed[:, :-1] = torch.as_tensor(request.excluded)
     closed[:, -1] = fit.inverse[:, -1].isinf()
     return closed if own else closed[:, :-1]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Hold what the path learns from unlabelled rows: one more candidate, and a prior on all."""
+
+    fit: Fit
+    alpha: Floats  # (M, N+1) the matched blend, with the own sample in it
+    target_rows: Floats  # (M,) labelled or not
+    own_rows: Floats  # (M,)
+
+    @classmethod
+    def of(cls, request: Request) -> Seen:
+        means = request.inputs()
+        fit = Fit.of(means)
+        alpha = fit.least(NOISE, closed_columns(request, fit, own=True))
+        return cls(fit, alpha, means.target_rows.numpy(), means.own_rows.numpy())
+
+    def log_prior(self, alpha: Floats, names: Sequence[str]) -> Floats:
+        """Return what inputs say of candidates (M, G, N+1) before any label is seen: (M, G).
+
+        One that does not match them loses MISFIT for each unit of noise, MOST units at most. The
+        matched one gains FAVOUR, less as labels become many; it is left out where it matches no
+        better than uniform weights do, within the noise: inputs then tell nothing. Targets without
+        unlabelled rows have 0, and no matched candidate.
+        """
+        misfit = self._misfit(alpha)  # (M, G)
+        matched = np.array([name == MATCHED for name in names])
+        N = alpha.shape[-1] - 1
+        even = self._misfit(np.append(np.full(N, 1.0 / N), 0.0)[None, None].repeat(len(alpha), 0))
+        tells = even[:, 0] - self._misfit(self.alpha[:, None])[:, 0] > TELLS
+        favour = FAVOUR * np.minimum(1.0, FEW / np.maximum(self.own_rows, 1.0))
+        gain = np.where(matched, np.where(tells, favour, -np.inf)[:, None], 0.0)
+        bare = self.target_rows <= self.own_rows
+        said = gain - MISFIT * np.minimum(misfit, MOST)
+        return np.where(bare[:, None], np.where(matched, -np.inf, 0.0), said)
+
+    def _misfit(self, alpha: Floats) -> Floats:
+        """Return D² (M, G) of weights (M, G, N+1) in units of its noise, 1/m_T + Σ_j α_j²/m_j."""
+        inverse = self.fit.inverse.nan_to_num(posinf=0.0).numpy()[:, None]
+        noise = 1.0 / self.target_rows[:, None] + (inverse * alpha**2).sum(-1)
+        return np.asarray(np.maximum(self.fit.distance(alpha), 0.0) / noise)
 
 
 def estimate(request: Request) -> Estimate:

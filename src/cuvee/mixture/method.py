@@ -57,6 +57,7 @@ class Request:
     solver: Solver  # trains models on them
     inputs: Callable[[], InputMeans]  # makes the kernel means of inputs, for which no label counts
     excluded: Array | None = None  # (M, N) sources that a target may not learn from
+    unlabelled: bool = False  # whether any target of the problem has unlabelled rows
     progress: Progress | None = None
 
     def smoothing(self, share: float = SMOOTHING) -> float:
