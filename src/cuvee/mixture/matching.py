@@ -22,6 +22,7 @@ from torch import Tensor
 from cuvee import simplex
 from cuvee.components import InputMeans
 from cuvee.mixture.method import AlphaMethod, Estimate, Request, closed_form
+from cuvee.problem import Array
 from cuvee.results import Floats
 
 NOISE = 1.0  # C: what the penalty on a source weighs, in units of the noise of its mean
@@ -116,11 +117,11 @@ def _unbiased(length: Tensor, rows: Tensor) -> Tensor:
     return (length - share) / (1.0 - share)
 
 
-def closed_columns(request: Request, fit: Fit, own: bool) -> Tensor:
+def closed_columns(excluded: Array | None, fit: Fit, own: bool) -> Tensor:
     """Return which columns (M, J) get no weight: excluded sources, own samples without rows."""
     closed = torch.zeros_like(fit.inverse, dtype=torch.bool)
-    if request.excluded is not None:
-        closed[:, :-1] = torch.as_tensor(request.excluded)
+    if excluded is not None:
+        closed[:, :-1] = torch.as_tensor(excluded)
     closed[:, -1] = fit.inverse[:, -1].isinf()
     return closed if own else closed[:, :-1]
 
@@ -138,7 +139,7 @@ class Seen:
     def of(cls, request: Request) -> Seen:
         means = request.inputs()
         fit = Fit.of(means)
-        alpha = fit.least(NOISE, closed_columns(request, fit, own=True))
+        alpha = fit.least(NOISE, closed_columns(request.excluded, fit, own=True))
         return cls(fit, alpha, means.target_rows.numpy(), means.own_rows.numpy())
 
     def log_prior(self, alpha: Floats, names: Sequence[str]) -> Floats:
@@ -169,8 +170,13 @@ class Seen:
 
 def estimate(request: Request) -> Estimate:
     """Return weights from inputs alone."""
-    fit = Fit.of(request.inputs())
-    return closed_form(fit.least(NOISE, closed_columns(request, fit, request.settings.own)))
+    return closed_form(weights(request.inputs(), request.excluded, request.settings.own))
+
+
+def weights(means: InputMeans, excluded: Array | None, own: bool) -> Floats:
+    """Return α (M, J) from kernel means; a target without labels has no weight on its own."""
+    fit = Fit.of(means)
+    return fit.least(NOISE, closed_columns(excluded, fit, own))
 
 
 METHOD = AlphaMethod(

@@ -53,7 +53,8 @@ def estimate(request: Request) -> Estimate:
     paths = follow(request)
     risk = request.risk()
     seen = matching.Seen.of(request) if request.unlabelled else None
-    named = [(name, request.allowed(a)) for name, a in candidates(risk, paths, seen and seen.alpha)]
+    matched = None if seen is None else seen.alpha
+    named = [(name, request.allowed(a)) for name, a in candidates(risk, paths, matched)]
     alpha = np.stack([a for _, a in named], 1)  # (M, G, N+1)
     if request.progress:
         request.progress("cross-validating candidates", 0, 1)
