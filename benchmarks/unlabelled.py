@@ -1,5 +1,5 @@
-"""What unlabelled rows of a target are worth: scores with them, without them, and without any label;
-a matter of quality, not of time.
+"""What unlabelled rows of a target are worth: scores with them, without them, and with no label at
+all; a matter of quality, not of time.
 
     CUVEE_DATA=folder cuvee bench unlabelled --json
 
@@ -61,11 +61,11 @@ def _of_seed(cases: Iterator[Case]) -> dict[str, tuple[float, float]]:
         seen, held = with_unlabelled(problem, test)
         for name, score in {**ours(seen, held, hypothesis), **rivals(seen, held)}.items():
             rows.setdefault(name, []).extend(score)
-    return {name: tuple(np.mean(score, 0).tolist()) for name, score in rows.items()}  # type: ignore[misc]
+    return {name: tuple(np.mean(score, 0).tolist()) for name, score in rows.items()}
 
 
 def with_unlabelled(problem: Problem, test: Test) -> tuple[Problem, Test]:
-    """Return the problem with LABELLED rows and unlabelled ones per target, and the rows to score."""
+    """Return the problem with LABELLED and unlabelled rows per target, and the rows to score."""
     targets, held = [], []
     for target, (X, y) in zip(problem.targets, test, strict=True):
         half = min(len(X) // 2, MOST)
