@@ -29,9 +29,9 @@ NOISE = 1.0  # C: what the penalty on a source weighs, in units of the noise of 
 ROUNDS, EVERY, EXACT = 4_000, 25, 1e-9
 CLOSED = -1e30  # what keeps a source out of a projection
 MATCHED = "matched inputs"  # the name of the path's candidate
-# The path's prior, chosen on seeds 500 to 503 of four synthetic tables, MNIST groups and office.
-MISFIT, MOST = 0.5, 5.0
-FAVOUR, FEW = 3.0, 20.0
+# The path's prior, chosen on seeds 500 to 503 of synthetic tables, MNIST groups and office.
+MISFIT, MOST = 0.25, 5.0
+FAVOUR, FEW = 2.0, 20.0
 TELLS = 1.0  # units of noise
 
 
@@ -142,24 +142,25 @@ class Seen:
         alpha = fit.least(NOISE, closed_columns(request.excluded, fit, own=True))
         return cls(fit, alpha, means.target_rows.numpy(), means.own_rows.numpy())
 
-    def log_prior(self, alpha: Floats, names: Sequence[str]) -> Floats:
-        """Return what inputs say of candidates (M, G, N+1) before any label is seen: (M, G).
+    def log_prior(self, alpha: Floats, names: Sequence[str], cv_loss: Floats) -> Floats:
+        """Return what inputs add to the weight of candidates (M, G, N+1), as logarithms: (M, G).
 
-        One that does not match them loses MISFIT for each unit of noise, MOST units at most. The
-        matched one gains FAVOUR, less as labels become many; it is left out where it matches no
-        better than uniform weights do, within the noise: inputs then tell nothing. Targets without
-        unlabelled rows have 0, and no matched candidate.
+        The matched one is left out (−∞) where it matches no better than uniform weights do, within
+        the noise: inputs then tell nothing. Where it predicts held-out labels better than uniform
+        weights do, `cv_loss` (M, G), the target's rule seems to be that of the blend. Only then do
+        inputs count: the matched candidate gains FAVOUR, less as labels become many, and each
+        candidate loses MISFIT for each unit of noise by which it does not match, MOST units at
+        most. Targets without unlabelled rows have 0, and no matched candidate.
         """
-        misfit = self._misfit(alpha)  # (M, G)
-        matched = np.array([name == MATCHED for name in names])
-        N = alpha.shape[-1] - 1
-        even = self._misfit(np.append(np.full(N, 1.0 / N), 0.0)[None, None].repeat(len(alpha), 0))
-        tells = even[:, 0] - self._misfit(self.alpha[:, None])[:, 0] > TELLS
-        favour = FAVOUR * np.minimum(1.0, FEW / np.maximum(self.own_rows, 1.0))
-        gain = np.where(matched, np.where(tells, favour, -np.inf)[:, None], 0.0)
-        bare = self.target_rows <= self.own_rows
-        said = gain - MISFIT * np.minimum(misfit, MOST)
-        return np.where(bare[:, None], np.where(matched, -np.inf, 0.0), said)
+        N, matched = alpha.shape[-1] - 1, np.array([name == MATCHED for name in names])
+        even = np.tile(np.append(np.full(N, 1.0 / N), 0.0), (len(alpha), 1, 1))
+        tells = self._misfit(even)[:, 0] - self._misfit(self.alpha[:, None])[:, 0] > TELLS
+        tells &= self.target_rows > self.own_rows
+        agrees = cv_loss[:, names.index(MATCHED)] < cv_loss[:, names.index("uniform")]
+        favour = FAVOUR * np.minimum(1.0, FEW / self.own_rows)[:, None] * matched  # (M, G)
+        said = favour - MISFIT * np.minimum(self._misfit(alpha), MOST)
+        said = np.where((tells & agrees)[:, None], said, 0.0)
+        return np.where(matched & ~tells[:, None], -np.inf, said)
 
     def _misfit(self, alpha: Floats) -> Floats:
         """Return D² (M, G) of weights (M, G, N+1) in units of its noise, 1/m_T + Σ_j α_j²/m_j."""

@@ -63,7 +63,7 @@ def estimate(request: Request) -> Estimate:
     rows = risk.own_counts.cpu().numpy()
     before = prior(risk, alpha)
     if seen is not None:
-        before = before + seen.log_prior(alpha, [name for name, _ in named])
+        before = before + seen.log_prior(alpha, [name for name, _ in named], cv_loss)
     share = shares(cv_loss, before, rows, risk.space.likelihood)
     if request.progress:
         request.progress("cross-validating candidates", 1, 1)
