@@ -7,7 +7,7 @@ BIN     = .venv/bin
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-full test-anywhere test-browser test-fuzz lint setup clean
+.PHONY: help demo docs test test-full test-anywhere test-browser test-fuzz lint setup site clean
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
@@ -37,6 +37,10 @@ docs: setup  ## write the generated pages again: API, options, maps, methods, ve
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_paper.py
 	$(BIN)/python -m cuvee.cli.reference docs/cli.md
+
+site: setup  ## the docs as a site in build/site, links and spelling checked
+	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs/*.md src examples
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 lint: setup  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

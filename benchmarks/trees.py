@@ -7,9 +7,9 @@ Simple mixtures: the target's own rows only, all rows pooled, all sources and th
 (uniform), half own and half all others. Losses are squared errors or cross-entropies on test rows
 (with 1 % of "any class", as in `cuvee.estimators.folds`), shares of wrong answers beside them. A
 seed is the mean of its targets. Each table has the mean loss of auto and of every pair, which pair
-is best, auto's loss over the best pair's with a 95 % interval from paired differences, the mean
-rank of auto among the 13, and how often it took which model. `benchmarks/_tree_tables.py` has the
-tables.
+is best, auto's loss over the best pair's and over that of `--model linear` with 95 % intervals from
+paired differences, the mean rank of auto among the 13, and how often it took which model.
+`benchmarks/_tree_tables.py` has the tables.
 
 Options, as variables: `CUVEE_TABLES="school;office"`, `CUVEE_LABELLED="20;80"`, `CUVEE_FIRST=8000`
 and `CUVEE_SEEDS=10`; `CUVEE_RAW=file` keeps a line for every table, number of rows and seed, and
@@ -85,8 +85,8 @@ def _read(raw: str | None) -> dict[tuple[str, int, int], Any]:
 
 
 def _append(raw: str | None, record: Mapping[str, Any]) -> None:
-    auto = {name: round(values[0], 4) for name, values in record["losses"].items()}
-    print(record["table"], record["labelled"], record["seed"], auto, file=sys.stderr, flush=True)
+    losses = {name: round(values[0], 4) for name, values in record["losses"].items()}
+    print(record["table"], record["labelled"], record["seed"], losses, file=sys.stderr, flush=True)
     if raw is not None:
         with Path(raw).open("a") as file:
             file.write(json.dumps(record) + "\n")
@@ -181,6 +181,7 @@ def _of_classes(chance: Floats, code: Array) -> Scores:
     return float(loss.mean()), float((chance.argmax(1) != code).mean())
 
 
+DEFAULT = "linear, auto"  # what `cuvee adapt` delivers without --model: linear, on α of its own
 PAIRS = tuple(f"{model}, {mixture}" for model in MODELS for mixture in MIXTURES)
 
 
@@ -189,12 +190,14 @@ def summary(cell: Sequence[Any]) -> dict[str, Any]:
     names = ("auto", *PAIRS)
     loss = np.array([[r["losses"][name][0] for name in names] for r in cell])  # (seeds, 13)
     wrong = np.array([[r["losses"][name][1] for name in names] for r in cell])
+    default = np.array([r["losses"][DEFAULT][0] for r in cell])
     best = 1 + int(np.argmin(loss[:, 1:].mean(0)))
     row: dict[str, Any] = {
         "auto": round(float(loss[:, 0].mean()), 4),
         "best_pair": names[best],
         "best": round(float(loss[:, best].mean()), 4),
         "over_best": ratio(loss[:, 0], loss[:, best]),
+        "over_default": ratio(loss[:, 0], default),
         "mean_rank": round(float(_ranks(loss)[:, 0].mean()), 2),
         "chosen": {m: sum(r["chosen"] == m for r in cell) for m in MODELS},
         "losses": dict(zip(names, loss.mean(0).round(4).tolist(), strict=True)),

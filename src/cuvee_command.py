@@ -1,14 +1,16 @@
-"""The command `cuvee`: it loads nothing by itself, so that Ctrl-C is heard while the library loads.
+"""The command `cuvee`: it loads what commands need while Ctrl-C still ends it at once.
 
-It stands beside the package: whatever stands inside is loaded after all of `cuvee/__init__.py`.
+Help and the version need little, and wait for nothing else.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 
 STOPPED = 130  # as shells count signals
+LIGHT = {"--help", "--version"}
 
 
 def entry() -> None:
@@ -19,6 +21,8 @@ def entry() -> None:
         signal.signal(signal.SIGINT, _stopped)
     from cuvee.cli import entry as begin
 
+    if len(sys.argv) > 1 and not LIGHT & {*sys.argv}:
+        import cuvee.api  # noqa: F401  # with torch
     if listens:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     begin()

@@ -75,8 +75,12 @@ class Client:
 
 
 def served(path: Path, pipe, token: str) -> None:
-    """Serve a run in this process, which a test may kill; `pipe` gets what is said when it is ready."""
-    serve(Serving(path, port=0), pipe.send, pipe.send, {"CUVEE_TOKEN": token})
+    """Serve a run in this process, which a test may kill; `pipe` gets what is said when it is ready.
+
+    New targets are not waited for, so that many are accepted and not yet made when the kill comes.
+    """
+    limits = Limits(at_once_seconds=0.05)
+    serve(Serving(path, port=0, limits=limits), pipe.send, pipe.send, {"CUVEE_TOKEN": token})
 
 
 @contextmanager

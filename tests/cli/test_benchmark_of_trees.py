@@ -15,7 +15,8 @@ made = importlib.import_module("benchmarks._tree_tables")
 
 def record(seed, auto, others, chosen="linear"):
     losses = {name: [value, value / 2] for name, value in zip(trees.PAIRS, others, strict=True)}
-    return {"seed": seed, "chosen": chosen, "losses": {"auto": [auto, auto / 2], **losses}}
+    losses |= {"auto": [auto, auto / 2], trees.DEFAULT: [2.0, 1.0]}
+    return {"seed": seed, "chosen": chosen, "losses": losses}
 
 
 def test_the_summary_puts_auto_beside_the_best_pair():
@@ -23,7 +24,7 @@ def test_the_summary_puts_auto_beside_the_best_pair():
     cell = [record(0, 0.9, others), record(1, 1.35, others, "trees"), record(2, 1.05, others)]
     row = trees.summary(cell)
     assert row["best_pair"] == trees.PAIRS[0] and row["best"] == 1.0
-    assert row["auto"] == row["over_best"][0] == 1.1
+    assert row["auto"] == row["over_best"][0] == 1.1 and row["over_default"][0] == 0.55
     half = 4.302653 * 0.229129 / 3**0.5  # of Student's t with two degrees of freedom
     np.testing.assert_allclose(row["over_best"][1:], [1.1 - half, 1.1 + half], atol=1e-4)
     assert row["mean_rank"] == pytest.approx((1 + 5 + 2) / 3, abs=0.01)

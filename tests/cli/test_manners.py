@@ -71,7 +71,7 @@ def test_ctrl_c_while_torch_loads(tmp_path):
     )
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     module, _, function = pyproject["project"]["scripts"]["cuvee"].partition(":")
-    program = [sys.executable, "-c", f"from {module} import {function}; {function}()", "--version"]
+    program = [sys.executable, "-c", f"from {module} import {function}; {function}()", "sample"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
 
     def as_in_a_terminal():

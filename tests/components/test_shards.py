@@ -148,7 +148,10 @@ def test_bounds_for_theorems_are_the_same_in_shards(kind):
     np.testing.assert_allclose([far.L_f, far.mu_f], [near.L_f, near.mu_f], rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", HYPOTHESES)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[pytest.mark.slow] if k == "network" else []) for k in HYPOTHESES],
+)
 def test_sources_in_shards_give_the_same_weights_and_models(kind):
     methods = ("path", "scgda", "cuts") if kind == "ridge" else ("path",)
     problem = problem_of(kind)

@@ -201,6 +201,7 @@ def nearby(rng, oracle, best, n, intercept, radius):
     return w
 
 
+@pytest.mark.slow
 def test_ten_thousand_certificates_hold(record_property, capsys):
     rng = np.random.default_rng(0)
     per_alpha, pairs, ratios = 36, 0, {}

@@ -25,6 +25,10 @@ NAMES = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if not p.stem
 FILES = {"setting.json", "raw.csv", "figure.png", "verdict.json"}
 
 
+LONG = ("stationarity", "table2")  # several seconds even in their smallest setting
+EACH = [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in NAMES]
+
+
 def silent(what, done, total):
     pass
 
@@ -40,12 +44,18 @@ def without_clock(path):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """Every experiment once: name -> folder, verdict."""
+    """Every experiment once, when a test first asks for it: name -> folder, verdict."""
     out = tmp_path_factory.mktemp("results")
-    return {name: (out / f"{name}-tiny", reproduced(name, out)) for name in NAMES}
+
+    class Results(dict):
+        def __missing__(self, name):
+            self[name] = out / f"{name}-tiny", reproduced(name, out)
+            return self[name]
+
+    return Results()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_files_and_a_verdict_appear(name, first):
     folder, said = first[name]
     assert {p.name for p in folder.iterdir()} == FILES
@@ -66,7 +76,7 @@ def _undrawn(monkeypatch):
 
 
 @pytest.mark.usefixtures("_undrawn")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_a_second_start_does_no_work_and_says_the_same(name, first, monkeypatch):
     folder, said = first[name]
     before = (folder / "raw.csv").read_bytes()
@@ -77,7 +87,7 @@ def test_a_second_start_does_no_work_and_says_the_same(name, first, monkeypatch)
 
 
 @pytest.mark.usefixtures("_undrawn")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_units_that_are_missing_are_measured_again_to_the_same_numbers(
     name, first, tmp_path, monkeypatch
 ):
@@ -212,6 +222,7 @@ def die(unit):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_told_of(tmp_path):
     with pytest.raises(CuveeError, match="go on with fewer --jobs"):
         _lab.Lab({}, tmp_path, silent, jobs=2).collect([{"k": 0}, {"k": 1}], die)

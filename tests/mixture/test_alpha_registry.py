@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cuvee
+from cuvee import names
 from cuvee.data.options import Options
 from cuvee.data.synthetic import grouped_classes
 from cuvee.mixture import registry
@@ -80,7 +81,8 @@ def test_every_method_has_a_file_of_its_name_and_a_line_about_it():
         method = registry.find(name)
         assert method.name == name and (ROOT / "src/cuvee/mixture" / f"{name}.py").is_file()
         assert re.fullmatch(r"[A-Z].{20,120}\.", method.summary), method.summary
-        assert (method.steps > 0) == (name in get_args(registry.Searching))
+        assert method.own == (name in names.OWN_JOINS)
+        assert (method.steps > 0) == (name in get_args(names.Searching))
 
 
 def test_the_online_mixer_names_the_methods_that_search():

@@ -35,10 +35,13 @@ def far(ray):
     return put
 
 
-DEAR = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("softmax", "poisson", "network")]
+DEAR = [
+    pytest.param(kind, marks=pytest.mark.slow)
+    for kind in ("logistic", "softmax", "poisson", "network")
+]
 
 
-@pytest.mark.parametrize("kind", ["ridge", "logistic", *DEAR])
+@pytest.mark.parametrize("kind", ["ridge", *DEAR])
 def test_weights_and_models_are_those_of_the_local_run(kind, far):
     hypothesis, answers = HYPOTHESES[kind], []
     for problem in (far(kind), problem_of(kind)):
@@ -74,6 +77,7 @@ def test_a_worker_that_dies_is_replaced_and_its_question_asked_again(ray, far):
     assert crew.replaced == before + 3
 
 
+@pytest.mark.slow
 def test_labels_of_a_dead_worker_are_fetched_again(ray, far):
     problem, hypothesis = far("logistic"), HYPOTHESES["logistic"]
     space = hypothesis.bind(problem.facts)

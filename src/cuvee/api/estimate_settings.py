@@ -16,7 +16,7 @@ from cuvee.mixture import registry
 from cuvee.mixture.method import AlphaMethod, AlphaSettings
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.mixture.players import Settings
-from cuvee.mixture.registry import Method
+from cuvee.names import AlphaMethod as Method
 from cuvee.problem import Array, Problem
 from cuvee.results import OWN
 

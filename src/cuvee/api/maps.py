@@ -16,8 +16,8 @@ from cuvee.errors import InputError, check_number
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.learn import registry, store
 from cuvee.learn.options import Options, Solver, Trunk
-from cuvee.learn.registry import Method
 from cuvee.learn.settings import LEAST_LABELS, Settings
+from cuvee.names import MapMethod as Method
 from cuvee.numerics.parallel import workers
 from cuvee.outputs import files
 from cuvee.problem import Domain, Problem, as_problem

@@ -19,7 +19,7 @@ from cuvee.hypothesis.base import Hypothesis, LossKind, Space
 from cuvee.mixture import matching
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
-from cuvee.mixture.registry import Method
+from cuvee.names import AlphaMethod as Method
 from cuvee.numerics.parallel import FEW, count, each, workers
 from cuvee.numerics.processes import apart, may_fork
 from cuvee.problem import Array, Problem

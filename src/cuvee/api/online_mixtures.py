@@ -24,6 +24,7 @@ from cuvee.hypothesis.base import Hypothesis
 from cuvee.inputs.alpha import ordered_alpha
 from cuvee.mixture import registry
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
+from cuvee.names import Searching
 from cuvee.numerics.parallel import workers
 from cuvee.online.accounts import Accounts, in_short
 from cuvee.online.mixtures import Forecast, MixtureLearner, MixtureLedger, Sources, Statistics
@@ -33,7 +34,7 @@ from cuvee.problem import Domain, Problem, digest
 from cuvee.results import OWN, Floats, Mixtures, Status
 from cuvee.simplex import check_alpha
 
-Oracle = registry.Searching
+Oracle = Searching
 WHAT, FORMAT = "a cuvee online mixer", 2
 UNCHECKED = (1,)  # formats without a checksum
 

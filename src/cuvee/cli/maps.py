@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from cuvee import names
 from cuvee.cli import options as asked
 from cuvee.cli.console import show, speaking
 from cuvee.cli.output import check_out, print_json
-from cuvee.learn import registry
 
 if TYPE_CHECKING:
     from cuvee.api import ModelMap
@@ -45,7 +45,8 @@ Concentration = Annotated[
 MapMethod = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help=f"What the map is: {', '.join(registry.names())}; see docs/maps.md."
+        metavar="NAME",
+        help=f"What the map is: {', '.join(get_args(names.MapMethod))}; see docs/maps.md.",
     ),
 ]
 Stream = Annotated[
@@ -113,6 +114,7 @@ def learn(
     map.safetensors
     """
     from cuvee.api import learn as learn_map
+    from cuvee.learn import registry
 
     with speaking(quiet) as voice:
         options = asked.of_all_rows(

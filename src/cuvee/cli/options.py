@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from cuvee.hypothesis.registry import MODELS
-from cuvee.mixture import registry as alpha_methods
+from cuvee.names import AlphaMethod, TableModel
 
 if TYPE_CHECKING:
     from cuvee.data.options import Options
@@ -156,8 +155,8 @@ HypothesisName = Annotated[
         metavar="KIND",
         rich_help_panel=_MODEL,
         help=(
-            f"{', '.join(MODELS)}, mlp, or package.module:factory, called with the numbers of "
-            "inputs and outputs."
+            f"{', '.join(get_args(TableModel))}, mlp, or package.module:factory, called with the "
+            "numbers of inputs and outputs."
         ),
     ),
 ]
@@ -191,7 +190,7 @@ Method = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=_MODEL,
-        help=f"How weights are found: {', '.join(alpha_methods.names())}.",
+        help=f"How weights are found: {', '.join(get_args(AlphaMethod))}.",
     ),
 ]
 C = Annotated[

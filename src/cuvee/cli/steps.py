@@ -10,7 +10,7 @@ import typer
 from cuvee.cli import options as asked
 from cuvee.cli.console import speaking
 from cuvee.cli.output import check_out, print_json
-from cuvee.mixture import registry as alpha_methods
+from cuvee.names import OWN_JOINS
 
 if TYPE_CHECKING:
     from cuvee.data.prepared import Prepared
@@ -22,12 +22,12 @@ OutAlpha = Annotated[
 OutModels = Annotated[
     Path, typer.Option("--out", metavar="FILE", help="Safetensors file to write the models to.")
 ]
-_OWN_JOINS = " and ".join(name for name in alpha_methods.names() if alpha_methods.find(name).own)
 OwnJoins = Annotated[
     bool | None,
     typer.Option(
         "--own/--no-own",
-        help=f"Let a target's own rows join as a last column; by default {_OWN_JOINS} do.",
+        help="Let a target's own rows join as a last column; by default "
+        f"{' and '.join(OWN_JOINS)} do.",
         show_default=False,
     ),
 ]

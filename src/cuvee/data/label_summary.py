@@ -41,7 +41,8 @@ class Summary:
         if kind != "text":
             numbers = labels.to_numpy(np.float64)
             place = int(np.argmin(numbers))
-            low, high, mean = float(numbers[place]), float(numbers.max()), float(numbers.mean())
+            low, high = float(numbers[place]), float(numbers.max())
+            mean = 2 * float((numbers / (2 * rows)).sum())  # a plain sum may overflow
             share, lowest = float((numbers == high).mean()), (labels.index[place], low)
             parts = numbers != np.round(numbers)
             if parts.any():
@@ -65,7 +66,7 @@ class Summary:
         return Summary(
             kind, rows, max(len(values), self.different, other.different), self.first,
             min(self.low, other.low), high,
-            (self.mean * self.rows + other.mean * other.rows) / rows, highest / rows,
+            self.mean * (self.rows / rows) + other.mean * (other.rows / rows), highest / rows,
             other.lowest if other.low < self.low else self.lowest, self.broken or other.broken,
             frozenset(list(values)[: MOST + 1]),
         )  # fmt: skip

@@ -48,6 +48,14 @@ def load() -> tuple[Array, Array]:
     return np.asarray(X / 255.0, dtype=np.float32), np.asarray(y)
 
 
+def small() -> tuple[Array, Array]:
+    """Return the 1,797 digits that ship with scikit-learn: X (1797, 64) in [0, 1], y (1797,)."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return np.asarray(X / 16.0, dtype=np.float32), np.asarray(y)
+
+
 Images = tuple[Array, Array]  # X (rows, 784), y (rows,)
 Pool = tuple[Array, Array, dict[int, list[int]]]  # images, and by class those that nobody has yet
 

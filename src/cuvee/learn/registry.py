@@ -1,26 +1,18 @@
 """Register the maps by name.
 
-To add one, put a file with a `MAP` beside this one and its name in the list below. Error messages,
-`cuvee learn --method`, saved files and the table in docs/maps.md follow from it.
+To add one, put a file with a `MAP` beside this one and its name in the list of `cuvee.names`. Error
+messages, `cuvee learn --method`, saved files and the table in docs/maps.md follow from it.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from cuvee.errors import OptionError, check_choice
 from cuvee.learn.method import Map
 from cuvee.learn.options import Options
-
-Method = Literal[
-    "auto",
-    "network",
-    "ntf",
-    "kernel",
-    "surface",
-    "meta",
-]
+from cuvee.names import MapMethod as Method
 
 _MAPS: dict[str, Map] = {}
 

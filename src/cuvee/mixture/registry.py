@@ -1,37 +1,18 @@
 """Register the α methods by name.
 
-To add one, put a file with a `METHOD` beside this one and its name in one of the lists below. Error
-messages, `cuvee weights --method`, `cuvee adapt --method` and the table in docs/choosing.md follow
-from it.
+To add one, put a file with a `METHOD` beside this one and its name in one of the lists of
+`cuvee.names`. Error messages, `cuvee weights --method`, `cuvee adapt --method` and the table in
+docs/choosing.md follow from it.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Literal, get_args
+from typing import get_args
 
 from cuvee.errors import OptionError, check_choice
 from cuvee.mixture.method import AlphaMethod
-
-Searching = Literal[
-    "path",
-    "cuts",
-    "scgda",
-    "sgda",
-    "agp",
-    "konstantinov_lampert",
-]
-"""Methods that take steps (`steps` above 0); `cuvee.OnlineMixtures` may learn from them."""
-
-ClosedForm = Literal[
-    "uniform",
-    "proportional",
-    "target_only",
-    "matching",
-]
-"""Methods that take no steps, whether or not they look at losses."""
-
-Method = Literal[Searching, ClosedForm]
+from cuvee.names import AlphaMethod as Method
 
 _METHODS: dict[str, AlphaMethod] = {}
 

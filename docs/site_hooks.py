@@ -1,0 +1,41 @@
+"""Hooks of the docs site: pages that live outside docs/ join it, and links to them lead there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = "benchmarks|examples|experiments|paper|src|tests"
+JOIN = {
+    "README.md": "readme.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages at the root of the repository."""
+    for name, place in JOIN.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        text = re.sub(r"\]\(docs/", "](", text)
+        files.append(File.generated(config, place, content=_linked(text)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Return the page with links that lead to the pages of the site."""
+    # the second heading of a name is -1 on GitHub and _1 here
+    numbered = re.sub(r"(\]\(#[^)]*)-(\d+)\)", r"\1_\2)", markdown)
+    return _linked(re.sub(r"\]\(\.\./", "](", numbered))
+
+
+def _linked(text: str) -> str:
+    """Return the text with links to joined pages renamed, and those to other files plain."""
+    for name, place in JOIN.items():
+        text = text.replace(f"]({name}", f"]({place}")
+    # files of the repository that are no pages: their names stay, without a link
+    return re.sub(rf"\[([^\]]+)\]\((?:LICENSE|SECURITY.md|(?:{FOLDERS})(?:/[^)]*)?)\)", r"\1", text)
