@@ -24,10 +24,11 @@ METHODS = (
     "uniform",
     "proportional",
     "target_only",
+    "matching",
 )
 
 
-def domain(kind, name, rows, shift, make=Domain, seed=0):
+def domain(kind, name, rows, shift, make=Domain, seed=0, unlabelled=0):
     rng = np.random.default_rng([seed, rows])
     X = rng.normal(size=(rows, 3)) + 0.2 * shift
     score = X @ [1.0, -0.5, shift] + 0.5 * rng.normal(size=rows)
@@ -40,7 +41,9 @@ def domain(kind, name, rows, shift, make=Domain, seed=0):
         y = rng.poisson(np.exp(np.clip(0.5 * score, -2, 2)))
     if kind in ("logistic", "network", "softmax"):
         y[:3] = [0, 1, 2 if kind == "softmax" else 1]
-    return make(name, X, y, weight=rng.uniform(0.5, 2.0, rows) if name == "b" else None)
+    weight = rng.uniform(0.5, 2.0, rows) if name == "b" else None
+    more = rng.normal(size=(unlabelled, 3)) + 0.2 * shift if unlabelled else None
+    return make(name, X, y, weight=weight, unlabelled=more)
 
 
 def problem_of(kind, make=Domain):
@@ -49,7 +52,8 @@ def problem_of(kind, make=Domain):
         domain(kind, name, 30 + 7 * j, shift, make)
         for j, (name, shift) in enumerate(shifts.items())
     ]
-    return Problem(sources, [domain(kind, f"t{i}", 8 + i, 0.1, make, seed=1) for i in range(2)])
+    targets = [domain(kind, f"t{i}", 8 + i, 0.1, make, seed=1, unlabelled=20 * i) for i in range(2)]
+    return Problem(sources, targets)
 
 
 def ask_everything(problem, kind, methods=METHODS):

@@ -27,6 +27,30 @@ def frame(*columns: str, shift: float = 0.0) -> pd.DataFrame:
 
 
 BAD_DOMAINS = {
+    "unlabelled rows with another number of columns": (
+        lambda: Domain("north", X, Y, unlabelled=X[:, :1]),
+        r"'north': its unlabelled rows have 1 features, but its labelled ones 2 features; give both",
+    ),
+    "unlabelled rows with other columns": (
+        lambda: Domain("north", frame("age", "dose"), Y, unlabelled=frame("dose", "age")),
+        r"'north': its unlabelled rows have column 'dose' at position 0, .*'age'; bring",
+    ),
+    "nan in unlabelled rows": (
+        lambda: Domain("north", X, Y, unlabelled=with_value(np.nan)),
+        r"'north': unlabelled has nan at row 2, column 1",
+    ),
+    "unlabelled rows of text": (
+        lambda: Domain("north", X, Y, unlabelled=[["a", "b"]]),
+        r"'north': unlabelled is not numeric",
+    ),
+    "neither labelled nor unlabelled rows": (
+        lambda: Domain("north", X[:0], [], unlabelled=X[:0]),
+        r"'north' is empty: X has no rows",
+    ),
+    "labels without rows beside unlabelled ones": (
+        lambda: Domain("north", X[:0], Y, unlabelled=X),
+        r"'north' is empty: X has no rows",
+    ),
     "nan in X": (
         lambda: Domain("north", with_value(np.nan), Y),
         r"'north'.* nan at row 2, column 1",

@@ -18,6 +18,7 @@ ClosedForm = Literal[
     "uniform",
     "proportional",
     "target_only",
+    "matching",
 ]
 """α methods that take no steps, whether or not they look at losses."""
 

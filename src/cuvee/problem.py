@@ -30,8 +30,13 @@ class Domain:
 
     Row weights matter only relative to each other: the loss of a domain is its weighted mean.
 
+    `unlabelled` (rows, features…) are more rows of a target, whose labels nobody knows. A target
+    may have nothing else: X and y are then None, and its weights rest on its inputs alone.
+
     >>> Domain("north", [[0.0, 1.0], [1.0, 0.0]], [0, 1]).n_rows
     2
+    >>> Domain("new", None, None, unlabelled=[[0.0, 1.0], [1.0, 0.0]])
+    Domain('new', 0 rows × 2 and 2 unlabelled)
     """
 
     name: str
@@ -39,22 +44,42 @@ class Domain:
     y: Array
     weight: Array | None = None
     features: tuple[str, ...] = field(default=(), repr=False)
+    unlabelled: Array | None = None
     is_here = True  # whether the rows are in this process
     share = 1.0  # what the weights of all rows sum to: less for a part of a domain
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DomainError(f"a domain needs a non-empty string as name; got {self.name!r}")
-        features = tuple(self.features) or tuple(str(c) for c in getattr(self.X, "columns", ()))
-        X = _features(self.name, self.X, features)
-        y = _labels(self.name, self.y, len(X))
-        weight = None if self.weight is None else _row_weights(self.name, self.weight, len(X))
-        for attribute, value in (("X", X), ("y", y), ("weight", weight), ("features", features)):
+        features = tuple(self.features) or _column_names(self.X, self.unlabelled)
+        unlabelled = _unlabelled(self.name, self.unlabelled, features)
+        X, y, weight = self.X, self.y, self.weight
+        if unlabelled is not None and _is_empty(X) and _is_empty(y):
+            X, y, weight = unlabelled[:0], np.zeros(0), None
+        else:
+            X = _features(self.name, X, features)
+            y = _labels(self.name, y, len(X))
+            weight = None if weight is None else _row_weights(self.name, weight, len(X))
+        if unlabelled is not None and X.shape[1:] != unlabelled.shape[1:]:
+            raise DomainError(
+                f"domain {self.name!r}: its unlabelled rows have {_per_row(unlabelled.shape[1:])}, "
+                f"but its labelled ones {_per_row(X.shape[1:])}; give both the same columns"
+            )
+        for attribute, value in (
+            ("X", X), ("y", y), ("weight", weight), ("features", features),
+            ("unlabelled", unlabelled),
+        ):  # fmt: skip
             object.__setattr__(self, attribute, value)
 
     @property
     def n_rows(self) -> int:
+        """Return the number of labelled rows."""
         return len(self.X)
+
+    @property
+    def n_inputs(self) -> int:
+        """Return the number of rows, labelled or not."""
+        return self.n_rows + (0 if self.unlabelled is None else len(self.unlabelled))
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -69,12 +94,12 @@ class Domain:
     def lowered(self, level: float) -> Domain:
         """Return the same rows with `level` taken off every label, which must be numbers."""
         y = self.y.astype(np.float64) - level
-        return Domain(self.name, self.X, y, self.weight, self.features)
+        return Domain(self.name, self.X, y, self.weight, self.features, self.unlabelled)
 
     def __repr__(self) -> str:
-        return (
-            f"Domain({self.name!r}, {self.n_rows} rows × {' × '.join(map(str, self.input_shape))})"
-        )
+        more = "" if self.unlabelled is None else f" and {len(self.unlabelled)} unlabelled"
+        shape = " × ".join(map(str, self.input_shape))
+        return f"Domain({self.name!r}, {self.n_rows} rows × {shape}{more})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +138,9 @@ class Problem:
         self._check_shapes()
         for source in self.sources:
             if source.n_rows < LEAST_ROWS:
+                has = "one row" if source.n_rows else "no labelled row"
                 raise DomainError(
-                    f"source {source.name!r} has one row; a source needs at least {LEAST_ROWS}"
+                    f"source {source.name!r} has {has}; a source needs at least {LEAST_ROWS}"
                 )
         object.__setattr__(self, "notes", self._shared_data())
         for note in self.notes:
@@ -146,9 +172,13 @@ class Problem:
 
     @property
     def facts(self) -> Facts:
-        """Return what binding a hypothesis needs to know of the rows."""
+        """Return what binding a hypothesis needs to know of the labelled rows.
+
+        Of targets without any there is nothing to know.
+        """
         features = next((d.features for d in (*self.sources, *self.targets) if d.features), ())
-        sources, targets = ([d.facts for d in domains] for domains in (self.sources, self.targets))
+        sources = [d.facts for d in self.sources]
+        targets = [d.facts for d in self.targets if d.n_rows]
         return Facts(self.input_shape, sources, targets, features)
 
     def without_targets(self) -> Problem:
@@ -227,7 +257,8 @@ def digest(domain: Domain) -> str:
     The domain's name does not enter it.
     """
     hashed = hashlib.sha256(repr((domain.X.shape, domain.X.dtype.str)).encode())
-    for part in (domain.X, domain.y, domain.weight):
+    more = () if domain.unlabelled is None else (domain.unlabelled,)
+    for part in (domain.X, domain.y, domain.weight, *more):
         if part is not None:
             hashed.update(str(part.tolist()).encode() if part.dtype == object else part.tobytes())
         hashed.update(b"|")
@@ -240,8 +271,36 @@ def as_problem(data: Problem | Sequence[Domain]) -> Problem:
 
 
 def _shape(domain: Domain) -> str:
-    shape = domain.input_shape
+    return _per_row(domain.input_shape)
+
+
+def _per_row(shape: tuple[int, ...]) -> str:
     return f"{shape[0]} features" if len(shape) == 1 else f"shape {shape}"
+
+
+def _column_names(*tables: Any) -> tuple[str, ...]:
+    """Return the names of the columns of the first table that has any."""
+    return next((tuple(map(str, t.columns)) for t in tables if hasattr(t, "columns")), ())
+
+
+def _is_empty(values: Any) -> bool:
+    return values is None or (hasattr(values, "__len__") and len(values) == 0)
+
+
+def _unlabelled(name: str, rows: Any, features: tuple[str, ...]) -> Array | None:
+    """Return rows without labels, checked as X is; None where there are none."""
+    if _is_empty(rows):
+        return None
+    checked, named = _features(name, rows, features, "unlabelled"), _column_names(rows)
+    pairs = zip(named, features, strict=False)
+    column = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+    if column is not None:
+        raise DomainError(
+            f"domain {name!r}: its unlabelled rows have column {named[column]!r} at position "
+            f"{column}, where its labelled ones have {features[column]!r}; bring the columns into "
+            "one order"
+        )
+    return checked
 
 
 def _content(domain: Domain) -> tuple[Any, ...]:
@@ -253,7 +312,7 @@ def _content(domain: Domain) -> tuple[Any, ...]:
     )
 
 
-def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
+def _features(name: str, X: Any, features: tuple[str, ...], what: str = "X") -> Array:
     array = np.empty(0)
     try:
         array = as_array(X)
@@ -262,33 +321,37 @@ def _features(name: str, X: Any, features: tuple[str, ...]) -> Array:
     except (TypeError, ValueError) as error:
         where = first_text(array, features) or str(error)
         raise DomainError(
-            f"domain {name!r}: X is not numeric: {where}; encode text and fill gaps first"
+            f"domain {name!r}: {what} is not numeric: {where}; encode text and fill gaps first"
         ) from None
     if array.dtype.kind == "c":
         raise DomainError(
-            f"domain {name!r}: X holds complex numbers; give their real and imaginary parts as two "
-            "columns"
+            f"domain {name!r}: {what} holds complex numbers; give their real and imaginary parts "
+            "as two columns"
         )
     if array.ndim == 0:
         raise DomainError(
-            f"domain {name!r}: X must be a dense table, rows × features; got a {type(X).__name__}"
+            f"domain {name!r}: {what} must be a dense table, rows × features; got a "
+            f"{type(X).__name__}"
         )
     if array.ndim < 2:
-        raise DomainError(f"domain {name!r}: X must be rows × features; got shape {array.shape}")
+        raise DomainError(
+            f"domain {name!r}: {what} must be rows × features; got shape {array.shape}"
+        )
     if len(array) == 0:
-        raise DomainError(f"domain {name!r} is empty: X has no rows")
+        raise DomainError(f"domain {name!r} is empty: {what} has no rows")
     if array[0].size == 0:
-        raise DomainError(f"domain {name!r}: X has no columns")
+        raise DomainError(f"domain {name!r}: {what} has no columns")
     if features and len(features) != array[0].size:
         raise DomainError(
             f"domain {name!r}: {len(features)} feature names for {array[0].size} columns"
+            f"{'' if what == 'X' else ' of its unlabelled rows'}"
         )
-    _check_finite(name, array, features)
+    _check_finite(name, array, features, what)
     return np.ascontiguousarray(array)
 
 
-def _check_finite(name: str, array: Array, features: tuple[str, ...]) -> None:
-    """Raise `DomainError` that says where the first infinite or missing value of X is."""
+def _check_finite(name: str, array: Array, features: tuple[str, ...], what: str) -> None:
+    """Raise `DomainError` that says where the first infinite or missing value is."""
     # Block by block: a table of truth values as large as X is made only when there is something to
     # tell.
     if all(np.isfinite(array[low : low + BLOCK]).all() for low in range(0, len(array), BLOCK)):
@@ -297,7 +360,7 @@ def _check_finite(name: str, array: Array, features: tuple[str, ...]) -> None:
     row, *column = (int(i) for i in np.argwhere(bad)[0])
     where = repr(features[column[0]]) if features else ", ".join(map(str, column))
     raise DomainError(
-        f"domain {name!r}: X has {array[(row, *column)]} at row {row}, column {where} "
+        f"domain {name!r}: {what} has {array[(row, *column)]} at row {row}, column {where} "
         f"({int(bad.sum())} such values in {int(bad.reshape(len(bad), -1).any(1).sum())} rows); "
         "drop or impute them first"
     )

@@ -26,6 +26,7 @@ class Status(Enum):
     STEP_LIMIT = "step limit"
     DIVERGED = "diverged"
     CLOSED_FORM = "closed form"
+    LABEL_FREE = "label-free"
     SOLVED = "solved"
     TRAINED = "trained"
     FITTED = "fitted"
@@ -50,7 +51,7 @@ class Status(Enum):
         return self.value
 
 
-_GOOD = {Status.CONVERGED, Status.CLOSED_FORM, Status.SOLVED, Status.TRAINED}
+_GOOD = {Status.CONVERGED, Status.CLOSED_FORM, Status.LABEL_FREE, Status.SOLVED, Status.TRAINED}
 _GOOD |= {Status.FITTED, Status.PREDICTED, Status.CERTIFIED, Status.CORRECTED}
 _SENTENCES = {
     Status.CONVERGED: "Neither player could change the objective by more than the tolerance.",
@@ -65,6 +66,10 @@ _SENTENCES = {
         "for mixture weights use loss='bounded' or give a radius."
     ),
     Status.CLOSED_FORM: "No minimax problem was solved: the weights follow directly from the data.",
+    Status.LABEL_FREE: (
+        "The target has no label: its inputs were matched by those of sources, and whether its "
+        "labels follow their rule cannot be known."
+    ),
     Status.SOLVED: "The gradient of the mixture's risk is within the tolerance.",
     Status.TRAINED: (
         "Training stopped when held-out rows no longer gained; nothing is proven of a network."
@@ -202,6 +207,28 @@ class Mixtures:
         itself = np.array(self.targets)[:, None] == np.array(self.columns)
         blank = [replace(c, alpha=np.where(itself, np.nan, c.alpha)) for c in self.candidates]
         return replace(self, alpha=np.where(itself, np.nan, self.alpha), candidates=tuple(blank))
+
+    def in_order(self, targets: Sequence[str]) -> Mixtures:
+        """Return the same rows in the order of these names, which must be those of the targets."""
+        row = {name: i for i, name in enumerate(self.targets)}
+        at = np.array([row[name] for name in targets], dtype=np.int64)
+        return replace(
+            self,
+            alpha=self.alpha[at],
+            targets=tuple(targets),
+            gap=self.gap[at],
+            status=tuple(self.status[i] for i in at),
+            objective=self.objective[at],
+            trace=None
+            if self.trace is None
+            else Trace(
+                self.trace.step,
+                *(getattr(self.trace, f)[:, at] for f in ("objective", "gap", "alpha")),
+            ),
+            candidates=tuple(
+                Candidate(c.name, c.alpha[at], c.cv_loss[at], c.share[at]) for c in self.candidates
+            ),
+        )
 
     def raise_for_status(self) -> Mixtures:
         """Return self; raise `StatusError` naming the targets that did not end well.

@@ -32,7 +32,7 @@ class Guarded(Domain):
     """A domain that raises when anybody outside of ROOMS looks at its rows."""
 
     def __getattribute__(self, name):
-        if name in ("X", "y"):
+        if name in ("X", "y", "unlabelled"):
             caller = sys._getframe(1).f_code.co_filename
             ours = caller.startswith(str(PACKAGE))
             if ours and not caller.startswith(ROOMS):

@@ -92,6 +92,13 @@ class EstimateSettings:
                 "the data: "
                 "add sources, or let the own sample join with own=True"
             )
+        bare = next((t for t in problem.targets if t.n_rows == 0), None)
+        if bare is not None and not self.how.label_free:
+            able = ", ".join(m.name for m in map(registry.find, registry.names()) if m.label_free)
+            raise OptionError(
+                f"target {bare.name!r} has no labelled row, and method={self.method!r} needs some; "
+                f"these do not: {able}"
+            )
         if OWN in problem.source_names:
             raise OptionError(
                 f"a source is named {OWN!r}, which is the own sample's column: rename it"

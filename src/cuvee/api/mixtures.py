@@ -8,19 +8,22 @@ from functools import partial
 from math import prod
 from typing import Literal
 
+import numpy as np
+
 from cuvee import erm
 from cuvee.api.checks import check_device, check_hypothesis, check_problem
 from cuvee.api.estimate_settings import EstimateSettings
-from cuvee.components import Components
+from cuvee.components import Components, InputMeans, input_means, input_sums
 from cuvee.components.sites import lives_elsewhere
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
+from cuvee.mixture import matching
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.names import AlphaMethod as Method
 from cuvee.numerics.parallel import FEW, count, each, workers
 from cuvee.numerics.processes import apart, may_fork
 from cuvee.problem import Array, Problem
-from cuvee.results import OWN, Mixtures
+from cuvee.results import OWN, Candidate, Mixtures, Status
 
 # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 MEMORY = 2**30
@@ -38,6 +41,7 @@ class _Job:
     settings: EstimateSettings
     excluded: Array | None  # (M, N)
     device: str
+    unlabelled: bool  # whether any target, of this batch or another, has unlabelled rows
 
 
 @workers()
@@ -75,6 +79,9 @@ def estimate(
     W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates
     of X. Otherwise it is a ball in standardised coordinates, and for ridge C and c are in units of
     the labels' variance.
+
+    Unlabelled rows of targets (`Domain.unlabelled`) count for "path" and "matching". A target that
+    has nothing else gets weights from its inputs alone, with the status "label-free".
 
     Args:
         problem: N sources, M targets.
@@ -138,6 +145,20 @@ def estimate(
     )
     settings.check_problem(problem)
     excluded = settings.excluded(problem, exclude)
+    if any(t.n_rows == 0 for t in problem.targets):
+        return _with_bare(problem, hypothesis, settings, excluded, device, progress)
+    return _of_labelled(problem, hypothesis, settings, excluded, device, progress)
+
+
+def _of_labelled(
+    problem: Problem,
+    hypothesis: Hypothesis,
+    settings: EstimateSettings,
+    excluded: Array | None,
+    device: str,
+    progress: Progress | None,
+) -> Mixtures:
+    """Return the weights of targets that all have labelled rows."""
     space = _space(problem, hypothesis)  # every label is checked here
     work = sum(s.n_rows for s in problem.sources) * prod(problem.input_shape) * problem.n_targets
     jobs = partial(_jobs, problem, hypothesis, space, settings, excluded, device)
@@ -156,6 +177,51 @@ def estimate(
             ]
             parts = each(lambda pair: _estimate(*pair), told, device, cost=None if many else 0.0)
     return replace(Mixtures.concat(parts), notes=problem.notes)
+
+
+def _with_bare(
+    problem: Problem,
+    hypothesis: Hypothesis,
+    settings: EstimateSettings,
+    excluded: Array | None,
+    device: str,
+    progress: Progress | None,
+) -> Mixtures:
+    """Return the weights of targets some of which have no label: theirs are from inputs alone."""
+    bare = np.array([t.n_rows == 0 for t in problem.targets])
+    parts = []
+    if not bare.all():
+        labelled = problem.with_targets([t for t in problem.targets if t.n_rows])
+        closed = None if excluded is None else excluded[~bare]
+        parts.append(_of_labelled(labelled, hypothesis, settings, closed, device, progress))
+    others = problem.with_targets([t for t in problem.targets if t.n_rows == 0])
+    closed = None if excluded is None else excluded[bare]
+    job = _Job(others, hypothesis, settings, closed, device, unlabelled=True)
+    alpha = matching.weights(_inputs(job), closed, settings.joins)
+    unknown = np.full(len(alpha), np.nan)
+    tried = parts[0].candidates if parts else ()
+    parts.append(
+        Mixtures(
+            alpha=alpha,
+            columns=(*problem.source_names, *([OWN] if settings.joins else [])),
+            targets=others.target_names,
+            gap=unknown,
+            status=(Status.LABEL_FREE,) * len(alpha),
+            method=settings.method,
+            objective=unknown,
+            # only the matched blend was tried
+            candidates=tuple(
+                Candidate(
+                    c.name,
+                    alpha if c.name == matching.MATCHED else np.full_like(alpha, np.nan),
+                    unknown,
+                    np.full(len(alpha), float(c.name == matching.MATCHED)),
+                )
+                for c in tried
+            ),
+        )
+    )
+    return replace(Mixtures.concat(parts).in_order(problem.target_names), notes=problem.notes)
 
 
 def _space(problem: Problem, hypothesis: Hypothesis) -> Space:
@@ -184,6 +250,7 @@ def _jobs(
             settings,
             None if excluded is None else excluded[low : low + size],
             device,
+            any(t.n_inputs > t.n_rows for t in problem.targets),
         )
         for low in range(0, problem.n_targets, size)
     ]
@@ -203,7 +270,9 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         settings=settings.complete(space),
         risk=lambda: components(job.hypothesis.bind(problem.facts), "trained"),
         solver=partial(erm.solve, seed=settings.seed, tol=erm.ROUGH),
+        inputs=partial(_inputs, job),
         excluded=job.excluded,
+        unlabelled=job.unlabelled,
         progress=progress,
     )
     estimate = settings.how.estimate(request)
@@ -218,6 +287,12 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         trace=estimate.trace,
         candidates=estimate.candidates,
     )
+
+
+def _inputs(job: _Job) -> InputMeans:
+    """Return the kernel means of inputs, labelled or not."""
+    space = job.hypothesis.bind(job.problem.without_targets().facts)
+    return input_means(input_sums(job.problem, space), job.problem, job.settings.seed)
 
 
 def _size(problem: Problem, space: Space, settings: EstimateSettings, memory: float) -> int:

@@ -200,6 +200,16 @@ def _bound(
             f"alpha has {len(a)} rows of {N + 1} weights, the last for a target's own sample, but "
             f"there are {M} targets"
         )
+    if own:
+        bare = np.array([t.n_rows == 0 for t in problem.targets])
+        weighed = bare & (a[:, N] > 0)
+        if weighed.any():
+            raise MixtureError(
+                f"target {problem.target_names[int(weighed.argmax())]!r} has no labelled row, so "
+                "that its own sample can have no weight: give it 0"
+            )
+        if bare.all():  # nobody has an own sample
+            a, own = np.ascontiguousarray(a[:, :N]), False
     if not own:
         problem = problem.without_targets()
     space = hypothesis.bind(problem.facts)

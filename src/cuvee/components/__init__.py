@@ -1,8 +1,9 @@
 """Hold all rows: `protocol` says what may be asked of them, the other files answer."""
 
-from cuvee.components.binding import bind
+from cuvee.components.binding import bind, input_sums
 from cuvee.components.bounded import BoundedComponents
 from cuvee.components.bounds import RowConstants
+from cuvee.components.inputs import InputMeans, input_means
 from cuvee.components.linear import LinearComponents
 from cuvee.components.local import LocalComponents
 from cuvee.components.protocol import (
@@ -26,6 +27,7 @@ __all__ = [
     "Components",
     "Folds",
     "Half",
+    "InputMeans",
     "LinearComponents",
     "LinearSums",
     "LocalComponents",
@@ -36,4 +38,6 @@ __all__ = [
     "RowConstants",
     "bind",
     "check_precision",
+    "input_means",
+    "input_sums",
 ]

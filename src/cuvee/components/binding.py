@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cuvee.components.inputs import InputSums
 from cuvee.components.kinds import local_kind
+from cuvee.components.local import LocalComponents
 from cuvee.components.sites import RemoteDomain
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Problem
@@ -19,3 +21,12 @@ def bind(problem: Problem, space: Space, loss: LossKind = "trained", **options: 
     if remote is not None:
         return remote.components(problem, space, loss, **options)
     return local_kind(space, loss)(problem, space, loss, **options)
+
+
+def input_sums(problem: Problem, space: Space) -> InputSums:
+    """Return what answers for the inputs of a problem's sources; local rows are read when asked."""
+    remote = next((s for s in problem.sources if isinstance(s, RemoteDomain)), None)
+    sources = problem.without_targets()
+    if remote is not None:
+        return remote.components(sources, space, "trained")
+    return LocalComponents(sources, space)

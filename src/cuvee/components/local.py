@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from cuvee.components import bounds
 from cuvee.components.bounds import RiskBounds, RowConstants
+from cuvee.components.inputs import Fourier, feature_mean, moment_times
 from cuvee.components.protocol import Batch, Folds, Part, Pullback, Result
 from cuvee.components.rows import (
     Rows,
@@ -220,6 +221,17 @@ class LocalComponents:
     def together(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Return the results of jobs, one after the other: each uses all cores."""
         return [job() for job in jobs]
+
+    def feature_means(self, features: Fourier) -> Tensor:
+        """Return the mean of random features over each source's rows: (N, features)."""
+        return torch.stack([feature_mean(source, features) for source in self._sources])
+
+    def inputs_times(self, mean: Tensor, scale: Tensor, v: Tensor) -> Tensor:
+        """Return Σ_j S_j v (d, p), with S_j the second moment of source j's standardised inputs."""
+        return sum(
+            (moment_times(source, mean, scale, v) for source in self._sources),
+            start=torch.zeros_like(v),
+        )
 
     def fold_weights(self, count: int) -> Tensor:
         """Return how much of each target's own sample lies in each of `count` folds: (M, count)."""

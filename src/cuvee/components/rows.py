@@ -63,7 +63,9 @@ class Table:
         device: str | torch.device,
     ) -> Table:
         k = max((t.n_rows for t in targets), default=0)
-        X, y, weight = _stack([*sources, *(_padded(t, k) for t in targets)], space, device)
+        spare = next((t for t in targets if t.n_rows), None)
+        padded = [_padded(t, k, spare) for t in targets] if spare is not None else []
+        X, y, weight = _stack([*sources, *padded], space, device)
         counts, own_counts = (
             torch.tensor([d.n_rows for d in domains], dtype=torch.int64, device=device)
             for domains in (sources, targets)
@@ -153,8 +155,20 @@ def _check_finite(tables: list[Domain], X: Tensor) -> None:
             row -= domain.n_rows
 
 
-def _padded(target: Domain, k: int) -> Domain:
-    """Return the target with its rows repeated up to k; the repeats have weight 0."""
+class _Spare(Domain):
+    """Hold rows in place of those that a target does not have; they weigh nothing."""
+
+    share = 0.0
+
+
+def _padded(target: Domain, k: int, spare: Domain) -> Domain:
+    """Return the target with its rows repeated up to k; the repeats have weight 0.
+
+    A target without labelled rows has those of a spare one, all of weight 0.
+    """
+    if target.n_rows == 0:
+        rows = np.arange(k) % spare.n_rows
+        return _Spare(target.name, spare.X[rows], spare.y[rows])
     weight = np.zeros(k)
     weight[: target.n_rows] = row_weights(target)
     rows = np.arange(k) % target.n_rows

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components.bounds import RiskBounds, RowConstants
+from cuvee.components.inputs import Fourier
 from cuvee.components.kinds import local_kind
 from cuvee.components.local import LocalComponents
 from cuvee.components.protocol import Batch, Folds, Grams, Part, Pullback, Reference, Result
@@ -31,7 +32,7 @@ QUESTIONS = frozenset(
     { "values", "pull", "pull_with_second", "hessians", "hessian_times", "hessian_blocks",
     "statistics", "largest", "longest_row", "mean_squares", "rows_of_kind", "label_sizes", "means",
     "spread", "source_grams", "reference", "source_moments", "bytes_per_row", "roundings",
-    "row_constants", "squared_lengths", "risk_bounds", }
+    "row_constants", "squared_lengths", "risk_bounds", "feature_means", "inputs_times", }
 )  # fmt: skip
 """What a site may be asked once it is bound to a hypothesis: sums, maxima, means over its rows."""
 
@@ -299,6 +300,14 @@ class SiteComponents:
     def source_moments(self, w: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
         moments: tuple[Tensor, Tensor, Tensor] = self._by_source("source_moments", w, most)
         return moments
+
+    def feature_means(self, features: Fourier) -> Tensor:
+        by_source: Tensor = self._by_source("feature_means", features)
+        return by_source
+
+    def inputs_times(self, mean: Tensor, scale: Tensor, v: Tensor) -> Tensor:
+        answers = self._all("inputs_times", mean, scale, v)
+        return sum(answers[1:], start=answers[0])
 
     def row_constants(self) -> RowConstants:
         constants = self._all("row_constants")

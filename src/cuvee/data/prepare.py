@@ -25,6 +25,7 @@ from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
 from cuvee.data.streamed import streamed
+from cuvee.data.unlabelled import Unlabelled
 from cuvee.errors import InputError, OptionError
 from cuvee.problem import Array
 
@@ -92,12 +93,14 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             }
             return rows.encoded(who.encoder, wanted)
 
+    more = Unlabelled.of(table, set(places), options)
+    row_notes += more.notes
     with located(opened.source, options.encoding):
         return Prepared.of(
             options, opened.inferred, members, used[table.label], sizes=opened.sizes,
             pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
             domain=table.domain, n_features=len(table.features), rows=encoded,
-            together=_together(encoders, members, places),
+            together=_together(encoders, members, places), unlabelled=more.encoded,
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,8 @@ class Prepared:
     fingerprint: str = ""  # of the table, where a run is to be resumed
     # every domain in turn, and all of them as sources, where their weights can be found together
     together: Members | None = None
+    # name -> encoded X of the targets' rows without a label; of rows elsewhere none are kept
+    unlabelled: Callable[[Members], Mapping[str, Array]] = field(default=lambda members: {})
 
     @classmethod
     def of(
@@ -177,6 +179,7 @@ class Prepared:
 
     def _group(self, members: Members) -> Group:
         rows, names = self.rows(members), members.encoder.names
+        more = self.unlabelled(members)
 
         def domain(name: str, which: Array | slice) -> Domain:
             given = rows[name]
@@ -185,13 +188,16 @@ class Prepared:
             X, y = given
             return Domain(name, X[which], y[which], features=names)
 
+        def target(name: str, which: Array) -> Domain:
+            return replace(domain(name, which), unlabelled=more.get(name))
+
         sources = [domain(s, slice(None)) for s in members.sources]
         parts = {t: self.divided[t] for t in members.targets}
         test = tuple(domain(t, at) if len(at) else None for t, (_, at) in parts.items())
-        problem = whole = Problem(sources, [domain(t, at) for t, (at, _) in parts.items()])
+        problem = whole = Problem(sources, [target(t, at) for t, (at, _) in parts.items()])
         if self.options.labelled is None and any(test):  # rows for scores are not to be wasted
             whole = Problem(
-                sources, [domain(t, np.sort(np.concatenate(both))) for t, both in parts.items()]
+                sources, [target(t, np.sort(np.concatenate(both))) for t, both in parts.items()]
             )
         if not self.levels:
             nothing = np.zeros(len(parts))

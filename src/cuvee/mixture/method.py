@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, Components
+from cuvee.components import ALL, Batch, Components, InputMeans
 from cuvee.mixture.objective import Discrepancy, Objective, inverse_counts
 from cuvee.mixture.players import Settings
 from cuvee.problem import Array
@@ -55,7 +55,9 @@ class Request:
     # makes the same components with the loss that models are trained on
     risk: Callable[[], Components]
     solver: Solver  # trains models on them
+    inputs: Callable[[], InputMeans]  # makes the kernel means of inputs, for which no label counts
     excluded: Array | None = None  # (M, N) sources that a target may not learn from
+    unlabelled: bool = False  # whether any target of the problem has unlabelled rows
     progress: Progress | None = None
 
     def smoothing(self, share: float = SMOOTHING) -> float:
@@ -129,6 +131,8 @@ class AlphaMethod:
     """Whether the target's own sample always joins; else it does where the caller asks for it."""
     excludes: bool = False
     """Whether it can leave out sources that a target may not learn from."""
+    label_free: bool = False
+    """Whether it can weigh sources for a target without any labelled row."""
     tol: float = 0.02
     checks: int = 20
     """How often a run checks whether it has converged."""

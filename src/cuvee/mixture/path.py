@@ -14,6 +14,9 @@ Uniform and pooled weights are further candidates. Every candidate is fitted onc
 target's labelled rows: all targets, candidates and folds in one batch. The α returned is the
 candidates' average, weighed by how well each predicts the held-out rows and, before any row is
 seen, by how many rows it rests on: with 20 rows, averaging is more reliable than picking one.
+
+Where targets have unlabelled rows, the blend that matches their inputs is one more candidate
+(`cuvee.mixture.matching`), and how well each candidate matches them counts before any label does.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components import Batch, Components, Folds, Half
-from cuvee.mixture import cuts, panel, proportional, target_only, uniform
+from cuvee.mixture import cuts, matching, panel, proportional, target_only, uniform
 from cuvee.mixture import players as play
 from cuvee.mixture.method import AlphaMethod, Estimate, Request, Solver
 from cuvee.mixture.objective import Objective, inverse_counts
@@ -41,8 +44,8 @@ SMOOTHING = 0.1  # √c as a share of the mean loss; small C needs more smoothin
 TEMPERATURE = 0.75
 PRIOR = 0.5  # a mixture that rests on as few rows as the own sample weighs e^−PRIOR beforehand
 HEAVY = 0.05  # a path point with at least this share counts for the status
-# models that a target holds during cross-validation: 14 for each of 5 folds
-FITTED = 70
+# models that a target holds during cross-validation: 15 for each of 5 folds
+FITTED = 75
 HONEST = (Half(0, 0), Half(0, 1))  # the halves of every domain on which adversaries climb
 
 
@@ -51,14 +54,19 @@ def estimate(request: Request) -> Estimate:
     settings = request.settings
     paths = follow(request)
     risk = request.risk()
-    named = [(name, request.allowed(a)) for name, a in candidates(risk, paths)]
+    seen = matching.Seen.of(request) if request.unlabelled else None
+    matched = None if seen is None else seen.alpha
+    named = [(name, request.allowed(a)) for name, a in candidates(risk, paths, matched)]
     alpha = np.stack([a for _, a in named], 1)  # (M, G, N+1)
     if request.progress:
         request.progress("cross-validating candidates", 0, 1)
     # (M, G), NaN where a model failed
     cv_loss = held_out_loss(risk, request.solver, alpha, settings.folds)
     rows = risk.own_counts.cpu().numpy()
-    share = shares(cv_loss, prior(risk, alpha), rows, risk.space.likelihood)
+    before = prior(risk, alpha)
+    if seen is not None:
+        before = before + seen.log_prior(alpha, [name for name, _ in named], cv_loss)
+    share = shares(cv_loss, before, rows, risk.space.likelihood)
     if request.progress:
         request.progress("cross-validating candidates", 1, 1)
     points = Points.joined(list(paths.values()))
@@ -89,6 +97,7 @@ METHOD = AlphaMethod(
     own=True,
     excludes=True,
     tol=0.02,
+    label_free=True,
     models=lambda adversaries, sources: FITTED,
 )
 
@@ -138,10 +147,13 @@ def path_of_C(objective: Objective, D: Tensor) -> Tensor:
     return high * (low / high) ** torch.linspace(FIRST, 1.0, POINTS, dtype=D.dtype, device=D.device)
 
 
-def candidates(components: Components, paths: dict[str, Points]) -> list[tuple[str, Floats]]:
+def candidates(
+    components: Components, paths: dict[str, Points], matched: Floats | None = None
+) -> list[tuple[str, Floats]]:
     """Return the simple mixtures, then the paths' points, each as (name, α (M, N+1)).
 
-    The average can always fall back on any of them.
+    The average can always fall back on any of them. `matched` (M, N+1) is one more, where targets
+    have unlabelled rows.
     """
     simple = [
         ("pooled + own", proportional.weights(components, own=True)),
@@ -152,6 +164,8 @@ def candidates(components: Components, paths: dict[str, Points]) -> list[tuple[s
     # With sources of equal size, uniform and pooled are the same: one of them is enough.
     if np.allclose(simple[1][1], simple[2][1]):
         del simple[1]
+    if matched is not None:
+        simple.append((matching.MATCHED, matched))
     return simple + [
         (f"{name} {i + 1}/{POINTS}", points.alpha[:, i].cpu().numpy())
         for name, points in paths.items()

@@ -1,0 +1,76 @@
+"""The rows of targets that have no label: their inputs count in the weights, in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from cuvee.data.columns import count, listed
+from cuvee.data.encode import Encoder
+from cuvee.data.frame import Table
+from cuvee.data.options import Options
+from cuvee.problem import Array
+
+MOST = 5_000  # of a target: more say hardly more of a mean
+
+
+class HasEncoder(Protocol):
+    """Know the targets of a group and what makes numbers of its columns."""
+
+    @property
+    def targets(self) -> tuple[str, ...]: ...
+    @property
+    def encoder(self) -> Encoder: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Unlabelled:
+    """The rows without a label that targets have, and what is to be said of them."""
+
+    frames: Mapping[str, Any]  # name -> pandas.DataFrame of at most MOST rows
+    impute: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: Table, targets: Collection[str], options: Options) -> Unlabelled:
+        """Return these rows of a table, drawn by the seed where a target has more than MOST."""
+        frame = table.frame[table.frame[table.label].isna()]
+        frame = frame[frame[table.domain].isin(targets)]
+        frames, many = {}, []
+        for i, (name, rows) in enumerate(frame.groupby(table.domain, sort=False)):
+            if len(rows) > MOST:
+                many.append(str(name))
+                drawn = np.random.default_rng([options.seed, i]).permutation(len(rows))[:MOST]
+                rows = rows.iloc[np.sort(drawn)]
+            frames[str(name)] = rows
+        if not frames:
+            return cls({}, options.impute, ())
+        which = "target" if len(frames) == 1 else "targets"
+        notes = [
+            f"{count(len(frame), 'row')} of {which} {listed(list(frames))} without a label: their "
+            "inputs count in the weights (docs/unlabelled.md)"
+        ]
+        if many:
+            notes.append(f"of {listed(many)}, {MOST:,} such rows each are drawn, by the seed")
+        return cls(frames, options.impute, tuple(notes))
+
+    def encoded(self, members: HasEncoder) -> dict[str, Array]:
+        """Return name -> X (rows, d) of the targets of a group that have such rows.
+
+        A row with a category that no training row has, or a gap that is not filled, is left out.
+        """
+        features = list(members.encoder.features)
+        encoded = {}
+        for name in members.targets:
+            if name not in self.frames:
+                continue
+            frame = self.frames[name]
+            if not self.impute:
+                frame = frame[frame[features].notna().all(axis=1)]
+            frame = frame[members.encoder.fits(frame, where=name)]
+            if len(frame):
+                encoded[name] = members.encoder(frame, where=name)
+        return encoded
