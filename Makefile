@@ -24,7 +24,7 @@ test: lint  ## lint and the fast tests, on all cores
 	$(PYTEST)
 
 test-full: lint  ## the slow and statistical tests too
-	$(PYTEST) -m "not browser"
+	CUVEE_RANDOM=1 $(PYTEST) -m "not browser"
 
 test-anywhere: setup  ## the numeric tests as other processors, libraries and threads would run them
 	$(BIN)/python tests/anywhere.py $(SETTINGS)

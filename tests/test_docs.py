@@ -15,7 +15,7 @@ import cuvee
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LONG = ("budget", "mixture_of_texts", "personal")  # among the slow tests
+LONG = ("budget", "mixture_of_texts", "personal", "stream")  # among the slow tests
 # the second needs skada, which turns metadata routing on for the whole process
 APART = ("cuvee.cli", "cuvee.skada")
 PAGES = [

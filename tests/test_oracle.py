@@ -14,6 +14,8 @@ from cuvee import Logistic, Network, Ridge, erm
 from cuvee.oracle import stationarity
 from learn_builders import KINDS, make_sources
 
+pytestmark = pytest.mark.sample(8)
+
 MEMORY = 2**28
 FAR = 1e3  # columns with means so large that plain float64 loses digits
 

@@ -172,6 +172,7 @@ def test_small_sources_are_pooled_and_excluded_rows_weigh_nothing(skada):
     assert (weights[rows] == 0.0).all()
 
 
+@pytest.mark.slow
 def test_without_skada_the_extra_is_named():
     code = "import sys; sys.modules['skada'] = None\nimport cuvee.skada"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -33,6 +33,8 @@ from cuvee.testing import (
 from cuvee.testing.subject import problem_of, subjects
 from erm.test_convex import PseudoHuber, PseudoHuberSpace
 
+pytestmark = pytest.mark.sample(4)
+
 GOOD = {
     "ridge": cuvee.Ridge(0.1),
     "ridge in a ball": cuvee.Ridge(radius=0.5, intercept=False),

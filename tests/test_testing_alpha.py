@@ -17,6 +17,8 @@ from cuvee.testing import check_alpha_method
 from cuvee.testing.alpha_methods import EFFECTS
 from cuvee.testing.subject import problem_of
 
+pytestmark = pytest.mark.sample(4)
+
 
 @pytest.mark.parametrize("name", registry.names())
 def test_every_alpha_method_of_ours_passes(name):

@@ -9,6 +9,8 @@ from cuvee.components import ALL, Batch, BoundedComponents, LocalComponents, bou
 from cuvee.hypothesis import Logistic
 from rounding import ROUNDING, assert_rounded
 
+pytestmark = pytest.mark.sample(24)
+
 LOGISTIC = [case for case in CASES if isinstance(case.hypothesis, Logistic)]
 SHAPES = {
     "unequal": {"sources": (5, 7, 4), "targets": (3, 2)},

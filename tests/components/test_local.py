@@ -16,6 +16,8 @@ from cuvee.problem import Domain, Problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.sample(16)
+
 properties = settings(derandomize=True, deadline=None, max_examples=15)
 every_case = pytest.mark.parametrize("case", CASES, ids=repr)
 every_loss = pytest.mark.parametrize("kind", ["trained", "bounded"])

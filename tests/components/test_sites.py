@@ -40,6 +40,7 @@ class Guarded(Domain):
         return super().__getattribute__(name)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", HYPOTHESES)
 def test_nobody_outside_the_components_reads_a_row(kind):
     guarded, plain = (ask_everything(problem_of(kind, make), kind) for make in (Guarded, Domain))
@@ -47,6 +48,7 @@ def test_nobody_outside_the_components_reads_a_row(kind):
         np.testing.assert_allclose(guarded[name], answer, **CLOSE, err_msg=name)
 
 
+@pytest.mark.slow
 def test_maps_and_streams_read_no_row_either():
     guarded, plain = (
         learn_everything(problem_of("logistic", make), "logistic") for make in (Guarded, Domain)
@@ -178,7 +180,7 @@ def test_maps_of_sources_in_their_own_processes(kind, at_sites):
         np.testing.assert_allclose(far[name], answer, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", HYPOTHESES)
+@pytest.mark.parametrize("kind", ["ridge", *DEAR])
 @pytest.mark.parametrize("loss", ["trained", "bounded"])
 def test_every_batch_means_the_same_rows_at_sites(kind, loss, at_sites):
     remote, _ = at_sites(kind)

@@ -27,6 +27,8 @@ from cuvee.errors import DomainError, InputError, OptionError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.sample(8)
+
 NUMBERS = ("a", "b", "c")
 
 

@@ -14,6 +14,8 @@ from builders import make_problem, mlp
 from cuvee import Domain, Logistic, MixtureError, Network, OptionError, Problem, Ridge, Status
 from rounding import assert_rounded
 
+pytestmark = pytest.mark.sample(6)
+
 FAMILIES = {
     "ridge": (0, Ridge(0.1)),
     "ridge-no-intercept": (0, Ridge(0.1, intercept=False)),

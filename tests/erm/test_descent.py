@@ -15,6 +15,8 @@ from cuvee.components import ALL
 from cuvee.erm import descent
 from cuvee.hypothesis import Hypothesis
 
+pytestmark = pytest.mark.sample(6)
+
 CASES = {
     "ridge": (0, Ridge(0.1)),
     "ridge-no-intercept": (0, Ridge(0.1, intercept=False)),

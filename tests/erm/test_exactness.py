@@ -17,6 +17,8 @@ from cuvee.erm.linear import solver as generalised
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.sample(4)
+
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3}
 TIGHT = 1e-10
 

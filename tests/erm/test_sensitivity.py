@@ -9,6 +9,8 @@ import cuvee
 from cuvee import Domain, Logistic, OptionError, Problem, Ridge
 from cuvee.erm.linear.family import GeneralisedFamily
 
+pytestmark = pytest.mark.sample(2)
+
 CLASSES = {"ridge": 0, "binary": 2, "softmax": 3}
 STEP = 1e-4
 

@@ -22,6 +22,8 @@ from cuvee.mixture.exact import Quadratics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.sample(5)
+
 AGREE = 1e-7  # two solvers, each to ‖∇‖∞ ≤ 1e-10
 
 

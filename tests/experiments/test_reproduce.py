@@ -25,7 +25,13 @@ NAMES = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if not p.stem
 FILES = {"setting.json", "raw.csv", "figure.png", "verdict.json"}
 
 
-LONG = ("stationarity", "table2")  # several seconds even in their smallest setting
+LONG = (
+    "offline",
+    "online",
+    "peers",
+    "stationarity",
+    "table2",
+)  # several seconds even in their smallest setting
 EACH = [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in NAMES]
 
 

@@ -22,6 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounding import assert_rounded
 
+pytestmark = pytest.mark.sample(12)
+
 properties = settings(derandomize=True, deadline=None, max_examples=20)
 every_case = pytest.mark.parametrize("case", CASES, ids=repr)
 LINEAR = [case for case in CASES if not isinstance(case.hypothesis, Network)]

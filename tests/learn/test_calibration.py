@@ -14,6 +14,8 @@ from cuvee.data.synthetic import shifted_sources
 from cuvee.learn.calibrate import CONFIDENCE, Errors, Shape, calibrate, least_mixtures, rank
 from learn_builders import make_sources
 
+pytestmark = pytest.mark.sample(4)
+
 LEVEL = 0.95
 
 

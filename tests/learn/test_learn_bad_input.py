@@ -37,6 +37,8 @@ from cuvee.components import LocalComponents
 from learn_builders import HYPOTHESES, KINDS, make_sources, relative, rescaled, rewritten
 from rounding import assert_rounded
 
+pytestmark = pytest.mark.sample(8)
+
 HYPOTHESIS = Logistic(0.1)
 TRUSTS = (None, "predicted", "certified", "corrected")
 ALPHA = simplex.sample(20, 4, 77)
@@ -529,6 +531,7 @@ print(cuvee.load_map({path!r}, make_sources(0, 3, rows=20), cuvee.Network(mlp(3,
 """
 
 
+@pytest.mark.slow
 def test_a_map_of_a_network_with_its_own_loss_is_read_in_another_process(tmp_path):
     from builders import log_cosh
 

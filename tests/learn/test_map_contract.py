@@ -19,6 +19,8 @@ from cuvee import ModelMap, Status, erm, simplex
 from learn_builders import HYPOTHESES, KINDS, make_sources, relative
 from rounding import assert_rounded
 
+pytestmark = pytest.mark.sample(6)
+
 CONVEX = [*product(("ridge", "binary", "softmax"), KINDS)]
 NETS = [
     ("net", kind)

@@ -26,6 +26,8 @@ from cuvee import (
 )
 from learn_builders import HYPOTHESES, KINDS, make_sources
 
+pytestmark = pytest.mark.sample(5)
+
 OPTIONS = {"n_labels": 40, "n_calibration": 100, "tol": 1e-3}
 CASES = [
     (name, kind)

@@ -418,6 +418,7 @@ def test_second_order_pieces_of_a_subspace_are_refused_by_name():
     assert "order 1" in atlas.method
 
 
+@pytest.mark.slow
 def test_a_million_parameters_are_practical():
     """Labels span few directions: fits and predictions happen there, whatever P is."""
     rng = np.random.default_rng(0)

@@ -186,6 +186,7 @@ def test_failed_runs_are_said_and_left_out():
     )
 
 
+@pytest.mark.slow
 def test_thirty_runs_of_forty_domains_are_wide_and_said_so():
     alpha = mixtures(30, 40, zeros=0.5)
     y = noisy(alpha, K=2, noise=0.2)
@@ -228,6 +229,7 @@ def test_trees_join_by_name_and_come_back_from_a_file(tmp_path):
     assert replace(both, halves=()).best().alpha.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_surface():
     few = ["law", "bent_law"]
     one, two = (cuvee.fit_surface(ALPHA[:12], Y[:12], candidates=few) for _ in range(2))

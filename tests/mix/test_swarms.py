@@ -16,6 +16,7 @@ def triangle(step):
     ) / float(steps)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("family", swarms.FAMILIES)
 def test_the_optimum_is_that_of_a_fine_search(family):
     grid = triangle(0.005)

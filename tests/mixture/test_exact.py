@@ -13,6 +13,8 @@ from cuvee.mixture.exact import Quadratics, largest_on_ball
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.sample(3)
+
 
 def instance(seed, form, C=5.0):
     problem = squared_loss_instance(seed)

@@ -12,6 +12,8 @@ from cuvee.mixture.exact import Quadratics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.sample(3)
+
 METHODS = ["agp", "scgda", "sgda", "path"]
 QUICK = {"steps": 30, "adversaries": 4}
 HYPOTHESES = {"ridge": cuvee.Ridge(l2=0.1), "logistic": cuvee.Logistic(l2=0.1)}
@@ -126,6 +128,7 @@ def near_minimum(method, form, seeds):
     return good
 
 
+@pytest.mark.slow
 def test_full_batch_method_converges_and_says_so():
     runs = [
         cuvee.estimate(squared_loss_instance(s), cuvee.Ridge(radius=3.0), method="agp", C=5.0)

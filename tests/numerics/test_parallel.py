@@ -209,6 +209,7 @@ def results(n, kind):
     return solved.w, own.w, slope, np.log(proven.distance), alpha
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["ridge", "logistic", "softmax"])
 def test_numbers_of_workers_agree(threads, monkeypatch, kind):
     monkeypatch.setattr("cuvee.components.linear.TILE", {"cpu": 2**12, "cuda": 2**12})

@@ -33,6 +33,8 @@ from learn_builders import HYPOTHESES, make_sources, mlp, rewritten
 from online_builders import VARIANTS, N, faulty, load, make, run, sources, state
 from rounding import SOLVED, assert_rounded
 
+pytestmark = pytest.mark.sample(6)
+
 UNIFORM = np.full(N, 1 / N)
 ALPHAS = simplex.sample(60, N, 1)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)

@@ -150,6 +150,7 @@ def test_a_tolerance_within_reach_ends_the_asking(stream):
     assert 4 <= mixer.ledger.labels < 15
 
 
+@pytest.mark.slow
 def test_learning_brings_predictions_closer_to_the_oracle():
     before, after = [], []
     for seed in range(3):
@@ -366,6 +367,7 @@ def test_a_source_may_not_take_the_own_samples_name(stream):
 # ---- files ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_loaded_mixer_goes_on_as_if_nothing_had_happened(stream, mixer, tmp_path):
     problem, answers = stream
     halves = [

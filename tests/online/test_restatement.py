@@ -19,6 +19,8 @@ from cuvee.learn.settings import label_tol
 from learn_builders import make_sources
 from rounding import ROUNDING, assert_rounded
 
+pytestmark = pytest.mark.sample(4)
+
 N = 3
 UNIFORM = np.full(N, 1 / N)
 

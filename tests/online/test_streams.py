@@ -21,6 +21,8 @@ import cuvee
 from cuvee import CuveeWarning, InputError, OnlineMap, OptionError, run_online, simplex
 from online_builders import VARIANTS, N, faulty, load, make, run, sources, state
 
+pytestmark = pytest.mark.sample(4)
+
 ALPHAS = simplex.sample(60, N, 1)
 OPTIONS = [
     {"name": "ridge", "variant": "paper", "label_budget": 0.4, "seed": 3},

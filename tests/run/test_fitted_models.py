@@ -99,6 +99,7 @@ def test_alpha_of_the_run_is_what_the_models_learnt_from(made):
         assert one.names[:3] == ("averaged", "half own", "pooled + own")
 
 
+@pytest.mark.slow
 def test_models_predict_in_a_fresh_process(made, tmp_path):
     run, frame = made
     rows = frame[frame.site.isin(NEW)].drop(columns="y")

@@ -141,6 +141,7 @@ def kills(whole: Undisturbed, out: Path, times: int, seed: int) -> None:
         whole.check_end(out)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(undisturbed, tmp_path):
     kills(undisturbed("trees"), tmp_path / "run", 2, seed=3)
 

@@ -146,6 +146,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         cuvee.on_ray(problem_of("ridge"))
 
 
+@pytest.mark.slow
 def test_importing_cuvee_does_not_load_ray():
     asked = "import sys, cuvee, cuvee.run; assert 'ray' not in sys.modules"
     subprocess.run([sys.executable, "-c", asked], check=True)
