@@ -13,7 +13,7 @@ from cuvee import names
 from cuvee.hypothesis.registry import MODELS
 from cuvee.learn import registry as maps
 
-HEAVY = {"torch", "pandas", "scipy", "sklearn", "matplotlib", "pyarrow", "ray", "fastapi"}
+HEAVY = {"torch", "pandas", "scipy", "sklearn", "matplotlib", "pyarrow", "ray", "fastapi", "flwr"}
 
 
 HELP = "from cuvee.cli import app; app(['--help'], standalone_mode=False)"

@@ -63,6 +63,7 @@ FOUND = ("--method", "konstantinov_lampert")
 AS_THEY_ARE = ("--no-levels", "--no-standardise")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("roles", "targets", "more"),
     [

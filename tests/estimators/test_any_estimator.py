@@ -77,6 +77,7 @@ WEIGHTS = (
 )
 
 
+@pytest.mark.sample(200)
 @parametrize_with_checks(
     [
         CuveeClassifier(estimator=DecisionTreeClassifier()),

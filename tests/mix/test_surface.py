@@ -167,6 +167,7 @@ def test_a_domain_is_dropped_without_another_fit(surface):
     assert less.with_domain("web").domains == surface.domains
 
 
+@pytest.mark.slow
 def test_a_new_domain_is_unknown_until_runs_have_it(surface):
     more = surface.with_domain("wiki")
     assert more.domains[-1] == "wiki" and any("No run has any of wiki" in n for n in more.notes)
@@ -220,6 +221,7 @@ def test_a_surface_prints_as_one_line_of_words(surface):
     assert text.startswith("Surface of 36 runs and 4 domains") and len(text) < 300
 
 
+@pytest.mark.slow
 def test_trees_join_by_name_and_come_back_from_a_file(tmp_path):
     both = cuvee.fit_surface(ALPHA, Y[:, :1], candidates=["law", "trees"])
     both.save(tmp_path / "s")

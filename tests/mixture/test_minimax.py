@@ -99,7 +99,9 @@ def test_a_source_identical_to_the_target_gets_most_weight_as_it_grows(method, f
     assert weights[2] > 0.5
 
 
-@pytest.mark.parametrize(("method", "seeds"), [("agp", (0, 1, 2)), ("scgda", (1,))])
+@pytest.mark.parametrize(
+    ("method", "seeds"), [("agp", (0, 1, 2)), pytest.param("scgda", (1,), marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("form", ["mixture", pytest.param("sum", marks=pytest.mark.slow)])
 def test_worst_case_is_near_the_global_minimum(method, seeds, form):
     """A quick look at instances that end within 1 % here; `cuvee bench oracle` and the slow test

@@ -30,6 +30,7 @@ class Recorded:
         return getattr(self.oracle, name)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("row", "options"),
     [

@@ -423,6 +423,7 @@ def test_files_that_are_none_or_broken_are_told(stream, mixer, tmp_path):
 # ---- streams -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stream_of_targets_that_is_cut_ends_as_if_it_had_not_been(stream, tmp_path):
     problem, _ = stream
     options = {"label_budget": 0.5, "steps": 20, "folds": 2, "adversaries": 2}

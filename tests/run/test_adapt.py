@@ -579,6 +579,7 @@ def test_the_same_run_every_time(tmp_path, targets):
     assert contents(other.path) != contents(wanted.path)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["a\rb", "a\nb", '"', " ", "target", "-1e3", "nan", "ü✓"])
 def test_names_go_through_every_file(tmp_path, name):
     for old in ("site 0", "site 1"):  # as a target, as a source
@@ -641,6 +642,7 @@ def small_network(n_inputs, n_outputs):
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("hypothesis", "label"), [("mlp", "sick"), ("test_adapt:small_network", "cost")]
 )

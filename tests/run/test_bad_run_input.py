@@ -228,6 +228,7 @@ BAD_TABLES = {
 }
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("case", BAD_TABLES)
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_bad_tables(tmp_path, case, suffix):
@@ -284,6 +285,7 @@ def png():
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "feather", "csv.gz", "xlsx", ""])
 @pytest.mark.parametrize(
     "what", ["empty", "blank", "png", "zip", "binary", "cut Parquet", "broken Parquet", "gzip cut"]
@@ -541,6 +543,7 @@ def test_links_that_leave_the_folder(run, name):
     check_spoilt(run, "leads out of .*tampered with")
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("how", ["cut", "changed", "longer", "gone", "folder", "empty"])
 @pytest.mark.parametrize(
     ("name", "verbs"),

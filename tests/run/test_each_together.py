@@ -22,7 +22,7 @@ def sites():
     return pd.DataFrame({"age": age, "site": names, "cost": cost, "sick": cost > 0})
 
 
-@pytest.mark.parametrize("label", ["cost", "sick"])
+@pytest.mark.parametrize("label", ["cost", pytest.param("sick", marks=pytest.mark.slow)])
 def test_together_is_like_one_by_one(sites, tmp_path, monkeypatch, label):
     frame = sites[["age", "site", label]]
     how = {"label": label, "domain": "site", "targets": "each", "test": 0.25}

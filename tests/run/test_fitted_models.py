@@ -160,6 +160,7 @@ def test_a_kill_loses_one_targets_work_at_most(made, tmp_path, cut, monkeypatch)
     )
 
 
+@pytest.mark.slow
 def test_every_domain_in_turn_and_alpha_of_ones_own(tmp_path):
     frame = table()
     few = frame[frame.site.isin(["east", "mid", "west"])]

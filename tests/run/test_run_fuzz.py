@@ -5,6 +5,7 @@ cuvee's own errors.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -28,7 +29,8 @@ from hypothesis import strategies as st
 from run_builders import options, table
 
 CALM = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-FUZZ = settings(max_examples=80, deadline=8000, suppress_health_check=CALM)
+EXAMPLES = 80 if os.environ.get("CUVEE_RANDOM") else 40
+FUZZ = settings(max_examples=EXAMPLES, deadline=8000, suppress_health_check=CALM)
 BASE = table(4, 8)
 SUFFIXES = ["csv", "tsv", "parquet", "feather", "csv.gz", "txt", "png"]
 

@@ -432,6 +432,7 @@ def test_a_node_config_is_checked(given, words):
         SiteConfig.of(given)
 
 
+@pytest.mark.slow
 def test_import_loads_no_flower():
     code = "import sys, cuvee, cuvee_site, cuvee.scale.flower; sys.exit('flwr' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -146,6 +146,7 @@ def killed_while_adding(path, rounds, seed=0):
     return starts, len(accepted)
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_accepted(path):
     killed_while_adding(path, 2, seed=4)
 
