@@ -46,7 +46,7 @@ from scipy import stats
 import cuvee
 from cuvee.results import Floats
 
-FIRST, SEEDS, SIZES = 1000, 20, (64, 128, 512)
+FIRST, SEEDS, SIZES = 2000, 20, (64, 128, 512)
 MODELS, PUBLISHED = "language models", "RegMix, published"
 REAL: dict[str, Any] = {MODELS: real.Models, PUBLISHED: real.Published}
 METHODS = ("ours", "LightGBM", "log-linear", "log-linear, KL", "Gaussian process")
