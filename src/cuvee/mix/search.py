@@ -48,7 +48,7 @@ def minimise(
     polytope: Polytope,
     starts: Floats,
     seed: int,
-    effort: Effort = Effort(),  # noqa: B008  # it is frozen
+    effort: Effort = Effort(),  # it is frozen
 ) -> Floats:
     """Return the best mixture (N,) that is found; `starts` (m, N) are looked at beside draws."""
     drawn = polytope.draws(effort.draws, seed, polytope.centre)
