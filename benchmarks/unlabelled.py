@@ -163,18 +163,21 @@ def interval(differences: Array) -> list[float]:
     return [round(float(x), 4) for x in (middle, middle - half, middle + half)]
 
 
-def regions(shifted: bool, seed: int) -> Iterator[Case]:
-    """Four targets and six sources in three regions of ten columns, two classes.
+def regions(shifted: bool, seed: int, targets: int = 4, own: int | None = None) -> Iterator[Case]:
+    """Targets and six sources in three regions of ten columns, two classes.
 
     Sources have 90 % of their rows in one region, targets any blend of them. What a row's label
     depends on is another direction in every region; with `shifted` each target has directions of
-    its own.
+    its own, or the last `own` of them.
     """
     rng = np.random.default_rng([seed, 91])
-    columns, M, N = 10, 4, 6
+    columns, M, N = 10, targets, 6
     centres = rng.normal(size=(3, columns))
     rule = 1.5 * rng.normal(size=(3, columns))
-    rules = [1.5 * rng.normal(size=(3, columns)) if shifted else rule for _ in range(M)]
+    first = M - (M if own is None else own)
+    rules = [
+        1.5 * rng.normal(size=(3, columns)) if shifted and i >= first else rule for i in range(M)
+    ]
 
     def draw(n: int, shares: Array, rule: Array) -> tuple[Array, Array]:
         X = centres[rng.choice(3, size=n, p=shares)] + 0.7 * rng.normal(size=(n, columns))
@@ -187,9 +190,9 @@ def regions(shifted: bool, seed: int) -> Iterator[Case]:
     mostly = np.repeat(0.85 * np.eye(3) + 0.05, 2, axis=0)
     blends = rng.dirichlet(np.full(3, 0.5), size=M)
     sources = [Domain(f"s{j}", *draw(200, mostly[j], rule)) for j in range(N)]
-    targets = [Domain(f"t{i}", *draw(LABELLED, blends[i], rules[i])) for i in range(M)]
+    drawn = [Domain(f"t{i}", *draw(LABELLED, blends[i], rules[i])) for i in range(M)]
     test = [draw(2_000, blends[i], rules[i]) for i in range(M)]
-    yield Problem(sources, targets), test, cuvee.Logistic(1e-2)
+    yield Problem(sources, drawn), test, cuvee.Logistic(1e-2)
 
 
 TABLES: dict[str, Callable[[int], Iterator[Case]]] = {
