@@ -31,8 +31,8 @@ from scipy.stats import beta
 import cuvee
 from cuvee.problem import Array
 
-FIRST, SEEDS = 9200, 40
-LABELLED, INPUTS = 20, 100
+FIRST, SEEDS = 9300, 40
+LABELLED, SHOWN = 20, 120  # rows of a target: with a label, and in the table
 SEEN, HIDDEN = 8, 4  # targets with labels, and without
 KEYS = ("truth", "expected", "low", "high")
 
@@ -101,17 +101,15 @@ def synthetic(own: int, seed: int) -> Case:
 
     The last `own` targets have rules of their own; those without labels come last.
     """
-    rows: dict[str, tuple[Array, Array]] = {}
     ((problem, test, _),) = regions(True, seed, targets=SEEN + HIDDEN, own=own)
     names = [f"t {i}" for i in range(SEEN + HIDDEN)]
-    for source in problem.sources:
-        rows[source.name] = source.X, source.y.astype(float)
-    for i, (name, target, (X, _)) in enumerate(zip(names, problem.targets, test, strict=True)):
-        labels = np.concatenate([target.y, np.full(INPUTS, np.nan)])
-        if i >= SEEN:
-            labels[:] = np.nan
-        rows[name] = np.concatenate([target.X, X[:INPUTS]]), labels
-    truth = {n: (X[INPUTS:], y[INPUTS:]) for n, (X, y) in zip(names, test, strict=True)}
+    # the first two labels of every draw are set, so that no class is absent
+    drawn = {name: (X[2:], y[2:].astype(float)) for name, (X, y) in zip(names, test, strict=True)}
+    rows = {s.name: (s.X, s.y.astype(float)) for s in problem.sources}
+    for i, (name, (X, y)) in enumerate(drawn.items()):
+        labels = np.where(np.arange(SHOWN) < (LABELLED if i < SEEN else 0), y[:SHOWN], np.nan)
+        rows[name] = X[:SHOWN], labels
+    truth = {name: (X[SHOWN:], y[SHOWN:]) for name, (X, y) in drawn.items()}
     return Case(_frame(rows), names[SEEN:], _frame(truth), False)
 
 
