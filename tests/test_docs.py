@@ -32,12 +32,21 @@ MODULES = sorted(
     [
         pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else [], id=p.stem)
         for p in EXAMPLES
-        if p.stem != "quickstart"
+        if p.stem not in ("embeddings", "quickstart")
     ],
 )
 def test_example_runs(path, capsys):
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_the_example_of_embeddings_shows_what_its_page_says(capsys):
+    accuracy = runpy.run_path(str(ROOT / "examples" / "embeddings.py"))["accuracy"]
+    assert "weighed by cuvee" in capsys.readouterr().out
+    for kind in ("linear", "network"):
+        mean = {name: sum(of.values()) / 3 for (k, name), of in accuracy.items() if k == kind}
+        assert mean["weighed by cuvee"] > 0.82
+        assert mean["weighed by cuvee"] > mean["all rows pooled"] + 0.03 > mean["own rows only"]
 
 
 def test_readme_holds_the_quickstart_and_what_it_prints(capsys):
