@@ -24,7 +24,7 @@ BUDGET = 600.0
 def run(quick: bool = False) -> dict[str, Any]:
     """Seconds, GiB, the share of each step, and the share of mixtures that were judged in time."""
     model = os.environ.get("CUVEE_MODEL", "trees")
-    budget = 5.0 if quick else float(os.environ.get("CUVEE_BUDGET", BUDGET))
+    budget = 20.0 if quick else float(os.environ.get("CUVEE_BUDGET", BUDGET))
     domains, rows = (3, 100) if quick else (adapt.DOMAINS, adapt.ROWS)
     with tempfile.TemporaryDirectory() as folder:
         table, out = Path(folder) / "table.parquet", Path(folder) / "run"

@@ -49,6 +49,16 @@ def test_the_benchmark_of_mixtures_prints_one_json_line():
 
 
 @pytest.mark.slow
+def test_the_benchmark_of_trees_on_a_large_table_says_what_the_budget_allowed():
+    out = started("bench", "adapt_trees", "--json", "--quick")
+    assert out.returncode == 0, out.stderr
+    result = json.loads(out.stdout)
+    assert result["rows"] == 600 and result["targets"] == 3
+    assert 0.0 < result["judged"] <= 1.0 and result["steps"]["judged"] < 3 * result["budget"]
+    assert result["seconds"] > result["steps"]["models"] > 0.0 and 0.1 < result["GiB"] < 4.0
+
+
+@pytest.mark.slow
 def test_demo_beats_both_baselines(tmp_path):
     out = started(
         "demo", "--json", "--out", str(tmp_path / "run"), "--picture", str(tmp_path / "demo.png")
