@@ -56,8 +56,9 @@ def choose(
     """Return the average of the few candidates, weighed as `cuvee.mixture.path` weighs its own.
 
     `seconds` is for judging them and for the final fit, which takes about as long as the slowest of
-    them. Where they are short, the candidates are judged on fewer folds. Those whose held-out loss is `known`, by name, are not judged again. One whose fit fails
-    gets no share and a sentence; where all fail that is an `OptionError`.
+    them. Where they are short, the candidates are judged on fewer folds. Those whose held-out loss
+    is `known`, by name, are not judged again. One whose fit fails gets no share and a sentence;
+    where all fail that is an `OptionError`.
     """
     if not target.tried:
         return Choice(target.alpha)
