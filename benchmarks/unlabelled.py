@@ -11,7 +11,8 @@ Rivals reweight rows of sources by the same unlabelled rows: skada's, with and w
 rows of the target among those that they learn from. Seeds start at FIRST: nothing was chosen on
 these. Each row has mean accuracies and the paired differences with
 95 % intervals over seeds (a seed is the mean of its targets). `CUVEE_TABLES="office"` names some of
-the tables, `CUVEE_SEEDS=20` their number.
+the tables, `CUVEE_SEEDS=20` their number. `CUVEE_LABELS=none` leaves out whatever uses labels of a
+target, and the rivals, which takes most of the time.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from cuvee.problem import Array
 FIRST, SEEDS = 9100, 10
 LABELLED, MOST = 20, 1_000
 RIVALS = ("nearest", "density", "Gaussian", "discriminator", "KLIEP", "KMM")
-OURS = ("uniform", "pooled", "no labels", "labels alone", "labels and unlabelled rows")
+BARE = ("uniform", "pooled", "no labels")
+OURS = (*BARE, "labels alone", "labels and unlabelled rows")
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -47,19 +49,25 @@ def run(quick: bool = False) -> dict[str, Any]:
     names = ["inputs shift"] if quick else asked.split(";")
     seeds = range(FIRST, FIRST + (2 if quick else int(os.environ.get("CUVEE_SEEDS", SEEDS))))
     result: dict[str, Any] = {"benchmark": "unlabelled", "seeds": [seeds.start, seeds.stop]}
+    bare = os.environ.get("CUVEE_LABELS") == "none"
     for name in names:
-        by_seed = [_of_seed(TABLES[name](seed)) for seed in seeds]
-        result[name] = summary(by_seed)
+        by_seed = [_of_seed(TABLES[name](seed), bare) for seed in seeds]
+        result[name] = without_labels(by_seed) if bare else summary(by_seed)
         print(name, result[name], file=sys.stderr, flush=True)
     return result
 
 
-def _of_seed(cases: Iterator[Case]) -> dict[str, tuple[float, float]]:
-    """Return name -> mean loss and accuracy over the targets of a seed; rivals have no loss."""
+def _of_seed(cases: Iterator[Case], bare: bool = False) -> dict[str, tuple[float, float]]:
+    """Return name -> mean loss and accuracy over the targets of a seed; rivals have no loss.
+
+    With `bare`, of what uses no label of a target.
+    """
     rows: dict[str, list[Array]] = {}
     for problem, test, hypothesis in cases:
         seen, held = with_unlabelled(problem, test)
-        for name, score in {**ours(seen, held, hypothesis), **rivals(seen, held)}.items():
+        found = ours(seen, held, hypothesis, BARE if bare else OURS)
+        found |= {} if bare else rivals(seen, held)
+        for name, score in found.items():
             rows.setdefault(name, []).extend(score)
     return {name: tuple(np.mean(score, 0).tolist()) for name, score in rows.items()}
 
@@ -75,8 +83,10 @@ def with_unlabelled(problem: Problem, test: Test) -> tuple[Problem, Test]:
     return problem.with_targets(targets), held
 
 
-def ours(problem: Problem, test: Test, hypothesis: Any) -> dict[str, list[Array]]:
-    """Return name -> (loss, accuracy) of every target, for OURS."""
+def ours(
+    problem: Problem, test: Test, hypothesis: Any, wanted: tuple[str, ...] = OURS
+) -> dict[str, list[Array]]:
+    """Return name -> (loss, accuracy) of every target, for those of OURS that are wanted."""
     plain = problem.with_targets([Domain(t.name, t.X, t.y) for t in problem.targets])
     bare = problem.with_targets(
         [Domain(t.name, None, None, unlabelled=t.unlabelled) for t in problem.targets]  # type: ignore[arg-type]
@@ -85,9 +95,10 @@ def ours(problem: Problem, test: Test, hypothesis: Any) -> dict[str, list[Array]
     rows = np.array([s.n_rows for s in problem.sources], dtype=float)
     mixtures = [
         *(np.tile(np.append(a, 0.0), (M, 1)) for a in (np.full(N, 1.0 / N), rows / rows.sum())),
-        cuvee.estimate(bare, hypothesis).alpha,
-        cuvee.estimate(plain, hypothesis).alpha,
-        cuvee.estimate(problem, hypothesis).alpha,
+        *(
+            cuvee.estimate(seen, hypothesis).alpha
+            for seen in (bare, plain, problem)[: len(wanted) - 2]
+        ),
     ]
     space = hypothesis.bind(plain.facts)
     w = erm.solve(
@@ -99,7 +110,7 @@ def ours(problem: Problem, test: Test, hypothesis: Any) -> dict[str, list[Array]
         loss = space.trained(space.scores(models, space.prepare(torch.as_tensor(X))), labels)
         right = (space.predict(models, X) == y).mean(-1)
         scores.append(np.stack([loss.mean(-1).numpy(), right], -1))  # (mixtures, 2)
-    return {name: [s[i] for s in scores] for i, name in enumerate(OURS)}
+    return {name: [s[i] for s in scores] for i, name in enumerate(wanted)}
 
 
 def rivals(problem: Problem, test: Test) -> dict[str, list[Array]]:
@@ -134,7 +145,7 @@ def rivals(problem: Problem, test: Test) -> dict[str, list[Array]]:
 def summary(by_seed: list[dict[str, tuple[float, float]]]) -> dict[str, Any]:
     """Mean accuracies, and paired differences with intervals."""
     names = list(by_seed[0])
-    right = {name: np.array([one[name][1] for one in by_seed]) for name in names}
+    right = _accuracies(by_seed)
     loss = {name: np.array([one[name][0] for one in by_seed]) for name in OURS}
     others = [name for name in names if name not in OURS]
 
@@ -143,10 +154,8 @@ def summary(by_seed: list[dict[str, tuple[float, float]]]) -> dict[str, Any]:
 
     no_labels, with_both, alone = OURS[2], OURS[4], OURS[3]
     return {
-        "accuracy": {name: round(float(right[name].mean()), 4) for name in names},
+        **without_labels(by_seed),
         "loss": {name: round(float(loss[name].mean()), 4) for name in OURS},
-        "no labels − uniform": interval(right[no_labels] - right["uniform"]),
-        "no labels − pooled": interval(right[no_labels] - right["pooled"]),
         f"no labels − {best(False)}": interval(right[no_labels] - right[best(False)]),
         "unlabelled rows − labels alone": interval(right[with_both] - right[alone]),
         "loss, unlabelled rows / labels alone": quality.ratio(
@@ -156,6 +165,20 @@ def summary(by_seed: list[dict[str, tuple[float, float]]]) -> dict[str, Any]:
     }
 
 
+def without_labels(by_seed: list[dict[str, tuple[float, float]]]) -> dict[str, Any]:
+    """Mean accuracies, and what weights without labels gain over the simple mixtures."""
+    right = _accuracies(by_seed)
+    return {
+        "accuracy": {name: round(float(each.mean()), 4) for name, each in right.items()},
+        "no labels − uniform": interval(right["no labels"] - right["uniform"]),
+        "no labels − pooled": interval(right["no labels"] - right["pooled"]),
+    }
+
+
+def _accuracies(by_seed: list[dict[str, tuple[float, float]]]) -> dict[str, Array]:
+    return {name: np.array([one[name][1] for one in by_seed]) for name in by_seed[0]}
+
+
 def interval(differences: Array) -> list[float]:
     """[mean, and the ends of a 95 % interval over seeds]."""
     n, middle = len(differences), differences.mean()
@@ -163,18 +186,21 @@ def interval(differences: Array) -> list[float]:
     return [round(float(x), 4) for x in (middle, middle - half, middle + half)]
 
 
-def regions(shifted: bool, seed: int) -> Iterator[Case]:
-    """Four targets and six sources in three regions of ten columns, two classes.
+def regions(shifted: bool, seed: int, targets: int = 4, own: int | None = None) -> Iterator[Case]:
+    """Targets and six sources in three regions of ten columns, two classes.
 
     Sources have 90 % of their rows in one region, targets any blend of them. What a row's label
     depends on is another direction in every region; with `shifted` each target has directions of
-    its own.
+    its own, or the last `own` of them.
     """
     rng = np.random.default_rng([seed, 91])
-    columns, M, N = 10, 4, 6
+    columns, M, N = 10, targets, 6
     centres = rng.normal(size=(3, columns))
     rule = 1.5 * rng.normal(size=(3, columns))
-    rules = [1.5 * rng.normal(size=(3, columns)) if shifted else rule for _ in range(M)]
+    first = M - (M if own is None else own)
+    rules = [
+        1.5 * rng.normal(size=(3, columns)) if shifted and i >= first else rule for i in range(M)
+    ]
 
     def draw(n: int, shares: Array, rule: Array) -> tuple[Array, Array]:
         X = centres[rng.choice(3, size=n, p=shares)] + 0.7 * rng.normal(size=(n, columns))
@@ -187,9 +213,9 @@ def regions(shifted: bool, seed: int) -> Iterator[Case]:
     mostly = np.repeat(0.85 * np.eye(3) + 0.05, 2, axis=0)
     blends = rng.dirichlet(np.full(3, 0.5), size=M)
     sources = [Domain(f"s{j}", *draw(200, mostly[j], rule)) for j in range(N)]
-    targets = [Domain(f"t{i}", *draw(LABELLED, blends[i], rules[i])) for i in range(M)]
+    drawn = [Domain(f"t{i}", *draw(LABELLED, blends[i], rules[i])) for i in range(M)]
     test = [draw(2_000, blends[i], rules[i]) for i in range(M)]
-    yield Problem(sources, targets), test, cuvee.Logistic(1e-2)
+    yield Problem(sources, drawn), test, cuvee.Logistic(1e-2)
 
 
 TABLES: dict[str, Callable[[int], Iterator[Case]]] = {

@@ -29,3 +29,11 @@ def test_differences_are_paired():
     assert row["loss, unlabelled rows / labels alone"] == [1.25, 1.25, 1.25]
     middle, low, high = row["unlabelled rows − nearest + own"]
     assert middle == pytest.approx(0.215) and low < 0.215 < high
+
+
+def test_without_labels_nothing_else_is_computed():
+    found = unlabelled._of_seed(unlabelled.regions(False, 500), bare=True)
+    assert tuple(found) == unlabelled.BARE
+    row = unlabelled.without_labels([found, found])
+    assert set(row) == {"accuracy", "no labels − uniform", "no labels − pooled"}
+    assert row["no labels − uniform"][0] > 0

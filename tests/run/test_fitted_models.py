@@ -234,19 +234,22 @@ def test_bad_options(tmp_path, options, says):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("labelled", "words"), [(0, "0 labelled rows"), (1, "1 labelled row")])
-def test_targets_with_no_label_or_one(tmp_path, labelled, words):
+@pytest.mark.parametrize("labelled", [0, 1])
+def test_targets_with_no_label_or_one(tmp_path, labelled):
     frame = table()
     frame.loc[frame.index[frame.site == "north"][labelled:], "y"] = None
     run = cuvee.adapt(frame, tmp_path / "run", **asked, model="forest")
-    assert run.targets == ("south",)
-    says = "domain 'north' has fewer than 5 labelled rows: it gets no model"
-    assert says in run.as_dict()["notes"]
-    frame.loc[frame.index[frame.site == "south"][labelled:], "y"] = None
-    says = f"none of the 2 targets has labelled rows enough: target 'north' has {words}, and needs"
-    with pytest.raises(cuvee.DomainError, match=says):
-        cuvee.adapt(frame, tmp_path / "none", **asked, model="forest")
-    assert not (tmp_path / "none").exists()
+    assert run.targets == NEW and run.metrics["label_free"]["targets"] == ["north"]
+    assert run.metrics["label_free"]["judged_on"] == 1 and run.alpha[0, -1] == 0.0
+    assert run.metrics["scores"][0][0] == [None] * 3 and run.metrics["scores"][1][0][0] > 0.5
+    # inputs are alike everywhere: two of three sources have its rule
+    north = table()[frame.site == "north"]
+    assert run.predict(north).prediction.eq(north.y).mean() > 0.6
+    frame.loc[frame.index[frame.site == "south"], "y"] = None
+    none = cuvee.adapt(frame, tmp_path / "none", **asked, model="auto")
+    says = "model: linear, because no target has labels that could judge another"
+    assert says in none.as_dict()["notes"] and none.metrics["label_free"]["judged_on"] == 0
+    assert none.predict(north).prediction.isin(["yes", "no"]).all()
 
 
 def test_a_class_that_a_fold_lacks_is_noted(tmp_path):

@@ -23,7 +23,7 @@ from cuvee.names import AlphaMethod as Method
 from cuvee.numerics.parallel import FEW, count, each, workers
 from cuvee.numerics.processes import apart, may_fork
 from cuvee.problem import Array, Problem
-from cuvee.results import OWN, Candidate, Mixtures, Status
+from cuvee.results import OWN, Candidate, Mixtures, Status, Trace
 
 # bytes one batch of targets may hold in row losses; more targets are done batch after batch
 MEMORY = 2**30
@@ -201,6 +201,7 @@ def _with_bare(
     alpha = matching.weights(_inputs(job), closed, settings.joins)
     unknown = np.full(len(alpha), np.nan)
     tried = parts[0].candidates if parts else ()
+    trace = parts[0].trace if parts else None
     parts.append(
         Mixtures(
             alpha=alpha,
@@ -210,6 +211,7 @@ def _with_bare(
             status=(Status.LABEL_FREE,) * len(alpha),
             method=settings.method,
             objective=unknown,
+            trace=trace and _no_course(trace, alpha.shape),
             # only the matched blend was tried
             candidates=tuple(
                 Candidate(
@@ -224,6 +226,13 @@ def _with_bare(
         )
     )
     return replace(Mixtures.concat(parts).in_order(problem.target_names), notes=problem.notes)
+
+
+def _no_course(like: Trace, shape: tuple[int, ...]) -> Trace:
+    """Return a trace with the steps of another one of targets for which nothing was sought."""
+    R = len(like.step)
+    nothing = np.full((R, shape[0]), np.nan)
+    return Trace(like.step, nothing, nothing, np.full((R, *shape), np.nan))
 
 
 def _space(problem: Problem, hypothesis: Hypothesis) -> Space:

@@ -278,6 +278,8 @@ def _show(run: Run, as_json: bool) -> None:
         if name in also and also[name]["scored"]
     ]:
         print_text(f"Beside {results['metric']}, on average: {', '.join(beside)}.")
+    if said := run.expectation():
+        print_text(one_line(said))
     show(f"report: {results['report']}")
 
 

@@ -33,6 +33,12 @@ class Weights:
         return self.alpha.shape[1] > len(self.columns)
 
     @property
+    def bare(self) -> tuple[str, ...]:
+        """Return the rows that give no weight to an own sample."""
+        own = self.alpha[:, -1] if self.own else np.zeros(len(self.alpha))
+        return tuple(name for name, a in zip(self.rows, own, strict=True) if a == 0)
+
+    @property
     def rows(self) -> tuple[str, ...]:
         """Return the names (M,) to print."""
         return self.targets or tuple(f"row {i}" for i in range(len(self.alpha)))

@@ -20,15 +20,16 @@ def solved(blends: Blends, given: Weights, map_file: Path | None, progress: Any)
 
     Rows with the same sources are done together.
     """
-    prepared, own = blends.prepared, [OWN] if given.own else []
-    options, columns = prepared.options, [*given.columns, *own]
+    prepared = blends.prepared
+    options, columns = prepared.options, [*given.columns, *([OWN] if given.own else [])]
     # every domain in turn: one bar over all of them
     inner = progress if len(blends.parts) == 1 else None
     parts = []
     for part in blends.parts:
         members = prepared.members[part.group]
         group, kind = prepared.group(members), prepared.hypothesis(members)
-        problem, own_columns = blends.problem(part, group), [*part.columns, *own]
+        problem = blends.problem(part, group)
+        own_columns = [*part.columns, *([OWN] if part.own else [])]
         alpha = given.alpha[np.ix_(part.rows, [columns.index(c) for c in own_columns])]
         if map_file is None:
             sol = solve(problem, kind, alpha, tol=options.tol, seed=options.seed, progress=inner)

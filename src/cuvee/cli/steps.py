@@ -175,7 +175,9 @@ def solve(
             opened = open_table(table, options)
             given = given.ordered(opened.named(given.columns))
             apart = given.apart if map_file is None else ()  # a map has one list of sources
-            blended = blends(opened, given.columns, given.rows, own=given.own, apart=apart)
+            blended = blends(
+                opened, given.columns, given.rows, own=given.own, apart=apart, bare=given.bare
+            )
         notes = (blended.prepared.inferred.why, *blended.prepared.notes)
         voice.tell(notes)
         with voice.bar() as bar:

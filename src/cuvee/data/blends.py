@@ -36,6 +36,7 @@ class Blend:
     rows: tuple[int, ...]  # of α
     group: int
     columns: tuple[str, ...]  # the sources
+    own: bool  # whether these rows weigh the targets' own rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,6 @@ class Blends:
 
     prepared: Prepared
     names: tuple[str, ...]  # (M,) of the rows of α
-    own: bool  # whether α weighs the targets' own rows
     parts: tuple[Blend, ...]
 
     def problem(self, part: Blend, group: Group) -> Problem:
@@ -53,7 +53,7 @@ class Blends:
         It has the part's sources, and its targets in the order of its rows if α weighs their own
         rows.
         """
-        if not self.own:
+        if not part.own:
             return group.whole.without_targets()
         place = {t.name: t for t in group.whole.targets}
         return group.whole.with_targets([place[self.names[i]] for i in part.rows])
@@ -81,6 +81,7 @@ def blends(
     *,
     own: bool,
     apart: Collection[str],
+    bare: Collection[str] = (),
 ) -> Blends:
     """Return the problems of an α with these columns and rows.
 
@@ -91,15 +92,25 @@ def blends(
         own: whether α weighs the targets' own rows.
         apart: the targets that have a column of their own and no weight in it: like every domain in
             turn, each has all other columns as sources.
+        bare: rows without weight on their own sample. They need no labelled row, so that targets
+            whose weights came from inputs alone have models too.
     """
+    sizes = opened.sizes
+    few = {name for name in names if name in bare and sizes.get(name, 0) < LEAST_LABELLED}
+    weighed = [name for name in names if own and name not in few]
     if own:
-        opened.named(names, LEAST_LABELLED)
+        opened.named(weighed, LEAST_LABELLED)
     together = [i for i, name in enumerate(names) if name not in apart]
-    rows = [together] if together else []
+    alike = ([i for i in together if (names[i] in few) is bool(k)] for k in range(2))
+    rows = [part for part in alike if part]
     rows += [[i] for i, name in enumerate(names) if name in apart]
-    asked = [_asked(opened, columns, [names[i] for i in part], own, apart) for part in rows]
+    owned = [own and names[part[0]] not in few for part in rows]
+    asked = [
+        _asked(opened, columns, [names[i] for i in part], with_own, apart)
+        for part, with_own in zip(rows, owned, strict=True)
+    ]
     prepared = _prepared(opened, asked)
-    if own and (lost := set(names) - set(prepared.targets)):
+    if lost := set(weighed) - set(prepared.targets):
         left_out = next(
             note
             for note in prepared.notes
@@ -107,10 +118,10 @@ def blends(
         )
         raise DomainError(f"alpha weighs own rows that cannot be used: {left_out}")
     parts = [
-        Blend(tuple(r), g, tuple(a.sources))
-        for g, (r, a) in enumerate(zip(rows, asked, strict=True))
+        Blend(tuple(r), g, tuple(a.sources), with_own)
+        for g, (r, a, with_own) in enumerate(zip(rows, asked, owned, strict=True))
     ]
-    return Blends(prepared, tuple(names), own, tuple(parts))
+    return Blends(prepared, tuple(names), tuple(parts))
 
 
 def _asked(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ from cuvee.errors import DomainError
 from cuvee.problem import LEAST_ROWS, Array
 from cuvee.results import OWN
 
+NOTHING: Array = np.zeros(0, dtype=np.int64)  # no place at all
+
 
 class Names(NamedTuple):
     """The names of targets that learn from the same sources."""
@@ -24,6 +26,8 @@ class Names(NamedTuple):
     """Domains that are neither, and would be targets if somebody asked: columns are encoded by
     their rows too.
     """
+    label_free: Collection[str] = ()
+    """Targets whose labels, if they have any, are not used."""
 
 
 def assigned(
@@ -33,19 +37,20 @@ def assigned(
     *,
     in_turn: bool = False,
     strict: bool = False,
+    label_free: Collection[str] = (),
 ) -> tuple[list[Names], list[str]]:
     """Return who learns from whom, and notes on domains that are too small.
 
-    `in_turn` makes a group of every target.
+    `in_turn` makes a group of every target; those that are `label_free` need no labels.
 
     >>> assigned({"north": 9, "south": 9, "new": 9}, Pool((), (), ()), ["new"])[0][0].sources
     ['north', 'south']
     """
-    kept, notes = enough(sizes, targets, strict=strict)
+    kept, notes = enough(sizes, targets, strict=strict, label_free=label_free)
     usable = usable_names(small.resized(sizes))
     grouped = [[t] for t in kept] if in_turn else [kept]
     groups = [
-        Names(targets_of, [n for n in usable if n not in own])
+        Names(targets_of, [n for n in usable if n not in own], label_free=label_free)
         for targets_of, own in ((g, set(g)) for g in grouped)
     ]
     if not all(group.sources for group in groups):
@@ -87,7 +92,12 @@ def taught(
     if task is not Task.classification:
         at = rows.at
         plain = [
-            Taught({t: at[t] for t in g.targets}, g.sources, {o: at[o] for o in g.others}, None)
+            Taught(
+                {t: NOTHING if t in g.label_free else at[t] for t in g.targets},
+                g.sources,
+                {o: at[o] for o in g.others},
+                None,
+            )
             for g in groups
         ]
         return plain, []
@@ -98,10 +108,13 @@ def taught(
         known = has[[place[s] for s in group.sources]].any(0)
         # one class; where all share it the hypothesis says so
         alone = known.sum() < 2 and len(groups) > 1
+        bare = {t for t in group.targets if t in group.label_free}
         strange = {
-            t for t in (*group.targets, *group.others) if alone or (has[place[t]] & ~known).any()
+            t
+            for t in (*group.targets, *group.others)
+            if alone or (t not in bare and (has[place[t]] & ~known).any())
         }
-        targets, more_notes = _teachable(rows, group.targets, strange, classes[known], strict)
+        targets, more_notes = _teachable(rows, group.targets, strange, classes[known], strict, bare)
         others, _ = _teachable(rows, group.others, strange, classes[known], False)
         notes += more_notes
         if targets or not group.targets:
@@ -121,20 +134,26 @@ def _classes(rows: Labelled) -> tuple[Array, Array]:
 
 
 def _teachable(
-    rows: Labelled, names: Sequence[str], strange: set[str], classes: Array, strict: bool
+    rows: Labelled,
+    names: Sequence[str],
+    strange: set[str],
+    classes: Array,
+    strict: bool,
+    bare: Collection[str] = (),
 ) -> tuple[dict[str, Array], list[str]]:
     """Return name -> places of the rows that can be learnt, and notes on the other rows.
 
-    A target is in it if sources with these classes can teach any of its rows.
+    A target is in it if sources with these classes can teach any of its rows, or, where it is
+    `bare` of labels, anything at all.
     """
     kept, notes = {}, list[str]()
     for name in names:
-        places = rows.at[name]
+        places = NOTHING if name in bare else rows.at[name]
         if name in strange:
             fits, more_notes = teachable(
                 name, rows.y[places], classes, strict=strict, at=rows.number[places]
             )
             places, notes = places[fits], [*notes, *more_notes]
-        if len(places):
+        if len(places) or (name in bare and name not in strange):
             kept[name] = places
     return kept, notes

@@ -72,7 +72,7 @@ def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) ->
 
 
 def _unscored(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:
-    bare = [name for name, (learn, _) in parts.items() if len(learn) == sizes[name]]
+    bare = [name for name, (learn, _) in parts.items() if 0 < len(learn) == sizes[name]]
     if not bare or (options.labelled is None and options.test == 0):
         return []
     one, own = len(bare) == 1, max(sizes[name] for name in bare)

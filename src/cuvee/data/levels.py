@@ -24,14 +24,14 @@ import numpy as np
 
 from cuvee.errors import check_number
 from cuvee.hypothesis.labels import check_numeric
-from cuvee.problem import Problem
+from cuvee.problem import Array, Problem
 from cuvee.results import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Levelled:
     problem: Problem  # labels less the believed level of their domain
-    offset: Floats  # (M,) to add to each target's predictions
+    offset: Floats  # (M,) to add to each target's predictions; 0 where it has no label
     believed: Floats  # (M,) share of the level seen in each target's rows, in [0, 1]
     levels: Floats  # (N,) what was taken out of each source's labels
 
@@ -69,12 +69,22 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     seen, error = y - x @ slope, noise / rows  # (N+M,)
     middle = seen[:N][own].mean()
     spread = max(0.0, seen[:N][own].var(ddof=1) - error[:N][own].mean()) if own.sum() > 1 else 0.0
-    varies = np.where([*~own, *[False] * problem.n_targets], spread / rows, spread)  # (N+M,)
+    varies = np.where([*~own, *[False] * (len(rows) - N)], spread / rows, spread)  # (N+M,)
     believed = varies / np.maximum(varies + error, 1e-300)
     level = _rounded(believed * (seen - middle), noise)
     domains = (*problem.sources, *problem.targets)
+    # no level is known of targets without labels
+    at = np.flatnonzero([d.n_rows > 0 for d in domains])
+    level, believed = (_placed(part, at, len(domains)) for part in (level, believed))
     moved = [d.lowered(u) for d, u in zip(domains, level, strict=True)]
     return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:], level[:N])
+
+
+def _placed(values: Floats, at: Array, n: int) -> Floats:
+    """Return n numbers: these values at some places, and 0 elsewhere."""
+    placed = np.zeros(n)
+    placed[at] = values
+    return placed
 
 
 def _rounded(levels: Floats, noise: float) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +13,12 @@ from cuvee.data.groups import usable_names
 from cuvee.data.label_summary import Summary
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.options import Options
-from cuvee.data.roles import SMALL, Pool, excluded, pool, without
+from cuvee.data.roles import SMALL, Pool, excluded, label_free, pool, without
 from cuvee.data.targets import EACH, choose, suggest
 from cuvee.data.task import Inferred, Task, check_of, infer_of, summary
 from cuvee.errors import DomainError
 from cuvee.hypothesis.registry import MODELS
+from cuvee.mixture import registry as alpha_methods
 from cuvee.problem import LEAST_ROWS
 
 # the options that `read` takes
@@ -36,6 +37,7 @@ class OpenedTable:
     small: Pool  # what becomes of those with too few rows
     rows: LabelledFrame  # all labelled rows; those of small domains as one
     inferred: Inferred
+    label_free: tuple[str, ...] = ()  # targets whose weights come from inputs alone
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -89,17 +91,37 @@ class OpenedTable:
         return [name for name in sizes if name in asked]
 
 
-def open_table(source: Any, options: Options) -> OpenedTable:
-    """Read a table from anywhere and find its labelled rows, its small domains and its task."""
+def open_table(source: Any, options: Options, *, label_free: bool = False) -> OpenedTable:
+    """Read a table from anywhere and find its labelled rows, its small domains and its task.
+
+    With `label_free`, targets of the options that have too few labels are found as well.
+    """
     table = read(source, **{name: getattr(options, name) for name in COLUMNS})
     left_out = excluded(table.names, options.exclude)
     rows = LabelledFrame.of(without(table, left_out))
     sizes = rows.sizes
-    small = pool(sizes, strict=options.strict)
+    bare = _label_free(table, sizes, options, left_out) if label_free else ()
+    # every domain in turn: the few labels of one serve the others
+    in_turn = options.targets in (EACH, (EACH,))
+    aside = [name for name in bare if not in_turn or sizes[name] == 0]
+    small = pool(sizes, strict=options.strict, aside=aside)
     rows = rows.pooled(small.names)
     with located(source, options.encoding):
         inferred = inferred_task(options, _used(rows, small)[table.label])
-    return OpenedTable(source, options, table, tuple(left_out), sizes, small, rows, inferred)
+    return OpenedTable(source, options, table, tuple(left_out), sizes, small, rows, inferred, bare)
+
+
+def _label_free(
+    table: Table, sizes: Mapping[str, int], options: Options, left_out: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the targets of the options with too few labels, unless these are to be errors.
+
+    A method that needs labels leaves them without a model, as ever.
+    """
+    if options.strict or not alpha_methods.find(options.method).label_free:
+        return ()
+    inputs = table.frame[table.domain].value_counts().to_dict()
+    return label_free(sizes, inputs, choose(list(sizes), options.targets, left_out))
 
 
 def inferred_task(options: Options, labels: Any) -> Inferred:

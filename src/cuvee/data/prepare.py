@@ -10,7 +10,7 @@ weights.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ from cuvee.data.labelled import LabelledFrame
 from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
+from cuvee.data.roles import label_free_notes
 from cuvee.data.streamed import streamed
 from cuvee.data.unlabelled import Unlabelled
-from cuvee.errors import InputError, OptionError
+from cuvee.errors import DomainError, InputError, OptionError
 from cuvee.problem import Array
 
 MANY = 20  # domains in turn whose weights are found together
@@ -52,7 +53,7 @@ def prepare(
         if scratch is not None and _is_large(source, options):
             prepared, frame = streamed(source, options, scratch), None
         else:
-            opened = open_table(source, options)
+            opened = open_table(source, options, label_free=True)
             prepared, frame = _of_targets(opened), opened.table.frame
         prepared = replace(prepared, fingerprint=_fingerprint(source, frame, options.encoding))
         return prepared.checked(tell)
@@ -62,7 +63,15 @@ def _of_targets(opened: OpenedTable) -> Prepared:
     """Return the problems of the targets that the options name."""
     strict = opened.options.strict
     targets, in_turn = opened.targets(opened.options.targets)
-    groups, notes = assigned(opened.domains, opened.small, targets, in_turn=in_turn, strict=strict)
+    groups, notes = assigned(
+        opened.domains,
+        opened.small,
+        targets,
+        in_turn=in_turn,
+        strict=strict,
+        label_free=opened.label_free,
+    )
+    notes += label_free_notes(opened.domains, opened.label_free)
     return assembled(opened, groups, notes)
 
 
@@ -80,6 +89,9 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     parts = divided({name: len(at) for name, at in places.items()}, options)
     encoders = _Encoders(rows, table.features, options)
     members = tuple(_members(encoders, group, parts) for group in kept)
+    more = Unlabelled.of(table, set(places), opened.label_free, options)
+    members, unusable = _with_inputs(members, more, opened.label_free)
+    row_notes += unusable
     row_notes += [
         note
         for who in members
@@ -93,7 +105,6 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             }
             return rows.encoded(who.encoder, wanted)
 
-    more = Unlabelled.of(table, set(places), options)
     row_notes += more.notes
     with located(opened.source, options.encoding):
         return Prepared.of(
@@ -132,6 +143,28 @@ def _members(encoders: _Encoders, group: Taught, parts: Divided) -> Members:
     return Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
 
 
+def _with_inputs(
+    members: tuple[Members, ...], more: Unlabelled, label_free: Collection[str]
+) -> tuple[tuple[Members, ...], list[str]]:
+    """Return the groups without label-free targets none of whose rows can be used, and notes."""
+    kept, notes = [], list[str]()
+    for who in members:
+        bare = tuple(t for t in who.targets if t in label_free)
+        lost = {*bare} - {*more.encoded(replace(who, targets=bare))}
+        notes += [
+            f"target {name!r} gets no model: it has no labels to learn from, and each of its rows "
+            "has a gap (--impute fills them) or a category that no training row has"
+            for name in who.targets
+            if name in lost
+        ]
+        left = replace(who, targets=tuple(t for t in who.targets if t not in lost))
+        if left.targets or not who.targets:
+            kept.append(left)
+    if not kept:
+        raise DomainError(f"no target is left: {notes[-1]}")
+    return tuple(kept), notes
+
+
 def _together(
     encoders: _Encoders, members: Sequence[Members], places: Mapping[str, Array]
 ) -> Members | None:
@@ -147,7 +180,7 @@ def _together(
         len(members) < MANY
         or len(targets) != len(members)
         or any({*who.sources} != sources - {*who.targets} for who in members)
-        or any(len(places[t]) != len(rows.at[t]) for t in targets)
+        or any(t not in rows.at or len(places[t]) != len(rows.at[t]) for t in targets)
         or len({None if m.classes is None else (*m.classes.tolist(),) for m in members}) > 1
     ):
         return None

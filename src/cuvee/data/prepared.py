@@ -144,6 +144,11 @@ class Prepared:
         return tuple(t for m in self.members for t in m.targets)
 
     @property
+    def label_free(self) -> tuple[str, ...]:
+        """Return the targets whose weights come from their inputs alone."""
+        return tuple(t for t in self.targets if not any(map(len, self.divided[t])))
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """Return the sources of all groups, in the order of the table."""
         used = {s for m in self.members for s in m.sources}
@@ -189,6 +194,8 @@ class Prepared:
             return Domain(name, X[which], y[which], features=names)
 
         def target(name: str, which: Array) -> Domain:
+            if not len(which):  # it is label-free
+                return Domain(name, None, None, features=names, unlabelled=more[name])  # type: ignore[arg-type]
             return replace(domain(name, which), unlabelled=more.get(name))
 
         sources = [domain(s, slice(None)) for s in members.sources]

@@ -2,15 +2,15 @@
 
 A source needs LEAST_ROWS labelled rows. Domains with fewer are pooled into one source, SMALL:
 together they are rows to learn from like any others. Where that gives no source either, they are
-left out. A target needs LEAST_LABELLED labelled rows; a domain with fewer gets no model, and is a
-source like all that are no target: so no target is ever a small source. Labelled rows of a target
-whose class no source has are left out. Each of these is a note, or an error for those who ask to be
-strict.
+left out. A target needs LEAST_LABELLED labelled rows. One with fewer that has LEAST_INPUTS rows in
+all, labelled or not, is *label-free*: its weights come from its inputs alone. Any other gets no
+model, and is a source like all that are no target. Labelled rows of a target whose class no source
+has are left out. Each of these is a note, or an error for those who ask to be strict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from cuvee.problem import LEAST_ROWS, Array
 SMALL = "(small sources)"
 """The name of the source that small ones are pooled into."""
 LEAST_LABELLED = 5  # rows of a target: with fewer nothing can be said about it
+LEAST_INPUTS = 5  # rows of a target without labels: fewer show nothing of its inputs
 AWAY = "label more, or leave it out with exclude (--exclude)"
 
 
@@ -42,14 +43,20 @@ class Pool:
         return rows | ({SMALL: sum(sizes[name] for name in self.names)} if self.names else {})
 
 
-def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
+def pool(sizes: Mapping[str, int], *, strict: bool = False, aside: Collection[str] = ()) -> Pool:
     """Return what becomes of domains with too few labelled rows to be sources.
 
-    `sizes` has the labelled rows of every domain.
+    `sizes` has the labelled rows of every domain. Those `aside` are no sources whatever they have,
+    and nothing is said of them.
 
     >>> pool({"north": 40, "hut": 1, "ferry": 1}).names
     ('hut', 'ferry')
     """
+    left = _pool({n: rows for n, rows in sizes.items() if n not in aside}, strict)
+    return replace(left, unused=(*left.unused, *(n for n in sizes if n in aside)))
+
+
+def _pool(sizes: Mapping[str, int], strict: bool) -> Pool:
     bare = [name for name, rows in sizes.items() if rows == 0]
     few = [name for name, rows in sizes.items() if 0 < rows < LEAST_ROWS]
     if strict and (bare or few):
@@ -82,14 +89,52 @@ def pool(sizes: Mapping[str, int], *, strict: bool = False) -> Pool:
     return Pool((), (*bare, *few), tuple(notes))
 
 
+def label_free(
+    sizes: Mapping[str, int], inputs: Mapping[str, int], targets: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the targets whose weights have to come from their inputs alone.
+
+    `sizes` has the labelled rows of every domain, and `inputs` all its rows.
+
+    >>> label_free({"north": 40, "new": 0, "hut": 1}, {"new": 90, "hut": 1}, ["new", "hut"])
+    ('new',)
+    """
+    few = (name for name in targets if sizes[name] < LEAST_LABELLED)
+    return tuple(name for name in few if inputs.get(name, 0) >= LEAST_INPUTS)
+
+
+def label_free_notes(sizes: Mapping[str, int], names: Sequence[str]) -> list[str]:
+    """Return what is to be known of label-free targets, before anything is learnt."""
+    bare = [name for name in names if sizes[name] == 0]
+    few = [name for name in names if sizes[name] > 0]
+    notes = []
+    if few:
+        notes.append(
+            f"{_have(few, 'target')} fewer than {LEAST_LABELLED} labelled rows: the labels of "
+            f"{'that target' if len(few) == 1 else 'those targets'} are not used"
+        )
+    if bare or few:
+        who = _have([*bare, *few], "target")
+        notes.append(
+            f"{who} no labels to learn from, so that weights come from inputs alone and there is "
+            "no score; a target whose labels follow another rule than those of the sources looks "
+            "the same (docs/unlabelled.md)"
+        )
+    return notes
+
+
 def enough(
-    sizes: Mapping[str, int], targets: Sequence[str], *, strict: bool = False
+    sizes: Mapping[str, int],
+    targets: Sequence[str],
+    *,
+    strict: bool = False,
+    label_free: Collection[str] = (),
 ) -> tuple[list[str], list[str]]:
-    """Return the targets that have enough labelled rows, and a note on the others.
+    """Return the targets that have enough labelled rows or need none, and a note on the others.
 
     Where none is left, that is an error.
     """
-    few = [name for name in targets if sizes[name] < LEAST_LABELLED]
+    few = [n for n in targets if sizes[n] < LEAST_LABELLED and n not in label_free]
     if few and (strict or len(few) == len(targets)):
         none = (
             ""
@@ -100,7 +145,7 @@ def enough(
             f"{none}target {few[0]!r} has {count(sizes[few[0]], 'labelled row')}, and needs "
             f"{LEAST_LABELLED}: {AWAY}"
         )
-    kept = [name for name in targets if sizes[name] >= LEAST_LABELLED]
+    kept = [name for name in targets if name not in few]
     without_model = _they(few, "gets no model", "get no model")
     return kept, [
         f"{_have(few)} fewer than {LEAST_LABELLED} labelled rows: {without_model}"
@@ -169,13 +214,13 @@ def teachable(
     return np.zeros_like(known), [f"target {name!r} has {which}, and {few}: it gets no model"]
 
 
-def _have(names: Sequence[str]) -> str:
+def _have(names: Sequence[str], what: str = "domain") -> str:
     """Return "domain 'a' has", or "3 domains ('a', 'b', 'c') have"."""
     shown = list(map(short, names))
     return (
-        f"domain {shown[0]} has"
+        f"{what} {shown[0]} has"
         if len(names) == 1
-        else f"{len(names):,} domains ({_named(shown)}) have"
+        else f"{len(names):,} {what}s ({_named(shown)}) have"
     )
 
 

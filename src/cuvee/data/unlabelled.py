@@ -35,10 +35,20 @@ class Unlabelled:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, table: Table, targets: Collection[str], options: Options) -> Unlabelled:
-        """Return these rows of a table, drawn by the seed where a target has more than MOST."""
-        frame = table.frame[table.frame[table.label].isna()]
-        frame = frame[frame[table.domain].isin(targets)]
+    def of(
+        cls,
+        table: Table,
+        targets: Collection[str],
+        label_free: Collection[str],
+        options: Options,
+    ) -> Unlabelled:
+        """Return these rows of a table, drawn by the seed where a target has more than MOST.
+
+        Of targets that are `label_free` all rows are taken, as their labels are not used.
+        """
+        whose = table.frame[table.domain]
+        bare = table.frame[table.label].isna() | whose.isin(label_free)
+        frame = table.frame[bare & whose.isin(targets)]
         frames, many = {}, []
         for i, (name, rows) in enumerate(frame.groupby(table.domain, sort=False)):
             if len(rows) > MOST:

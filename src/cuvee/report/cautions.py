@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from cuvee.report.findings import BALANCED, CONSTANT, CUVEE, LOG_LOSS, MAJORITY, Findings
 from cuvee.report.formatting import count, named, number, score
+from cuvee.report.label_free import bare, warning
 from cuvee.report.summary import (
     best_baseline,
     constant,
@@ -32,7 +33,7 @@ Flags = npt.NDArray[np.bool_]
 def worries(findings: Findings) -> list[str]:
     """Return the sentences of all rules that apply, the gravest first."""
     rules = (
-        *(unsolved, unmixed, unlearnt, flattered, chance, unhelped),
+        *(unsolved, unmixed, label_free, unlearnt, flattered, chance, unhelped),
         *(self_reliant, few_rows, unscored, unproven, leaning, unused),
     )
     return [sentence for rule in rules for sentence in rule(findings)]
@@ -71,6 +72,12 @@ def unmixed(findings: Findings) -> Iterator[str]:
             "they can be used, but compare them with those of the method path before reading much "
             "into them."
         )
+
+
+def label_free(findings: Findings) -> Iterator[str]:
+    """Yield a sentence about targets without labels: what is expected of them, and not known."""
+    if names := bare(findings):
+        yield warning(findings, names)
 
 
 def unlearnt(findings: Findings) -> Iterator[str]:
@@ -186,7 +193,7 @@ def self_reliant(findings: Findings) -> Iterator[str]:
 
 def few_rows(findings: Findings) -> Iterator[str]:
     """Yield a sentence about targets with too few rows to learn from."""
-    bad = findings.learn_rows < FEW
+    bad = (findings.learn_rows > 0) & (findings.learn_rows < FEW)
     if bad.any():
         yield (
             f"{_who(findings, bad)} had fewer than {FEW} labelled rows to learn from: "
@@ -202,6 +209,7 @@ def unscored(findings: Findings) -> Iterator[str]:
         if findings.scores.size
         else untested
     )
+    bad &= findings.learn_rows != 0  # those without labels have a sentence of their own
     if bad.any():
         yield (
             f"{_who(findings, bad)} had no test rows, so nothing is known about how well the model "

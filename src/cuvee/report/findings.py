@@ -58,6 +58,18 @@ class LearningTerms:
 
 
 @dataclass(frozen=True, eq=False)
+class Expected:
+    """Hold how labelled targets do without their labels; an interval is of 95 %, (3,) with it."""
+
+    judged_on: int  # targets
+    score: Floats  # to expect of one target more, with an interval of prediction
+    tested_on: int  # of them, those with test rows, on which the next three are means
+    without_labels: float
+    with_labels: float
+    gain_of_labels: Floats  # positive where labels help, with its interval
+
+
+@dataclass(frozen=True, eq=False)
 class Findings:
     """Hold what a run found for M targets and N sources; NaN means not known."""
 
@@ -72,7 +84,8 @@ class Findings:
     columns: tuple[str, ...]
     source_rows: Floats  # (N,)
     targets: tuple[str, ...]
-    learn_rows: Floats  # (M,) labelled rows that α and the scored models learnt from
+    # (M,) labelled rows that α and the scored models learnt from; 0 where weights come from inputs
+    learn_rows: Floats
     test_rows: Floats  # (M,) labelled rows kept for scores
     alpha: Floats  # (M, columns); NaN where a source is the target itself (every domain in turn)
     alpha_status: tuple[str, ...]  # (M,) values of cuvee.Status
@@ -103,3 +116,4 @@ class Findings:
     theorem: LearningTerms | None = None  # None: a network, or a run of an older version
     also: dict[str, Floats] = field(default_factory=dict)
     """Scores beside accuracy by name, (M, methods) each; NaN where a target has none."""
+    expected: Expected | None = None  # of targets without labels; None where there are none

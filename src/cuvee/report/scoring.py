@@ -10,6 +10,7 @@ import numpy as np
 from cuvee.report import intervals
 from cuvee.report.findings import AUC, BALANCED, CONSTANT, CUVEE, LOG_LOSS, LOWER, Findings
 from cuvee.report.formatting import UNKNOWN, count, number, score, signed
+from cuvee.report.label_free import expectation
 from cuvee.report.summary import best_baseline, means_also, n_scored
 
 DRAWN, LISTED = 60, 200  # targets
@@ -28,7 +29,8 @@ def scores(f: Findings) -> dict[str, Any]:
     """Return everything about scores; cards are empty where there are none."""
     scored = np.flatnonzero(np.isfinite(f.scores[..., 0]).any(1)) if f.scores.size else np.arange(0)
     if not len(scored) or CUVEE not in f.methods:
-        return {"text": "No target has test rows: there is nothing to compare.", "cards": []}
+        text = f"No target has test rows: there is nothing to compare. {expectation(f)}"
+        return {"text": text.strip(), "cards": []}
     best, alone = best_baseline(f), len(scored) == 1
     ordered = _by_gain(f, scored, best)
     drawn = _ends(ordered)
@@ -80,7 +82,7 @@ def _introduction(f: Findings, scored: Any) -> str:
         text += f" {'; '.join(meanings)}."
     if any(not np.isfinite(f.also[name][scored]).all() for name in means_also(f)):
         text += " Where all test rows are of one class, these scores are not given."
-    return text
+    return f"{text} {expectation(f)}".strip()
 
 
 def _cards(f: Findings, alone: bool) -> list[dict[str, Any]]:

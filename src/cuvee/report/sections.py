@@ -103,6 +103,8 @@ def _target(f: Findings, i: int, own: int | None) -> dict[str, Any]:
             )
     rows = (
         f"{count(f.learn_rows[i], 'row')} to learn from, {count(f.test_rows[i], 'row')} for scores"
+        if f.learn_rows[i]
+        else "no labels, so that weights come from inputs alone"
     )
     return {
         "name": f.targets[i],

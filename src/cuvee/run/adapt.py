@@ -281,6 +281,7 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
                     atlas,
                     options,
                     bounded=theorem.MOST - low,
+                    bare=bool(prepared.label_free) and not folder.has(GIVEN),
                 )
                 parts.add(step, part.pack(), time.perf_counter() - began)
             steps.append(step)
@@ -333,6 +334,12 @@ def _check_given(alpha: Floats, columns: tuple[str, ...], prepared: Prepared) ->
             raise MixtureError(
                 f"alpha: target {target!r} would learn from itself as a source; its own rows are "
                 f"{OWN!r}"
+            )
+    for target in prepared.label_free if OWN in columns else ():
+        if alpha[prepared.targets.index(target), columns.index(OWN)] > 0:
+            raise MixtureError(
+                f"alpha: target {target!r} weighs {OWN!r}, and has no labels to learn from: give "
+                "that weight to sources"
             )
 
 

@@ -140,7 +140,7 @@ class Base:
 
     def has_rows(self, target: str) -> bool:
         """Return whether the labelled rows of a target are at hand; those of added ones are not."""
-        return target in self.divided and target in self.rows
+        return target in self.rows and any(map(len, self.divided.get(target, ())))
 
     def test_rows(self, target: str) -> int:
         """Return how many rows of a target are kept for scores, as far as rows are at hand."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.report.findings import ALSO, Convergence, Findings, LearningTerms, Tried
+from cuvee.report.findings import ALSO, Convergence, Expected, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run.added import Added
 from cuvee.run.folder import CANDIDATES, CHOSEN, JUDGED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
@@ -84,6 +84,7 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
             for name in ALSO
             if name in metrics.get("also", {})
         },
+        expected=_expected(metrics.get("label_free")),
     )
 
 
@@ -158,6 +159,20 @@ def _theorem(entry: dict[str, Any] | None) -> LearningTerms | None:
     if entry is None:
         return None
     return LearningTerms(entry["loss"], entry["exact"], *(_numbers(entry[name]) for name in TERMS))
+
+
+def _expected(entry: dict[str, Any] | None) -> Expected | None:
+    """Return what to expect of targets without labels; None where all have some."""
+    if entry is None:
+        return None
+    return Expected(
+        judged_on=int(entry["judged_on"]),
+        score=_numbers(entry["expected"]),
+        tested_on=int(entry["tested_on"]),
+        without_labels=float(_numbers(entry["without_labels"])),
+        with_labels=float(_numbers(entry["with_labels"])),
+        gain_of_labels=_numbers(entry["gain_of_labels"]),
+    )
 
 
 def _convergence(folder: RunFolder, targets: Sequence[str]) -> tuple[Convergence | None, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ from cuvee.estimators.choose import Target, choose, fit_model
 from cuvee.estimators.named import named
 from cuvee.estimators.routing import FittedModel, Learner
 from cuvee.estimators.weights import Rows, Table
+from cuvee.hypothesis import Hypothesis
 from cuvee.numerics.parallel import each
-from cuvee.problem import Array, Problem
+from cuvee.problem import Array, Domain, Problem
 from cuvee.results import OWN, Candidate, Floats, Mixtures, Status
-from cuvee.run import theorem
+from cuvee.run import expected, theorem
 from cuvee.run.folder import FITTED, RunFolder
 from cuvee.run.judge import Judged, judge_answers
-from cuvee.run.models import Delivered
+from cuvee.run.models import Delivered, levels
 from cuvee.run.scores import METHODS, simple_mixtures
 
 NOTHING_PROVEN = (
@@ -43,6 +45,7 @@ class Fitting:
     problem: Table
     whole: Table
     plain: Table
+    hypothesis: Hypothesis  # the linear one, which finds mixtures
 
     @classmethod
     def of(cls, prepared: Prepared, members: Members, options: Options) -> Fitting:
@@ -55,12 +58,18 @@ class Fitting:
             table if p is group.problem else replace(table, y=_labels(learner, p))
             for p in (group.whole, group.plain)
         )
-        return cls(learner, group, table, whole, plain)
+        return cls(learner, group, table, whole, plain, prepared.hypothesis(members))
+
+    @cached_property
+    def without_labels(self) -> Floats:
+        """Return the weights (M, N) of the targets as if they had no labels."""
+        return expected.without_labels(self.group, self.hypothesis, self.learner.seed)
 
     def rows(self, table: Table, problem: Problem, i: int) -> Rows:
         """Return what target i may learn from."""
         own = problem.targets[i]
-        return table.with_own(own.X, coded(self.learner, own))
+        labels = coded(self.learner, own) if own.n_rows else table.y[:0]
+        return table.with_own(own.X, labels)
 
 
 def _labels(learner: Learner, problem: Problem) -> Array:
@@ -121,11 +130,13 @@ def judged(
     )
 
 
-def deliver(fitting: Fitting, i: int, alpha: Floats, options: Options) -> tuple[Delivered, bytes]:
+def deliver(
+    fitting: Fitting, i: int, alpha: Floats, options: Options, bare: bool = False
+) -> tuple[Delivered, bytes]:
     """Return the model of target i with its scores beside the simple mixtures, and as a file.
 
     α is (N,) or (N+1,). The model delivered learns from all labelled rows, the others from those
-    that are not kept for scores.
+    that are not kept for scores. With `bare` the target is scored as if it had no labels, too.
     """
     group, learner = fitting.group, fitting.learner
     N, test = group.problem.n_sources, group.test[i]
@@ -147,7 +158,7 @@ def deliver(fitting: Fitting, i: int, alpha: Floats, options: Options) -> tuple[
     nan = np.full(1, np.nan)
     delivered = Delivered(
         w=np.zeros((1, 0)),
-        offset=group.whole_offset[i : i + 1],
+        offset=levels(group.part(slice(i, i + 1)), alpha[None]),
         status=np.array([str(Status.FITTED)], dtype=object),
         distance=nan,
         excess_risk=nan,
@@ -159,8 +170,29 @@ def deliver(fitting: Fitting, i: int, alpha: Floats, options: Options) -> tuple[
         moved=np.zeros((1, 0)),
         bound=theorem.unknown(1),
         rests_on=NOTHING_PROVEN.format(words=WORDS[options.model]),
+        bare=_without_labels(fitting, i) if bare else expected.unknown(1),
     )
     return delivered, files.to_bytes(final)
+
+
+def _without_labels(fitting: Fitting, i: int) -> Floats:
+    """Return what a model of target i reaches that saw none of its labels, (1, COLUMNS)."""
+    group, learner = fitting.group, fitting.learner
+    rows, test = expected.labelled_rows(group, i), group.test[i]
+    if rows is None:
+        return expected.unknown(1)
+    alpha, own = fitting.without_labels[i], group.plain.targets[i]
+    sources = fitting.problem.with_own(own.X[:0], fitting.problem.y[:0])
+    model = fit_model(learner, sources, np.append(alpha, 0.0), own.name)
+
+    def judged(on: Domain) -> Judged:
+        if learner.classes is None:
+            answers = model.predict(on.X) + alpha @ group.levels
+        else:
+            answers = model.predict_proba(on.X)
+        return judge_answers(answers[None], on, own, learner.classes)
+
+    return expected.columns(judged(rows), _nothing(learner) if test is None else judged(test))
 
 
 def _scores(fitting: Fitting, i: int, models: list[FittedModel]) -> Judged:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from cuvee.data.prepared import Prepared
 from cuvee.results import Floats, Mixtures
 from cuvee.run import alpha_file, fitted, model_choice, tables
 from cuvee.run.fitted import Fitting
-from cuvee.run.folder import JUDGED, RunFolder, as_json, part_name
+from cuvee.run.folder import GIVEN, JUDGED, RunFolder, as_json, part_name
 from cuvee.run.models import Delivered
 
 Progress = Callable[[str, int, int], None]
@@ -51,6 +52,7 @@ def judge(
     total = len(prepared.targets)
     linear = {name: mix for mix in mixtures for name in mix.targets}
     end = np.inf if options.budget is None else time.monotonic() + options.budget
+    bare = {*prepared.label_free}
     chosen, notes = [], []
     for done, (g, i, fitting) in enumerate(_targets(prepared, options)):
         members, step = prepared.members[g], f"judged {g} {i}"
@@ -60,7 +62,10 @@ def judge(
             one = fitted.only(linear[target], target, members.sources)
             left = (end - began) / (total - done)
             known = model_choice.known(folder, target)
-            mix = fitted.judged(fitting(), i, one, left, known)
+            if target in bare:  # no row of it can judge
+                mix = replace(one, candidates=())
+            else:
+                mix = fitted.judged(fitting(), i, one, left, known)
             files = {part_name(step): alpha_file.pack(mix)}
             files[f"{part_name(step)}.json"] = as_json({"notes": list(mix.notes)})
             folder.commit(step, files, seconds=time.monotonic() - began)
@@ -80,12 +85,13 @@ def deliver(
 ) -> None:
     """Make the models of all targets; the file of each is committed as soon as it is fitted."""
     total, steps = len(prepared.targets), []
+    bare = bool(prepared.label_free) and not folder.has(GIVEN)
     for done, (g, i, fitting) in enumerate(_targets(prepared, options)):
         step = f"models {g} {i}"
         progress("fitting models", done, total)
         if not folder.done(step):
             began = time.monotonic()
-            part, model = fitted.deliver(fitting(), i, alphas[g][i], options)
+            part, model = fitted.deliver(fitting(), i, alphas[g][i], options, bare)
             committed = {part_name(step): part.pack(), fitted.file_of(done): model}
             folder.commit(step, committed, seconds=time.monotonic() - began)
         steps.append(part_name(step))

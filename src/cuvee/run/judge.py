@@ -51,7 +51,7 @@ def judge(
     constant = (
         _shares([space.encode(d.y, d.name) for d in own], len(space.classes))  # type: ignore[arg-type]
         if classify
-        else np.array([d.y.astype(np.float64).mean() for d in own])[:, None]
+        else np.array([d.y.astype(np.float64).mean() if d.n_rows else np.nan for d in own])[:, None]
     )
     width = prod(space.input_shape)
     # of a row: itself, and what a layer of each model makes of it

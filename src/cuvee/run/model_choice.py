@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,11 @@ CONTENDERS = (LINEAR, "trees", "forest")
 MOST = 8  # targets whose rows decide: more would cost more than they tell
 SPENT = 1 / 3  # of a budget, at most
 STEP = "model"
+BARE = {
+    "model": LINEAR,
+    "why": "model: linear, because no target has labels that could judge another",
+    "judged": {},
+}
 
 
 def decided(folder: RunFolder, options: Options) -> Options:
@@ -45,15 +51,19 @@ def decide(
     if options.model == AUTO and not folder.done(STEP):
         began = time.monotonic()
         contests = _contests(prepared, options, mixtures, progress)
-        classify = prepared.classes is not None
-        won = verdict(list(contests.values()), classify=classify)
-        content = {
-            "model": won.winner,
-            "why": _why(won, list(contests.values()), classify),
-            "judged": {t: one.mixtures.get(won.winner, {}) for t, one in contests.items()},
-        }
+        content = _verdict(contests, prepared.classes is not None) if contests else BARE
         folder.commit(STEP, {CHOSEN: as_json(content)}, seconds=time.monotonic() - began)
     return decided(folder, options)
+
+
+def _verdict(contests: Mapping[str, Contest], classify: bool) -> dict[str, Any]:
+    """Return which model won, and why, for a file."""
+    won = verdict(list(contests.values()), classify=classify)
+    return {
+        "model": won.winner,
+        "why": _why(won, list(contests.values()), classify),
+        "judged": {t: one.mixtures.get(won.winner, {}) for t, one in contests.items()},
+    }
 
 
 def known(folder: RunFolder, target: str) -> Mapping[str, float]:
@@ -68,7 +78,15 @@ def _contests(
     prepared: Prepared, options: Options, mixtures: Sequence[Mixtures], progress: Progress
 ) -> dict[str, Contest]:
     """Return what every contender lost on some of the targets."""
-    where = [(g, i) for g, m in enumerate(prepared.members) for i in range(len(m.targets))]
+    bare = {*prepared.label_free}
+    where = [
+        (g, i)
+        for g, m in enumerate(prepared.members)
+        for i, name in enumerate(m.targets)
+        if name not in bare
+    ]
+    if not where:
+        return {}
     at = np.unique(np.linspace(0, len(where) - 1, min(MOST, len(where))).astype(int))
     mix_of = {t: mix for mix in mixtures for t in mix.targets}
     end = np.inf if options.budget is None else time.monotonic() + SPENT * options.budget

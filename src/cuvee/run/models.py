@@ -20,7 +20,7 @@ from cuvee.hypothesis.base import Space
 from cuvee.outputs import files
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
-from cuvee.run import theorem
+from cuvee.run import expected, theorem
 from cuvee.run.judge import judge
 from cuvee.run.scores import simple_mixtures
 from cuvee.solution import Solution
@@ -49,6 +49,8 @@ class Delivered:
     rests_on: str
     # (M, methods, scores) of `Judged`
     also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    # (M, expected.COLUMNS); NaN where every target of the run has labels
+    bare: Floats = field(default_factory=lambda: expected.unknown(0))
 
     def pack(self, **more: Any) -> bytes:
         values = {
@@ -74,6 +76,7 @@ class Delivered:
             status = np.array(header["status"], dtype=object)
             numbers = {
                 "bound": theorem.unknown(len(status)),
+                "bare": expected.unknown(len(status)),
                 **{name: t.numpy() for name, t in tensors.items()},
             }
             return cls(**numbers, status=status, rests_on=header["rests_on"])
@@ -81,7 +84,7 @@ class Delivered:
     @classmethod
     def joined(cls, parts: list[Delivered]) -> Delivered:
         arrays = [f.name for f in fields(cls) if f.name != "rests_on"]
-        width = max(p.moved.shape[1] for p in parts)
+        width = max(p.moved.shape[1] for p in parts)  # groups may have more sources than others
         longest = max(p.w.shape[1] for p in parts)  # groups may have seen different categories
         return cls(
             **{
@@ -91,7 +94,14 @@ class Delivered:
             },
             w=np.concatenate([np.pad(p.w, ((0, 0), (0, longest - p.w.shape[1]))) for p in parts]),
             moved=np.concatenate(
-                [p.moved if p.moved.shape[1] else np.full((len(p.w), width), np.nan) for p in parts]
+                [
+                    np.pad(
+                        p.moved,
+                        ((0, 0), (0, width - p.moved.shape[1])),
+                        constant_values=np.nan,
+                    )
+                    for p in parts
+                ]
             ),
             rests_on=parts[0].rests_on,
         )
@@ -105,12 +115,14 @@ def deliver(
     options: Options,
     *,
     bounded: int = theorem.MOST,
+    bare: bool = False,
 ) -> Delivered:
     """Return the models of a group's targets, with their scores beside the simple mixtures.
 
     Models are solved, or asked of the map; those delivered learn from all labelled rows.
 
-    The first `bounded` targets have the terms of Theorem 1.
+    The first `bounded` targets have the terms of Theorem 1. With `bare`, targets are scored as if
+    they had no labels, too.
     """
     sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
     simple = simple_mixtures(
@@ -125,7 +137,7 @@ def deliver(
     final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored
     return Delivered(
         w=final.w,
-        offset=group.whole_offset,
+        offset=levels(group, alpha),
         status=np.array([str(s) for s in final.status], dtype=object),
         distance=final.certificate.distance,
         excess_risk=final.certificate.excess_risk,
@@ -137,7 +149,18 @@ def deliver(
         moved=sensitivities(group, hypothesis, alpha, final),
         bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,
+        bare=expected.scores(group, hypothesis, options) if bare else expected.unknown(len(alpha)),
     )
+
+
+def levels(group: Group, alpha: Floats) -> Floats:
+    """Return the level (M,) of each target, which is added to the predictions of its model.
+
+    A target without labels has the level of its sources, weighed as they are by α (M, columns).
+    """
+    bare = [t.n_rows == 0 for t in group.whole.targets]
+    shared = np.nan_to_num(alpha[:, : len(group.levels)]) @ group.levels
+    return np.where(bare, shared, group.whole_offset)
 
 
 def _models(
@@ -184,10 +207,15 @@ def sensitivities(
         chunk = slice(low, low + size)
         part = group.part(chunk).whole if own else group.whole
         moves = sensitivity(part, hypothesis, alpha[chunk], solution.w[chunk])  # (m, columns, P)
+        if moves.shape[1] < alpha.shape[1]:  # none of these targets has an own sample
+            moves = np.pad(moves, ((0, 0), (0, 1), (0, 0)))
         moves = moves - np.einsum("mj,mjp->mp", alpha[chunk], moves)[:, None]
         norm = np.linalg.norm(solution.w[chunk], axis=1)[:, None]
         parts.append(np.linalg.norm(moves, axis=2) / np.maximum(norm, 1e-300))
-    return np.concatenate(parts)
+    moved = np.concatenate(parts)
+    if own:
+        moved[[t.n_rows == 0 for t in group.whole.targets], -1] = np.nan
+    return moved
 
 
 def space_of(options: Options, task: str, n_inputs: int, classes: Array | None) -> Space:

@@ -13,6 +13,7 @@ from cuvee.outputs.files import understood
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array
 from cuvee.report.findings import Findings
+from cuvee.report.label_free import expectation
 from cuvee.report.page import render
 from cuvee.report.summary import summary
 from cuvee.results import Floats
@@ -105,7 +106,9 @@ class Run(Predictor):
             rows = np.array([t["test"] for t in prepared["targets"]])
             classify, kind = prepared["classes"] is not None, prepared["kind"]
             plan = metrics["plan"]
-            return metrics_of(self._models, self.targets, rows, classify, kind, plan)
+            joined = metrics_of(self._models, self.targets, rows, classify, kind, plan)
+            # what was expected of targets without labels does not depend on those added
+            return joined | {k: metrics[k] for k in ("label_free",) if k in metrics}
 
     @cached_property
     def _models(self) -> Delivered:
@@ -130,6 +133,10 @@ class Run(Predictor):
     def summary(self) -> str:
         """Return what was asked and what came out, in three sentences."""
         return " ".join(summary(self.findings))
+
+    def expectation(self) -> str:
+        """Return what to expect of targets without labels, in words; nothing without any."""
+        return expectation(self.findings)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of the run that JSON can hold in one line."""

@@ -20,13 +20,17 @@ LEVEL = 1.96  # standard errors to either side: 95 %
 
 
 def simple_mixtures(source_rows: Floats, own_rows: Floats) -> Floats:
-    """Return α of the four baselines (M, 4, N+1): m_j rows of the sources, k of each target."""
+    """Return α of the four baselines (M, 4, N+1): m_j rows of the sources, k of each target.
+
+    A target without rows of its own, which has no scores, has the uniform mixture as its last.
+    """
     M, N = len(own_rows), len(source_rows)
     simple = np.zeros((M, 4, N + 1))
     simple[:, 0, :N] = 1.0
     simple[:, 1, :N] = simple[:, 2, :N] = source_rows
     simple[:, 2, N] = own_rows
-    simple[:, 3, N] = 1.0
+    simple[:, 3, N] = own_rows > 0
+    simple[own_rows == 0, 3, :N] = 1.0
     return np.asarray(simple / simple.sum(-1, keepdims=True))
 
 

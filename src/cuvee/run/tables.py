@@ -18,10 +18,11 @@ from cuvee.errors import InputError
 from cuvee.outputs.files import understood
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status, widen
-from cuvee.run import alpha_file, scores, theorem
+from cuvee.run import alpha_file, expected, scores, theorem
 from cuvee.run.folder import (
     ALPHA,
     CANDIDATES,
+    GIVEN,
     METRICS,
     MODELS,
     PREPARED,
@@ -106,11 +107,22 @@ def of_mixtures(of: Prepared, mixtures: list[Mixtures]) -> dict[str, bytes]:
     files = {ALPHA: alpha_file.to_csv(of.targets, columns, every.alpha), WEIGHTS: _parquet(table)}
     numbers = sum(len(mix.targets) * len(mix.candidates) * len(columns) for mix in mixtures)
     few = mixtures if numbers <= KEPT else []
-    if any(mix.candidates for mix in few):
-        files[CANDIDATES] = _parquet(_candidates(few, columns))
+    few = [judged for mix in few if (judged := _judged(mix)).targets]
+    if tried := [mix for mix in few if mix.candidates]:
+        files[CANDIDATES] = _parquet(_candidates(tried, columns))
     if any(mix.trace is not None for mix in few):
         files[TRACE] = _parquet(_traces(few))
     return files
+
+
+def _judged(mix: Mixtures) -> Mixtures:
+    """Return the same without label-free targets, for which nothing could be judged."""
+    kept = [t for t, s in zip(mix.targets, mix.status, strict=True) if s is not Status.LABEL_FREE]
+    if len(kept) == len(mix.targets):
+        return mix
+    # the course of α is in no file
+    trace = mix.trace and replace(mix.trace, alpha=np.zeros((*mix.trace.gap.shape, 0)))
+    return replace(mix, trace=trace).in_order(kept)
 
 
 def _candidates(mixtures: list[Mixtures], columns: tuple[str, ...]) -> dict[str, Any]:
@@ -185,7 +197,12 @@ def of_models(of: Prepared, delivered: Delivered, folder: RunFolder) -> dict[str
         if folder.has(name := part_name(f"plan {g}"))
     ]
     why = [p["why"] for p in plans]
+    # weights that somebody gave say nothing of those from inputs alone
+    bare = () if folder.has(GIVEN) else of.label_free
     metrics = metrics_of(delivered, of.targets, rows, of.classes is not None, of.kind, why)
+    metrics |= expected.as_metrics(
+        delivered.bare, delivered.loss[:, 0], bare, of.classes is not None
+    )
     files = {MODELS: delivered.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
     if delivered.moved.shape[1]:
         files[SENSITIVITY] = _parquet(
@@ -229,7 +246,10 @@ def _moved(of: Prepared, moved: Floats, own: bool) -> dict[str, Any]:
     return {
         "target": [t for t, columns in each for _ in columns],
         "column": [c for _, columns in each for c in columns],
-        "moves": moved.ravel(),
+        # rows of groups with fewer sources end with NaN
+        "moves": np.concatenate(
+            [row[: len(columns)] for row, (_, columns) in zip(moved, each, strict=True)]
+        ),
     }
 
 

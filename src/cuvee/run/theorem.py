@@ -47,13 +47,17 @@ def terms(
     table = sum(s.n_rows * prod(s.input_shape) for s in group.problem.sources)
     if most <= 0 or table > TABLE or not space.bounds_known:
         return values
-    first = slice(0, most)
-    bound = risk_bound(group.part(first).problem, hypothesis, alpha[first], seed=seed)
+    # of a target without labels no discrepancy is known
+    first = [i for i, t in enumerate(group.problem.targets[:most]) if t.n_rows]
+    if not first:
+        return values
+    problem = group.problem.with_targets([group.problem.targets[i] for i in first])
+    bound = risk_bound(problem, hypothesis, alpha[first], seed=seed)
     printed = bound.printed
     values[first, :3] = np.stack([printed.discrepancy, printed.complexity, printed.sampling], 1)
     values[first, 3] = bound.proven.excess
     values[first, 4] = printed.largest_loss
-    for i, domain in enumerate(group.test[first]):  # each has its own rows
+    for i, domain in enumerate(group.test[:most]):  # each has its own rows
         if domain is not None:
             values[i, 5] = held_out_loss(space, scored.w[i], domain, float(group.offset[i]))
     return values

@@ -94,7 +94,9 @@ async function choose(name) {
   const names = sources.map((one) => one.name).filter((one) => one !== name);
   if (about.own_sample) names.push(OWN);
   now = { about, mixture: new Mixture(names, about.alpha), first: null };
-  const rows = `${about.rows.learn} rows to learn from, ${about.rows.test} for scores.`;
+  const rows = about.rows.learn
+    ? `${about.rows.learn} rows to learn from, ${about.rows.test} for scores.`
+    : "It has no labels: its weights come from its inputs alone, and there is no score.";
   const lost = about.alpha[OWN] && !about.own_sample;
   at("about").textContent = lost
     ? `${rows} The run does not keep the rows of targets that were added, so that its own sample, ${number(about.alpha[OWN])} of its weight, has no slider and there is no score.`
