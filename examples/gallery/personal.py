@@ -6,6 +6,7 @@ from it and which do not.
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import FixedLocator
 from sklearn.linear_model import Ridge, RidgeCV
 
 import cuvee
@@ -63,6 +64,10 @@ for axes, (name, theirs) in zip(panels, errors.items(), strict=True):
     axes.plot([1, 40], [1, 40], color="0.6", linewidth=1)
     axes.plot(theirs, ours, "o", color="#4527a0", alpha=0.6, markersize=5)
     axes.set(xscale="log", yscale="log", xlabel=f"squared error of {name}")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(FixedLocator([1, 2, 5, 10, 20, 40]))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     axes.set_title(f"{np.mean(ours < theirs):.0%} of users gain", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
 panels[0].set_ylabel("squared error of cuvee's blend")

@@ -51,8 +51,9 @@ print(run.summary())
 
 # %% Where the blend helps
 # A line is one school: its error with a model of its own 20 pupils (left end), with all pupils
-# pooled (middle), and with cuvee's blend (right end). Own rows alone are by far the worst. Pooling
-# is hard to beat on this table: most of what schools differ in is their level.
+# pooled (middle), and with cuvee's blend (right end). Own rows alone are the worst. Much of the
+# lead over pooling comes from the levels; a pooled model that is given them as well is hard to beat
+# on the London schools ([figures](../../docs/results.md)).
 found = run.findings
 shown = ["target only", "pooled", "cuvee"]
 errors = np.stack([found.scores[:, found.methods.index(m), 0] for m in shown], axis=1)  # (M, 3)

@@ -35,7 +35,8 @@ for name, online in ledgers.items():
 # %% What the stream cost and lost
 # Above, the average squared distance between the models given and the best ones. Below, how many
 # solutions were paid for. The default pays at the beginning, while everything is new, and
-# hardly ever again.
+# rarely after that. The printed algorithm counts a round without a solution as a zero vector, so
+# that its loss stops falling ([the trial](../../docs/paper.md#theorem-4-online-regret)).
 figure, (above, below) = plt.subplots(2, 1, figsize=(7.5, 5.5), layout="constrained", sharex=True)
 for (name, online), colour in zip(ledgers.items(), ("#7d93a6", "#4527a0"), strict=True):
     rounds = np.arange(1, online.ledger.rounds + 1)
