@@ -38,9 +38,10 @@ test-browser: setup  ## the report in Chromium
 test-fuzz: setup  ## a server asked by Schemathesis for half an hour
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz.py
 
-docs: setup  ## write the generated pages again: API, options, maps, methods, verdicts
+docs: setup  ## write the generated parts of pages again: API, options, methods, outputs, verdicts
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_maps.py
+	$(BIN)/python docs/make_outputs.py
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_paper.py
 	$(BIN)/python -m cuvee.cli.reference docs/cli.md

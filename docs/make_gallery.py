@@ -34,8 +34,9 @@ ORDER = (
     "mixture",
     "federated",
 )
+WHOLE_WIDTH = "---\nhide:\n  - toc\n---\n\n"  # lines of code then fit
 MOST_SECONDS = 60  # of CPU, for one script
-WIDTH = 96  # columns of what a script prints
+WIDTH = 88  # columns of what a script prints
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def index(made: dict[str, Cell]) -> str:
         for name, cell in made.items()
     )
     return (
-        "# Gallery\n\nOn these pages you see cuvee at work, from the data to a picture. Each page is a "
+        WHOLE_WIDTH + "# Gallery\n\nOn these pages you see cuvee at work, from the data to a picture. Each page is a "
         "script of `examples/gallery` that runs in under a minute; what it printed and drew was "
         "made when this site was built.\n\n"
         f'<div class="grid cards" markdown>\n\n{cards}\n\n</div>\n'
@@ -144,7 +145,7 @@ def make(name: str, out: Path) -> Cell:
     if seconds > MOST_SECONDS:
         raise SystemExit(f"examples/gallery/{name}.py took {seconds:.0f} s of CPU: make it shorter")
     page = json.loads(ended.stdout.splitlines()[-1])
-    (out / f"{name}.md").write_text(page + made_by(name, seconds), encoding="utf-8")
+    (out / f"{name}.md").write_text(WHOLE_WIDTH + page + made_by(name, seconds), encoding="utf-8")
     print(f"{name}: {seconds:.1f} s of CPU", flush=True)
     return cells((SCRIPTS / f"{name}.py").read_text(encoding="utf-8"))[0]
 

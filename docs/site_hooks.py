@@ -43,7 +43,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     markdown = re.sub(r"\]\((?:\.\./)?examples/gallery\)", "](gallery/index.md)", markdown)
     # the second heading of a name is -1 on GitHub and _1 here
     numbered = re.sub(r"(\]\(#[^)]*)-(\d+)\)", r"\1_\2)", markdown)
-    return _linked(re.sub(r"\]\(\.\./", "](", numbered))
+    return _starred(_linked(re.sub(r"\]\(\.\./", "](", numbered)))
 
 
 def _linked(text: str) -> str:
@@ -52,3 +52,10 @@ def _linked(text: str) -> str:
         text = text.replace(f"]({name}", f"]({place}")
     # files of the repository that are no pages: their names stay, without a link; pictures stay
     return re.sub(rf"(?<!!)\[([^\]]+)\]\((?:LICENSE|(?:{FOLDERS})(?:/[^)]*)?)\)", r"\1", text)
+
+
+def _starred(text: str) -> str:
+    """Return the text with the star of w* escaped outside code; GitHub does not need it."""
+    parts = re.split(r"(^```.*?^```$|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
+    parts[::2] = [re.sub(r"(?<![\w*])(d?w|κ)\*(?!\*)", r"\1\*", part) for part in parts[::2]]
+    return "".join(parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -12,15 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+sys.path.insert(0, str(ROOT / "docs"))
+import make_gallery as gallery  # noqa: E402
 
-def script_of_docs(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
-    spec.loader.exec_module(module)
-    return module
-
-
-gallery = script_of_docs("make_gallery")
 SMALL = '''"""A small page.
 
 After this page you can "add".
