@@ -1,8 +1,8 @@
 """Draw every figure of the docs again: `make figures`, or with names, those alone.
 
-The figures of docs/paper are drawn from the numbers beside them, which takes seconds. `online.png` and
-`transition.png` are measured anew, which takes minutes; the second is about time, so let nothing
-else run. `idea.svg` is drawn by hand, and the gallery's pictures are made by docs/make_gallery.py.
+The figures of docs/paper are drawn from the numbers beside them, which takes seconds. `online.png`
+and `transition.png` are measured anew, which takes minutes; the second is about time, so let
+nothing else run. `idea.svg` is drawn by hand, and docs/make_gallery.py makes the gallery's pictures.
 """
 
 from __future__ import annotations

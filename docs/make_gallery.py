@@ -18,7 +18,9 @@ import resource
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -116,8 +118,9 @@ def index(made: dict[str, Cell]) -> str:
         for name, cell in made.items()
     )
     return (
-        WHOLE_WIDTH + "# Gallery\n\nOn these pages you see cuvee at work, from the data to a picture. Each page is a "
-        "script of `examples/gallery` that runs in under a minute; what it printed and drew was "
+        WHOLE_WIDTH + "# Gallery\n\n"
+        "On these pages you see cuvee at work, from the data to a picture. Each page is a script of "
+        "`examples/gallery` that runs in under a minute; what it printed and drew was "
         "made when this site was built.\n\n"
         f'<div class="grid cards" markdown>\n\n{cards}\n\n</div>\n'
     )
@@ -134,30 +137,35 @@ def made_by(name: str, seconds: float) -> str:
 
 def make(name: str, out: Path) -> Cell:
     """Run one script in a process of its own, and write its page."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, __file__, "--run", str(SCRIPTS / f"{name}.py"), str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # pages do not depend on the cores
     ended = subprocess.run(command, capture_output=True, text=True, env=environment)  # noqa: S603
     if ended.returncode:
         raise SystemExit(f"examples/gallery/{name}.py failed:\n{ended.stderr}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    page, seconds = json.loads(ended.stdout.splitlines()[-1])
     if seconds > MOST_SECONDS:
         raise SystemExit(f"examples/gallery/{name}.py took {seconds:.0f} s of CPU: make it shorter")
-    page = json.loads(ended.stdout.splitlines()[-1])
     (out / f"{name}.md").write_text(WHOLE_WIDTH + page + made_by(name, seconds), encoding="utf-8")
     print(f"{name}: {seconds:.1f} s of CPU", flush=True)
     return cells((SCRIPTS / f"{name}.py").read_text(encoding="utf-8"))[0]
+
+
+def used() -> float:
+    """Return the seconds of CPU that this process and its children have used."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in both)
 
 
 def main() -> None:
     """Make all pages, or those that are named."""
     if "--run" in sys.argv:
         path, out = map(Path, sys.argv[2:])
-        print(json.dumps(run(path, out)))
+        print(json.dumps([run(path, out), used()]))
         return
     PAGES.mkdir(parents=True, exist_ok=True)
-    made = {name: make(name, PAGES) for name in sys.argv[1:] or ORDER}
+    names = sys.argv[1:] or ORDER
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a process
+        made = dict(zip(names, pool.map(partial(make, out=PAGES), names), strict=True))
     if list(made) == list(ORDER):
         (PAGES / "index.md").write_text(index(made), encoding="utf-8")
 

@@ -37,7 +37,9 @@ def printed(name: str) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    lines = [textwrap.wrap(x, WIDTH) if len(x) > WIDTH else [x] for x in out.getvalue().splitlines()]
+    lines = [
+        textwrap.wrap(x, WIDTH) if len(x) > WIDTH else [x] for x in out.getvalue().splitlines()
+    ]
     return "\n".join(part for line in lines for part in line) + "\n"
 
 

@@ -52,7 +52,9 @@ def test_example_runs(path, capsys):
 def assert_same_words(out, shown):
     """What is printed is what a page shows, but for the last digits of numbers."""
     number = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-    assert re.sub(number, "0", " ".join(out.split())) == re.sub(number, "0", " ".join(shown.split()))
+    assert re.sub(number, "0", " ".join(out.split())) == re.sub(
+        number, "0", " ".join(shown.split())
+    )
     ours, theirs = (list(map(float, re.findall(number, text))) for text in (out, shown))
     assert ours == pytest.approx(theirs, rel=0.2, abs=0.02)
 
@@ -149,6 +151,16 @@ def test_who_promises_the_same_bits_says_where(page):
 def test_a_page_starts_with_what_the_reader_will_be_able_to_do(page):
     first = page.read_text().split("\n\n")[1]
     assert re.match(r"(After|On) this page you ", first), f"{page.name} starts: {first[:80]}"
+
+
+def test_the_changelog_has_the_sections_of_keep_a_changelog():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", v) for v in versions[1:])
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= kinds
+    assert not re.search(r"^- ", text[: text.index("### ")], re.MULTILINE)
 
 
 def test_an_index_page_links_to_every_page():

@@ -21,8 +21,8 @@ from cuvee.scale.flower_table import SiteConfig
 from cuvee.scale.flower_wire import Packet
 
 # %% Five hospitals, five files
-# Four hospitals with 2,000 patients each are sources. The fifth has 60, and wants a model of what a
-# stay costs. The data are made up: in two of the hospitals a day costs more than in the others.
+# Four hospitals with 2,000 patients each are sources. The fifth has 60, and wants a model of what
+# a stay costs. The data are made up: in two of the hospitals a day costs more than in the others.
 # Each hospital has its own file and a desk beside it, which answers questions with sums over at
 # least five rows, never with a row.
 rng = np.random.default_rng(0)
@@ -38,11 +38,13 @@ for name, price in per_day.items():
     table["cost"] += table["lab 0"] - 0.5 * table["lab 1"] + rng.normal(size=rows)
     table.to_csv(folder / f"{name}.csv", index=False)
     tables[name] = pd.read_csv(folder / f"{name}.csv")
-roles = {name: "target" if name == "fir" else "source" for name in tables}
-desks = {
-    name: Desk(SiteConfig(str(folder / f"{name}.csv"), name, "cost", role))
-    for name, role in roles.items()
+configs = {
+    name: SiteConfig(
+        str(folder / f"{name}.csv"), name, "cost", "target" if name == "fir" else "source"
+    )
+    for name in tables
 }
+desks = {name: Desk(config) for name, config in configs.items()}
 
 
 # %% A run without moving a row
@@ -64,15 +66,15 @@ print(federation.solution)
 print("rounds:", federation.rounds_by_stage)
 
 # %% The same on one pooled table
-# If the rows could be pooled, `cuvee.estimate` and `cuvee.solve` would do the work. The differences
-# are those of rounding.
+# If the rows could be pooled, `cuvee.estimate` and `cuvee.solve` would do the work. The
+# differences are those of rounding.
 everything = pd.concat(tables.values())
 encoder = Encoder.fit(everything, [c for c in everything.columns if c != "cost"])
 domains = {
     name: cuvee.Domain(name, encoder(table), table["cost"], features=encoder.names)
     for name, table in tables.items()
 }
-sources = [domain for name, domain in domains.items() if roles[name] == "source"]
+sources = [domain for name, domain in domains.items() if configs[name].role == "source"]
 problem = take_out(cuvee.Problem(sources, [domains["fir"]]), 0.01).problem
 ridge = cuvee.Ridge(l2=0.01)
 mix = cuvee.estimate(problem, ridge, folds=12)
@@ -81,20 +83,19 @@ print(f"largest difference in α: {np.abs(mix.alpha - federation.mixtures.alpha)
 print(f"largest difference in the model: {np.abs(w - federation.solution.w).max():.0e}")
 
 # %% What left each hospital
-# The bars compare the size of each hospital's file with the bytes that the hospital sent. What was
-# sent is sums: counts, means, and products of columns. They do not grow with the number of rows, so
-# a hospital with a million patients would send as much. The target sends more, because its own
-# rows are asked about fold by fold.
-# what the coordinator received is what the site sent
-sent = pd.Series({name: sum(r.received.get(name, 0) for r in federation.rounds) for name in roles})
-size = pd.Series({name: (folder / f"{name}.csv").stat().st_size for name in roles})
+# The bars compare the size of each hospital's file with the bytes that the hospital sent. What
+# was sent is sums: counts, means, and products of columns. They do not grow with the number of
+# rows, so a hospital with a million patients would send as much. The target sends more, because
+# its own rows are asked about fold by fold. what the coordinator received is what the site sent
+sent = pd.Series({name: sum(r.received.get(name, 0) for r in federation.rounds) for name in desks})
+size = pd.Series({name: (folder / f"{name}.csv").stat().st_size for name in desks})
 rows_of = pd.Series({name: len(table) for name, table in tables.items()})
 print(pd.DataFrame({"rows": rows_of, "bytes of the file": size, "bytes sent": sent}))
 figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
-place = np.arange(len(roles))
+place = np.arange(len(desks))
 axes.bar(place - 0.2, size / 1_000, 0.38, color="#b8c4ce", label="file, which stayed")
 axes.bar(place + 0.2, sent / 1_000, 0.38, color="#4527a0", label="answers, which left")
-axes.set_xticks(place, [f"{name}\n({role})" for name, role in roles.items()])
+axes.set_xticks(place, [f"{name}\n({config.role})" for name, config in configs.items()])
 axes.set_ylabel("kilobytes")
 axes.legend(frameon=False)
 axes.spines[["top", "right"]].set_visible(False)

@@ -14,15 +14,15 @@ import cuvee
 from cuvee.data.synthetic import visits
 
 # %% The table
-# Eight hospitals keep one row for each visit. The table is made up, so that the truth is known: in
-# half of the hospitals a long stay means trouble, in the others it means good care. Nobody tells
-# cuvee which hospital is which.
+# Eight hospitals keep one row for each visit. The table is made up, so that the truth is known:
+# in half of the hospitals a long stay means trouble, in the others it means good care. Nobody
+# tells cuvee which hospital is which.
 frame = visits()
 print(frame.drop(columns=[f"lab {i}" for i in range(2, 8)]).groupby("hospital").head(1))
 
 # %% Models for four new hospitals
-# Four hospitals have known outcomes for all their visits. The other four are new: of each, 20 visits
-# have a known outcome, and the other 300 are kept for the scores.
+# Four hospitals have known outcomes for all their visits. The other four are new: of each, 20
+# visits have a known outcome, and the other 300 are kept for the scores.
 new = ("fir", "oak", "pine", "yew")
 folder = Path(tempfile.mkdtemp()) / "run"
 options = cuvee.Options(
@@ -32,9 +32,9 @@ run = cuvee.adapt(frame, folder, options=options)
 print(run.summary())
 
 # %% What each hospital learns from
-# A row of the left picture is the recipe of one new hospital. The right picture compares its model
-# with two simple ones on the same 300 visits: one learnt from all rows together, the other learnt
-# from its own 20 rows.
+# A row of the left picture is the recipe of one new hospital. The right picture compares its
+# model with two simple ones on the same 300 visits: one learnt from all rows together, the other
+# learnt from its own 20 rows.
 found = run.findings
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
 left.imshow(run.alpha, cmap="Purples", vmin=0, vmax=0.6, aspect="auto")

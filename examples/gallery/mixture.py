@@ -31,8 +31,8 @@ surface = cuvee.fit_surface(
 print(surface)
 
 # %% The proposal
-# The budget is 100 billion tokens, and there are only 20 billion tokens of books, each of which may
-# be read twice. So at most 40 % can be books, and the proposal keeps to that.
+# The budget is 100 billion tokens, and there are only 20 billion tokens of books, each of which
+# may be read twice. So at most 40 % can be books, and the proposal keeps to that.
 limits = cuvee.Constraints(
     tokens={"web": 500e9, "code": 100e9, "books": 20e9}, budget=100e9, repeat=2
 )

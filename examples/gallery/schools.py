@@ -16,9 +16,9 @@ import cuvee
 
 
 # %% The data
-# The London school table (15,362 pupils of 139 schools) is read from the folder that the environment
-# variable `CUVEE_DATA` names. Where it is not there, a made-up stand-in of the same shape takes its
-# place, and the first line of the output says so.
+# The London school table (15,362 pupils of 139 schools) is read from the folder that the
+# environment variable `CUVEE_DATA` names. Where it is not there, a made-up stand-in of the same
+# shape takes its place, and the first line of the output says so.
 def stand_in(n_schools: int = 139, n_columns: int = 8) -> pd.DataFrame:
     """Return made-up pupils: schools differ in level, and a little in what the columns mean."""
     rng = np.random.default_rng(0)
@@ -38,9 +38,10 @@ print("the London schools" if file.is_file() else "a made-up stand-in for the Lo
 print(f"{len(frame):,} pupils, {frame['domain'].nunique()} schools, {frame.shape[1] - 2} columns")
 
 # %% Ten schools with 20 known scores each
-# Ten schools are drawn. Of each, 20 pupils are learnt from and all others are kept for the scores.
-# The other 129 schools are sources. The labels are a quantity, so `cuvee.adapt` takes each school's own
-# level out of them first: a school may be 10 points above another without any pupil being different.
+# Ten schools are drawn. Of each, 20 pupils are learnt from and all others are kept for the
+# scores. The other 129 schools are sources. The labels are a quantity, so `cuvee.adapt` takes
+# each school's own level out of them first: a school may be 10 points above another without any
+# pupil being different.
 rng = np.random.default_rng(7)
 sizes = frame["domain"].value_counts()
 drawn = rng.choice(sorted(sizes[sizes >= 60].index), 10, replace=False)
@@ -52,8 +53,8 @@ print(run.summary())
 # %% Where the blend helps
 # A line is one school: its error with a model of its own 20 pupils (left end), with all pupils
 # pooled (middle), and with cuvee's blend (right end). Own rows alone are the worst. Much of the
-# lead over pooling comes from the levels; a pooled model that is given them as well is hard to beat
-# on the London schools ([figures](../../docs/results.md)).
+# lead over pooling comes from the levels; a pooled model that is given them as well is hard to
+# beat on the London schools ([figures](../../docs/results.md)).
 found = run.findings
 shown = ["target only", "pooled", "cuvee"]
 errors = np.stack([found.scores[:, found.methods.index(m), 0] for m in shown], axis=1)  # (M, 3)

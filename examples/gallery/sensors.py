@@ -12,9 +12,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import cuvee
 
 # %% Twelve sensors and three new ones
-# A gas sensor answers in a curve, and each of two production lots has its own curve. Twelve sensors
-# were calibrated in the laboratory with 150 measurements each. Three new ones have 25 each. The
-# data are made up.
+# A gas sensor answers in a curve, and each of two production lots has its own curve. Twelve
+# sensors were calibrated in the laboratory with 150 measurements each. Three new ones have 25
+# each. The data are made up.
 rng = np.random.default_rng(3)
 COLUMNS = ["signal", "temperature", "humidity"]
 
@@ -34,9 +34,7 @@ tables = {f"sensor {k:02d}": measured(k % 2, 150) for k in range(12)}
 new = {f"new {k}": measured(k % 2, 25) for k in range(3)}
 unseen = {name: measured(k % 2, 2_000) for k, name in enumerate(new)}
 X, y = (np.concatenate(part) for part in zip(*tables.values(), *new.values(), strict=True))
-sensor = np.concatenate(
-    [[name] * len(labels) for name, (_, labels) in {**tables, **new}.items()]
-)
+sensor = np.concatenate([[name] * len(labels) for name, (_, labels) in {**tables, **new}.items()])
 
 # %% Trees on each target's blend
 # A linear model finds the recipes, and the trees' own cross-validation judges a few of them. For
@@ -66,10 +64,11 @@ for name, (inputs, truth) in unseen.items():
 print(pd.DataFrame(rows).T.round(2))
 
 # %% What the trees learnt from
-# On the left, the recipes. Even numbers are one lot and odd numbers the other, and nobody told cuvee
-# so: `new 0` and `new 2` belong to the even ones, `new 1` to the odd ones. On the right, the errors on
-# 2,000 new measurements each; the noise alone is 0.15. Where 25 measurements do not tell the lots
-# apart, the recipe leans on the own rows and on both lots, and little is gained over the own rows.
+# On the left, the recipes. Even numbers are one lot and odd numbers the other, and nobody told
+# cuvee so: `new 0` and `new 2` belong to the even ones, `new 1` to the odd ones. On the right,
+# the errors on 2,000 new measurements each; the noise alone is 0.15. Where 25 measurements do not
+# tell the lots apart, the recipe leans on the own rows and on both lots, and little is gained
+# over the own rows.
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(10, 3.8), layout="constrained", width_ratios=[3, 2]
 )

@@ -12,16 +12,16 @@ from cuvee.data.synthetic import shifted_sources
 from cuvee.simplex import sample
 
 # %% Five sources, and a stream of recipes
-# A target arrives as a recipe α: one weight for each of five sources. Each wants its model w*(α) at
-# once. Solving every one of them is exact, but it is what costs.
+# A target arrives as a recipe α: one weight for each of five sources. Each wants its model w*(α)
+# at once. Solving every one of them is exact, but it is what costs.
 sources = shifted_sources(n_sources=5, rows=300, features=8)
 logistic = cuvee.Logistic(l2=1e-2)
 stream = sample(1_000, 5, seed=2)
 
 # %% Two ways to answer
-# The first is Algorithm 4 of the paper, which pays by a coin. The second is cuvee's default, which
-# looks at the certificate of its own answer and pays where it fails. `evaluate=True` solves every
-# round to know the true loss; it is for studies like this one only.
+# The first is Algorithm 4 of the paper, which pays by a coin. The second is cuvee's default,
+# which looks at the certificate of its own answer and pays where it fails. `evaluate=True` solves
+# every round to know the true loss; it is for studies like this one only.
 paper = cuvee.OnlineMap(sources, logistic, variant="paper", label_budget=0.1, evaluate=True)
 ours = cuvee.OnlineMap(sources, logistic, label_budget=0.1, evaluate=True)
 ledgers = {"Algorithm 4, as printed": paper, "cuvee's default": ours}
@@ -34,9 +34,9 @@ for name, online in ledgers.items():
 
 # %% What the stream cost and lost
 # Above, the average squared distance between the models given and the best ones. Below, how many
-# solutions were paid for. The default pays at the beginning, while everything is new, and
-# rarely after that. The printed algorithm counts a round without a solution as a zero vector, so
-# that its loss stops falling ([the trial](../../docs/paper.md#theorem-4-online-regret)).
+# solutions were paid for. The default pays at the beginning, while everything is new, and rarely
+# after that. The printed algorithm counts a round without a solution as a zero vector, so that
+# its loss stops falling ([the trial](../../docs/paper.md#theorem-4-online-regret)).
 figure, (above, below) = plt.subplots(2, 1, figsize=(7.5, 5.5), layout="constrained", sharex=True)
 for (name, online), colour in zip(ledgers.items(), ("#7d93a6", "#4527a0"), strict=True):
     rounds = np.arange(1, online.ledger.rounds + 1)

@@ -26,6 +26,8 @@ def test_a_page_fits_its_window_and_shows_its_pictures(browser, page, width):
     opened(browser, page.as_uri(), width)
     wide = browser.execute_script("return document.documentElement.scrollWidth")
     assert wide <= width, f"{page.name} is {wide} pixels wide in a window of {width}"
-    broken = "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+    broken = (
+        "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+    )
     assert browser.execute_script(broken) == []
     assert [address for address in asked(browser) if not address.startswith("file:")] == []
