@@ -138,6 +138,10 @@ class Candidate:
     alpha: Floats  # (M, columns)
     cv_loss: Floats  # (M,) mean held-out loss on the target's labelled rows
     share: Floats  # (M,) how much of the returned α is this candidate
+    own_share: Floats  # (M,) the same by the target's own rows, before targets borrow from others
+
+
+PER_TARGET = ("alpha", "cv_loss", "share", "own_share")  # fields of `Candidate` with a row each
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ class Mixtures:
     gap: Floats
     """(M,) Definition 1 of the paper, on full data; NaN where nothing was optimised. For "cuts" how
     much F may be above its least value, as far as adversaries saw; for "path" the mean of that over
-    the path's points, each at its own C, weighed by their shares in α.
+    the path's points, each at its own C, weighed by what the target's own rows give them.
     """
     status: tuple[Status, ...]
     method: str
@@ -226,7 +230,7 @@ class Mixtures:
                 *(getattr(self.trace, f)[:, at] for f in ("objective", "gap", "alpha")),
             ),
             candidates=tuple(
-                Candidate(c.name, c.alpha[at], c.cv_loss[at], c.share[at]) for c in self.candidates
+                Candidate(c.name, *(getattr(c, f)[at] for f in PER_TARGET)) for c in self.candidates
             ),
         )
 
@@ -325,6 +329,6 @@ def _joined_candidates(parts: Sequence[tuple[Candidate, ...]]) -> tuple[Candidat
     if len({tuple(c.name for c in part) for part in parts}) > 1:
         return ()
     return tuple(
-        Candidate(same[0].name, *(_stacked(same, f) for f in ("alpha", "cv_loss", "share")))
+        Candidate(same[0].name, *(_stacked(same, f) for f in PER_TARGET))
         for same in zip(*parts, strict=True)
     )

@@ -105,16 +105,17 @@ def _estimated(prepared: Prepared, progress: Any, how: Any) -> Mixtures:
     """Return α of all targets, group by group."""
     from cuvee.api import estimate
     from cuvee.cli.alpha import merged
+    from cuvee.mixture.borrowing import across
 
     parts, groups = [], prepared.weighed(how["method"])
     inner = progress if len(groups) == 1 else None  # one bar over all of them
     for members in groups:
         problem, hypothesis = prepared.group(members).problem, prepared.hypothesis(members)
         how |= {"exclude": members.excluded, "progress": inner}
-        parts.append(estimate(problem, hypothesis, **how).without_self())
+        parts.append(estimate(problem, hypothesis, **how))
         if inner is None:
             progress("weighing", len(parts), len(groups))
-    return merged(parts, prepared.sources)
+    return merged([part.without_self() for part in across(parts)], prepared.sources)
 
 
 def _weights(mix: Mixtures) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from cuvee.errors import DomainError, InputError, MixtureError, OptionError
 from cuvee.estimators.files import skops_io
 from cuvee.estimators.named import package
 from cuvee.hypothesis.registry import MODELS
+from cuvee.mixture import borrowing
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
@@ -243,7 +244,7 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     mixtures = [
         alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps
     ]
-    mixtures = [mix.without_self() for mix in mixtures]
+    mixtures = [mix.without_self() for mix in borrowing.across(mixtures)]
     judged: dict[str, bytes] = {}
     if options.model != LINEAR:
         parts.flush()

@@ -17,7 +17,7 @@ from cuvee.data.files import SEPARATORS, separator_of
 from cuvee.errors import InputError, MixtureError
 from cuvee.inputs.alpha import Labelled, ordered_alpha, read
 from cuvee.outputs import files
-from cuvee.results import OWN, Candidate, Floats, Mixtures, Status, Trace
+from cuvee.results import OWN, PER_TARGET, Candidate, Floats, Mixtures, Status, Trace
 
 WHAT, FORMAT = "a part of α", 1
 STATUSES = {str(status): status for status in Status}
@@ -28,8 +28,7 @@ def pack(mix: Mixtures) -> bytes:
     tensors = {"alpha": mix.alpha, "gap": mix.gap, "objective": mix.objective}
     if mix.candidates:
         tensors |= {
-            f"candidates.{f}": np.stack([getattr(c, f) for c in mix.candidates])
-            for f in ("alpha", "cv_loss", "share")
+            f"candidates.{f}": np.stack([getattr(c, f) for c in mix.candidates]) for f in PER_TARGET
         }
     if mix.trace is not None:
         tensors |= {f"trace.{f}": getattr(mix.trace, f) for f in ("step", "objective", "gap")}
@@ -52,6 +51,8 @@ def unpack(content: bytes, where: Path) -> Mixtures:
     with files.understood(where, WHAT):
         arrays = {name: t.numpy() for name, t in tensors.items()}
         tried, trace = files.part(arrays, "candidates."), files.part(arrays, "trace.")
+        if tried:  # runs that were begun before targets borrowed from each other
+            tried.setdefault("own_share", tried["share"])
         return Mixtures(
             alpha=arrays["alpha"],
             columns=tuple(header["columns"]),
@@ -64,7 +65,7 @@ def unpack(content: bytes, where: Path) -> Mixtures:
             if trace
             else None,
             candidates=tuple(
-                Candidate(name, *(tried[f][g] for f in ("alpha", "cv_loss", "share")))
+                Candidate(name, *(tried[f][g] for f in PER_TARGET))
                 for g, name in enumerate(header["candidates"])
             ),
         )
