@@ -6,13 +6,15 @@ BIN     = .venv/bin
 # stay together, as they share what took long to make; tests/conftest.py has the longest files start first.
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+SOURCES = $(shell find src -name '*.py')
+
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-federated docs test test-full test-anywhere test-browser test-fuzz lint setup site clean
+.PHONY: help demo demo-federated docs figures gallery test test-full test-anywhere test-browser test-fuzz lint setup site clean
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
 
-demo: setup  ## the paper's setting on MNIST digits, in about a minute
+demo: setup  ## the paper's setting on MNIST digits, in under a minute
 	$(BIN)/cuvee demo
 
 demo-federated:  ## five hospitals over Flower with TLS on this machine, in a few minutes
@@ -36,14 +38,24 @@ test-browser: setup  ## the report in Chromium
 test-fuzz: setup  ## a server asked by Schemathesis for half an hour
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz.py
 
-docs: setup  ## write the generated pages again: API, options, maps, methods, verdicts
+docs: setup  ## write the generated parts of pages again: API, options, methods, outputs, verdicts
 	$(BIN)/python docs/make_api.py
 	$(BIN)/python docs/make_maps.py
+	$(BIN)/python docs/make_outputs.py
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_paper.py
 	$(BIN)/python -m cuvee.cli.reference docs/cli.md
 
-site: setup  ## the docs as a site in build/site, links and spelling checked
+gallery: build/gallery/index.md  ## the scripts of examples/gallery, run into pages with pictures
+
+build/gallery/index.md: .venv/.installed docs/make_gallery.py $(wildcard examples/gallery/*.py) $(SOURCES)
+	$(BIN)/python docs/make_gallery.py
+
+figures: setup  ## every figure of the docs again: the paper's from its numbers, the others anew
+	$(BIN)/python docs/make_figures.py
+	$(BIN)/python docs/make_gallery.py
+
+site: setup gallery  ## the docs as a site in build/site, links and spelling checked
 	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs/*.md src examples
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 

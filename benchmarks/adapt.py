@@ -64,8 +64,8 @@ def make(domains: int, rows: int, classes: int, seed: int = 0) -> Any:
     return frame
 
 
-def timed(table: Path, out: Path) -> dict[str, Any]:
-    """One process, from its start to its end."""
+def timed(table: Path, out: Path, *more: str) -> dict[str, Any]:
+    """One process, from its start to its end; `more` words follow the command."""
     words = [
         sys.executable,
         "-m",
@@ -77,7 +77,7 @@ def timed(table: Path, out: Path) -> dict[str, Any]:
         "--label",
         "outcome",
     ]
-    words += ["--targets", "target *", "--out", str(out), "--json", "--quiet"]
+    words += ["--targets", "target *", "--out", str(out), "--json", "--quiet", *more]
     began = time.perf_counter()
     done = subprocess.run(words, capture_output=True, text=True, check=True)  # noqa: S603 - our own command
     seconds = time.perf_counter() - began

@@ -228,7 +228,8 @@ def page() -> str:
             body += [f"### `{name}`", *entry(name)]
     head = [
         "# API reference",
-        "Made by `make docs` from signatures and docstrings: change those, not this page. Shapes: "
+        "On this page you find every public name, with its arguments and what comes back. It is "
+        "made by `make docs` from signatures and docstrings: change those, not this page. Shapes: "
         "M targets or models, "
         "N sources, P parameters.",
         "\n".join(contents),

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 import torch
-from experiments._verdict import Verdict
+from experiments._verdict import Verdict, word
 
 from cuvee.errors import CuveeError, InputError, OptionError
 
@@ -36,6 +36,7 @@ Unit = Mapping[str, Any]  # what tells one piece of work from another: names and
 Row = Mapping[str, Any]
 Measure = Callable[[Unit], Iterable[Row]]
 Show = Callable[[str, int, int], None]
+PUBLISHED = Path(__file__).resolve().parents[1] / "docs" / "paper"
 UNIT = "unit"  # the column that says whose a row is
 SECONDS = "_s"  # columns in seconds end so: all others are the same for the same seed
 SCALES = ("tiny", "quick", "full")
@@ -196,7 +197,22 @@ def reproduce(
         folder / "verdict.json",
         json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
     )
-    return {**said, "word": verdict.word, "folder": str(folder)}
+    return {
+        **said,
+        "word": verdict.word,
+        "folder": str(folder),
+        "published": None if scale == "full" else published(name),
+    }
+
+
+def published(name: str) -> dict[str, Any] | None:
+    """What the full setting said: word, seeds and sentence; None where nothing is published."""
+    path = PUBLISHED / name / "verdict.json"
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    seeds = found["setting"]["seeds"]
+    return {"word": word(found["held"]), "seeds": seeds, "sentence": found["sentence"]}
 
 
 def _open(lab: Lab, asked: dict[str, Any]) -> None:

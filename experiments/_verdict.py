@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Held = bool | Literal["partly"]
+Held = bool | Literal["partly"] | None  # None: too few seeds to tell
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,18 @@ class Verdict:
     @property
     def word(self) -> str:
         """For a terminal, and for the page."""
-        return {True: "held", False: "did not hold", "partly": "held in part"}[self.held]
+        return word(self.held)
+
+
+def word(held: Held) -> str:
+    """What a verdict is called.
+
+    >>> word(None)
+    'too few seeds to tell'
+    """
+    if held is None:
+        return "too few seeds to tell"
+    return {True: "held", False: "did not hold", "partly": "held in part"}[held]
 
 
 def of_parts(parts: Sequence[bool]) -> Held:

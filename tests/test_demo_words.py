@@ -33,7 +33,7 @@ def shown(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
     def show(*asked):
-        demo.show(result(*asked))
+        demo.show(result(*asked), Path("runs/demo.png"), ".venv/bin/cuvee")
         out = capsys.readouterr().out
         assert max(map(len, out.splitlines())) <= 80
         return " ".join(out.split())
@@ -44,10 +44,11 @@ def shown(capsys, monkeypatch):
 def test_a_path_that_ran_out_of_steps_does_not_read_as_unfinished(shown):
     said = shown(("step limit",) * 4, [1.0, 2.5, 4.0, 1.5])
     assert "step limit" not in said and "gap" not in said and "stationary" not in said
-    assert "83% or more goes to those that show its own digits" in said
+    assert "What was learnt: sources that show a target's own digits get 83% or more" in said
     assert "the average of the 12 mixtures tried for it" in said
     assert "beats both baselines on 4 of 4 targets, by 1.0 to 4.0 points." in said
-    assert "Done in 42 s. Report: runs/demo/report.html" in said
+    assert "Done in 42 s. Picture: runs/demo.png Report: runs/demo/report.html Next" in said
+    assert ".venv/bin/cuvee sample visits.csv" in said
 
 
 def test_what_did_go_wrong_is_said(shown):

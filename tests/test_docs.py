@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import pytest
 import cuvee
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+import make_outputs  # noqa: E402
+
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONG = ("budget", "mixture_of_texts", "personal", "stream")  # among the slow tests
 # the second needs skada, which turns metadata routing on for the whole process
@@ -32,12 +36,36 @@ MODULES = sorted(
     [
         pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else [], id=p.stem)
         for p in EXAMPLES
-        if p.stem != "quickstart"
+        if p.stem not in ("embeddings", "quickstart")
     ],
 )
 def test_example_runs(path, capsys):
     runpy.run_path(str(path), run_name="__main__")
-    assert capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out
+    if path.stem in make_outputs.PAGE_OF:
+        page = (ROOT / "docs" / f"{make_outputs.PAGE_OF[path.stem]}.md").read_text()
+        shown = page[slice(*make_outputs.block(path.stem, page))]
+        assert_same_words(out, shown)
+
+
+def assert_same_words(out, shown):
+    """What is printed is what a page shows, but for the last digits of numbers."""
+    number = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+    assert re.sub(number, "0", " ".join(out.split())) == re.sub(
+        number, "0", " ".join(shown.split())
+    )
+    ours, theirs = (list(map(float, re.findall(number, text))) for text in (out, shown))
+    assert ours == pytest.approx(theirs, rel=0.2, abs=0.02)
+
+
+def test_the_example_of_embeddings_shows_what_its_page_says(capsys):
+    accuracy = runpy.run_path(str(ROOT / "examples" / "embeddings.py"))["accuracy"]
+    assert "weighed by cuvee" in capsys.readouterr().out
+    for kind in ("linear", "network"):
+        mean = {name: sum(of.values()) / 3 for (k, name), of in accuracy.items() if k == kind}
+        assert mean["weighed by cuvee"] > 0.82
+        assert mean["weighed by cuvee"] > mean["all rows pooled"] + 0.03 > mean["own rows only"]
 
 
 def test_readme_holds_the_quickstart_and_what_it_prints(capsys):
@@ -122,6 +150,26 @@ def test_who_promises_the_same_bits_says_where(page):
             assert re.search(r"same\s+machine|#the-same-numbers-again", paragraph), (
                 f"{page.name}: {paragraph}"
             )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if p.stem not in ("README", "CHANGELOG", "index")],
+    ids=lambda p: p.stem,
+)
+def test_a_page_starts_with_what_the_reader_will_be_able_to_do(page):
+    first = page.read_text().split("\n\n")[1]
+    assert re.match(r"(After|On) this page you ", first), f"{page.name} starts: {first[:80]}"
+
+
+def test_the_changelog_has_the_sections_of_keep_a_changelog():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", v) for v in versions[1:])
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= kinds
+    assert not re.search(r"^- ", text[: text.index("### ")], re.MULTILINE)
 
 
 def test_an_index_page_links_to_every_page():

@@ -11,8 +11,10 @@ import sys
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import cuvee
 from cuvee.errors import MissingExtra
@@ -113,23 +115,22 @@ def test_several_targets_are_averaged_and_unlabelled_rows_weigh_nothing(skada):
 
 
 @needs_skada
-def test_the_classifier_itself_ends_a_pipeline(skada):
+@pytest.mark.parametrize("estimator", [None, DecisionTreeClassifier(max_depth=3)])
+def test_the_classifier_itself_ends_a_pipeline(skada, estimator):
     X, y, domain = table()
-    clf = (
-        CuveeClassifier(method="uniform")
-        .set_fit_request(sample_domain=True)
-        .set_predict_request(sample_domain=True)
-    )
+    method = "uniform" if estimator is None else "path"  # whose mixtures the estimator judges
+    model = CuveeClassifier(method=method, estimator=estimator)
+    clf = clone(model).set_fit_request(sample_domain=True).set_predict_request(sample_domain=True)
     pipe = skada.make_da_pipeline(StandardScaler(), clf, mask_target_labels=False).fit(
         X, y, sample_domain=domain
     )
-    direct = CuveeClassifier(method="uniform").fit(
-        StandardScaler().fit_transform(X), y, sample_domain=domain
-    )
+    direct = model.fit(StandardScaler().fit_transform(X), y, sample_domain=domain)
     rows = domain < 0
     scaled = StandardScaler().fit(X).transform(X[rows])
-    # no row is near a tie
-    assert np.abs(direct.decision_function(scaled, sample_domain=domain[rows])).min() > 1e-6
+    if estimator is None:  # no row is near a tie
+        assert np.abs(direct.decision_function(scaled, sample_domain=domain[rows])).min() > 1e-6
+    else:
+        assert len(direct.estimators_) == 2 and len(direct.choices_[0].names) > 3
     expected = direct.predict(scaled, sample_domain=domain[rows])
     np.testing.assert_array_equal(pipe.predict(X[rows], sample_domain=domain[rows]), expected)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from cuvee import demo
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +49,24 @@ def test_the_benchmark_of_mixtures_prints_one_json_line():
     result = json.loads(out.stdout)
     assert result["N=15"]["largest_alpha_difference"] < 1e-6
     assert set(result["growth"]) == {"N", "M"}
+
+
+def test_the_next_command_is_one_that_runs(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for line in demo.next_command().replace("\\\n", "").splitlines():
+        words = shlex.split(line)
+        assert words[0] == "cuvee"
+        assert cli(*words[1:], "--quiet").code == 0
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_trees_on_a_large_table_says_what_the_budget_allowed():
+    out = started("bench", "adapt_trees", "--json", "--quick")
+    assert out.returncode == 0, out.stderr
+    result = json.loads(out.stdout)
+    assert result["rows"] == 600 and result["targets"] == 3
+    assert 0.0 < result["judged"] <= 1.0 and result["steps"]["judged"] < 3 * result["budget"]
+    assert result["seconds"] > result["steps"]["models"] > 0.0 and 0.1 < result["GiB"] < 4.0
 
 
 @pytest.mark.slow

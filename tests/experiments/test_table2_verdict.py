@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from experiments import table2
+from experiments import _lab, table2
 from experiments.table2 import AVERAGE, DEFAULT, MIX, MIXTURE, PRINTED, SGDA, TARGET, TARGETS
 
 from cuvee.errors import OptionError
@@ -72,6 +72,26 @@ def test_a_default_that_got_worse_is_seen_and_the_claim_is_the_papers():
 
 def test_a_lead_within_the_noise_is_none():
     assert table2.judge(trial(default=0.001, noise=0.02)).numbers["default_beats_both"] == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "seeds", "word"),
+    [
+        ({"printed": 0.002, "noise": 0.02}, 3, "too few seeds to tell"),
+        ({"printed": 0.002, "noise": 0.02}, 50, "did not hold"),
+        ({"printed": 0.05, "noise": 1e-4}, 3, "held"),  # few seeds, and no doubt
+        ({"printed": -0.1, "noise": 1e-4}, 3, "did not hold"),
+    ],
+)
+def test_few_seeds_are_called_what_they_are(how, seeds, word):
+    assert table2.judge(trial(**how, seeds=seeds)).word == word
+
+
+def test_the_published_verdict_stands_beside_a_quick_one():
+    beside = _lab.published("table2")
+    assert beside["word"] == "held in part" and beside["seeds"] == 50
+    assert beside["sentence"].startswith("Over 50 seeds")
+    assert _lab.published("nothing") is None
 
 
 def test_differences_are_paired():

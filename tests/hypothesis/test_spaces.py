@@ -281,7 +281,7 @@ def test_more_than_a_stack_is_left_to_vmap():
         (w,), rows = models(space, 1), torch.as_tensor(np.random.default_rng(0).normal(size=(4, 3)))
         copied = deepcopy(module)
         nn.utils.vector_to_parameters(w, copied.parameters())
-        torch.testing.assert_close(space.scores(w, rows), copied(rows).detach().T)
+        torch.testing.assert_close(space.scores(w, space.prepare(rows)), copied(rows).detach().T)
 
 
 def test_tied_layers_share_their_parameters():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 from itertools import chain, count
 from pathlib import Path
@@ -25,7 +26,7 @@ def demo(
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also draw α and the accuracies into this PNG."),
+        typer.Option(metavar="FILE", help="PNG of α and accuracies; by default beside the run."),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -41,13 +42,20 @@ def demo(
     if picture is not None and not picture.resolve().parent.is_dir():
         raise OptionError(f"--picture: there is no folder {picture.resolve().parent}")
     with speaking(quiet):
-        result = program.run(out or _unused(Path("runs/demo")), seed, quiet=quiet or as_json)
-        if picture is not None:
-            program.draw(result, picture)
+        out = out or _unused(Path("runs/demo"))
+        result = program.run(out, seed, quiet=quiet or as_json)
+        picture = picture or out.with_name(f"{out.name}.png")
+        program.draw(result, picture)
         if as_json:
-            print_json(result.as_dict())
+            print_json({**result.as_dict(), "picture": str(picture)})
         else:
-            program.show(result)
+            program.show(result, picture, _typed())
+
+
+def _typed() -> str:
+    """Return how this program was called, for a command to type next."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "cuvee" and not shutil.which("cuvee") else "cuvee"
 
 
 def _unused(path: Path) -> Path:
@@ -125,9 +133,13 @@ def reproduce(
         if as_json:
             print_json(outcome)
         else:
-            show(
-                f"{outcome['title']}: {outcome['word']}. {outcome['sentence']}\n{outcome['folder']}"
-            )
+            show(f"{outcome['title']}: {outcome['word']}. {outcome['sentence']}")
+            if beside := outcome["published"]:
+                show(
+                    f"Published, with {beside['seeds']} seeds: {beside['word']}. "
+                    f"{beside['sentence']}"
+                )
+            show(outcome["folder"])
 
 
 def _of_the_clone(kind: str, name: str) -> Any:

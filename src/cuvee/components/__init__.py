@@ -18,10 +18,11 @@ from cuvee.components.protocol import (
     QuadraticSums,
 )
 from cuvee.components.quadratic import QuadraticComponents
-from cuvee.components.rows import check_precision
+from cuvee.components.rows import HELD_OUT, check_precision
 
 __all__ = [
     "ALL",
+    "HELD_OUT",
     "Batch",
     "BoundedComponents",
     "Components",

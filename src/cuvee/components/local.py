@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from cuvee.components import bounds
+from cuvee.components import bounds, row_blocks
 from cuvee.components.bounds import RiskBounds, RowConstants
 from cuvee.components.inputs import Fourier, feature_mean, moment_times
 from cuvee.components.protocol import Batch, Folds, Part, Pullback, Result
@@ -125,7 +125,15 @@ class LocalComponents:
             return self._forward(w, self._rows(batch, w.dtype))
 
     def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
-        """Return Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1)."""
+        """Return Σ_j v_j ∇f_j(w) for w (M, Q, P), v (M, Q, N or N+1).
+
+        Networks take blocks of rows one after the other where the graph of all would be too large.
+        """
+        if not self.space.convex:
+            size = row_blocks.size(self.bytes_per_row(), w)
+            rows = self._rows(batch, w.dtype)
+            if len(rows.X) > size:
+                return row_blocks.pull(self.space, self.loss, w, v.to(w.dtype), rows, size)
         return self.losses(w, batch)[1](v)
 
     @workers(graph=True)
@@ -345,7 +353,8 @@ class LocalComponents:
         starts = (
             table.starts if self._targets is None else table.starts[self._domains(self._targets)]
         )
-        picked = (self._stream.draw(step, size) + starts).view(-1)
+        picked = self._stream.draw(step, size) + starts  # (N+M, size)
+        picked = (picked if own is None else picked[:N]).reshape(-1)
         if self._buffer is None or len(self._buffer) != len(picked) or self._buffer.dtype != dtype:
             self._buffer = table.X.new_empty(len(picked), *table.X.shape[1:])
         X = torch.index_select(table.X, 0, picked, out=self._buffer)

@@ -56,8 +56,9 @@ def choose(
     """Return the average of the few candidates, weighed as `cuvee.mixture.path` weighs its own.
 
     `seconds` is for judging them and for the final fit, which takes about as long as the slowest of
-    them. Those whose held-out loss is `known`, by name, are not judged again. One whose fit fails
-    gets no share and a sentence; where all fail that is an `OptionError`.
+    them. Where they are short, the candidates are judged on fewer folds. Those whose held-out loss
+    is `known`, by name, are not judged again. One whose fit fails gets no share and a sentence;
+    where all fail that is an `OptionError`.
     """
     if not target.tried:
         return Choice(target.alpha)
@@ -73,6 +74,7 @@ def choose(
         target=target.name,
         deadline=began + seconds,
         tell=lambda done: None if progress is None else progress(what, done, FOLDS * len(unknown)),
+        some_folds=not losses,  # those that are known are of all folds
     )
     if len(judged.failed) == len(candidates):
         raise OptionError(f"{judged.failed[0]}: correct the estimator, or the rows")
@@ -82,8 +84,9 @@ def choose(
     counts = np.maximum(target.rows.counts, 1.0)
     prior = log_prior(alpha[None], 1.0 / counts[None])
     likelihood = learner.probabilities
-    loss = cv_loss if likelihood else cv_loss + _doubt(learner, counts[-1])
-    share = shares(loss[None], prior, counts[-1:], likelihood)[0]
+    n_judged = np.array([judged.n_judged], dtype=np.float64)
+    loss = cv_loss if likelihood else cv_loss + _doubt(learner, n_judged[0])
+    share = shares(loss[None], prior, n_judged, likelihood)[0]
     return Choice(
         alpha=share @ alpha,
         names=tuple(name for name, _ in candidates),

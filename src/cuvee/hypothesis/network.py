@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 
 from cuvee.errors import DomainError, OptionError, check_number
 from cuvee.facts import Array, Facts
+from cuvee.hypothesis import frozen
 from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.labels import check_numeric, find_classes, number_labels
 from cuvee.hypothesis.logistic import chance_of_error, class_probabilities, cross_entropy, winners
@@ -29,12 +30,14 @@ REACH = 3.0
 class Network:
     """An `nn.Module` that maps rows to one score, or one per class.
 
-    It runs in eval mode, with its buffers fixed.
+    It runs in eval mode, with its buffers and its frozen parameters (`requires_grad` is False) as
+    they are. The layers of an `nn.Sequential` before the first that learns, such as a backbone that
+    was trained elsewhere, see each row once: what follows learns from their embeddings.
 
-    All its parameters are learnt, frozen ones too, and copies of it are stacked by
-    `torch.func.vmap`, which a few modules (recurrent ones among them) do not go through. `loss` is
-    "cross_entropy", "squared", or a function (scores (outputs, rows), y (rows,)) -> losses (rows,)
-    that is ≥ 0. λ/2‖w‖² covers every parameter.
+    Copies of what is learnt are stacked by `torch.func.vmap`, which a few modules (recurrent ones
+    among them) do not go through. `loss` is "cross_entropy", "squared", or a function (scores
+    (outputs, rows), y (rows,)) -> losses (rows,) that is ≥ 0. λ/2‖w‖² covers every parameter that
+    is learnt.
     """
 
     module: nn.Module = field(repr=False)
@@ -45,8 +48,11 @@ class Network:
     def __post_init__(self) -> None:
         if not isinstance(self.module, nn.Module):
             raise OptionError(f"Network wraps a torch.nn.Module; got {type(self.module).__name__}")
-        if not any(True for _ in self.module.parameters()):
-            raise OptionError("Network: the module has no parameters to learn")
+        if not frozen.learnt(self.module):
+            raise OptionError(
+                "Network: the module has no parameters to learn: it has none, or all are frozen "
+                "(requires_grad is False)"
+            )
         if not callable(self.loss) and self.loss not in ("cross_entropy", "squared"):
             raise OptionError(
                 f"Network: loss must be 'cross_entropy', 'squared' or a function; got {self.loss!r}"
@@ -70,12 +76,16 @@ class NetworkSpace(Space):
 
     def __init__(self, facts: Facts, spec: Network, standardised: bool) -> None:
         self.input_shape = facts.input_shape
-        self._module = copy.deepcopy(spec.module).cpu().eval().requires_grad_(False)
-        self._stack = StackedLayers.of(self._module)
-        parameters = dict(self._module.named_parameters())
+        start, self._module = frozen.split(copy.deepcopy(spec.module).cpu().eval())
+        parameters = frozen.learnt(self._module)
+        self._module.requires_grad_(False)
+        self._start, self._learnt = start, list(parameters)
+        fixed = [*self._module.named_parameters(), *self._module.named_buffers()]
+        self._fixed = {name: tensor for name, tensor in fixed if name not in parameters}
+        frozen_too = any(isinstance(one, nn.Parameter) for one in self._fixed.values())
+        self._stack = None if frozen_too else StackedLayers.of(self._module)
         self._shapes = {name: p.shape for name, p in parameters.items()}
         self._sizes = [p.numel() for p in parameters.values()]
-        self._buffers = dict(self._module.named_buffers())
         self.dtype = next(iter(parameters.values())).dtype
         self.n_params, self.l2 = sum(self._sizes), spec.l2
         self._loss = spec.loss
@@ -103,9 +113,9 @@ class NetworkSpace(Space):
 
         Two models are run on two rows.
         """
-        rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
         labels = torch.zeros(2, dtype=self.dtype if self.classes is None else torch.int64)
-        w = nn.utils.parameters_to_vector(self._module.parameters()).detach().expand(2, -1)
+        w = self._flat(self._module).expand(2, -1)
+        rows = self.prepare(torch.zeros(2, *facts.input_shape, dtype=self.dtype))
         try:
             losses = self.trained(self.scores(w, rows), labels)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -121,7 +131,7 @@ class NetworkSpace(Space):
     def _count_outputs(self, facts: Facts) -> int:
         rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
         try:
-            out = self._module(rows)
+            out = self._module(self.prepare(rows))
         except (RuntimeError, ValueError, TypeError) as error:
             raise DomainError(
                 f"the module does not take rows of shape {facts.input_shape} (source "
@@ -142,7 +152,7 @@ class NetworkSpace(Space):
         )
 
     def prepare(self, X: Tensor) -> Tensor:
-        return X.to(self.dtype)
+        return (X if self._start is None else self._start(X)).to(self.dtype)
 
     def encode(self, y: Array, name: str) -> Array:
         return (
@@ -168,8 +178,8 @@ class NetworkSpace(Space):
             for part, shape in zip(flat.split(self._sizes), self._shapes.values(), strict=True)
         )
         named = dict(zip(self._shapes, views, strict=True))
-        buffers = {name: buffer.to(X.device) for name, buffer in self._buffers.items()}
-        out: Tensor = functional_call(self._module, (named, buffers), (X,))
+        fixed = {name: tensor.to(X.device) for name, tensor in self._fixed.items()}
+        out: Tensor = functional_call(self._module, (named, fixed), (X,))
         return out.unsqueeze(0) if out.ndim == 1 else out.T
 
     def trained(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -212,6 +222,12 @@ class NetworkSpace(Space):
             else torch.zeros(0, self.n_params, dtype=self.dtype)
         )
 
+    def _flat(self, module: nn.Module) -> Tensor:
+        """Return the parameters of a module that are learnt, as one vector (P,)."""
+        parameters = dict(module.named_parameters())
+        chosen = [parameters[name] for name in self._learnt]
+        return nn.utils.parameters_to_vector(chosen).detach()
+
     def _fresh(self, seed: int, k: int) -> Tensor:
         module = self._module
         if k > 0:
@@ -227,4 +243,4 @@ class NetworkSpace(Space):
                     # nothing knows how to draw it anew, so it is moved a little
                     if torch.equal(given, fresh):
                         fresh.add_(torch.randn_like(fresh) * (0.1 + 0.1 * given.abs().mean()))
-        return nn.utils.parameters_to_vector(module.parameters()).detach()
+        return self._flat(module)

@@ -94,8 +94,8 @@ class NetworkFamily:
         for low in range(0, len(w), size):
             chunk = slice(low, low + size)
             part = components.narrow(torch.arange(len(w), device=w.device)[chunk])
-            _, pullback = part.losses(w[chunk, None], ALL)
-            yield pullback(alpha[chunk, None].to(w))[:, 0] + penalty * w[chunk]
+            risk = part.pull(w[chunk, None], alpha[chunk, None].to(w), ALL)
+            yield risk[:, 0] + penalty * w[chunk]
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         raise OptionError(

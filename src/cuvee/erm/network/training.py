@@ -15,7 +15,7 @@ from math import cos, pi
 import torch
 from torch import Tensor
 
-from cuvee.components import ALL, Batch, Components
+from cuvee.components import ALL, HELD_OUT, Batch, Components
 from cuvee.hypothesis.base import Space
 from cuvee.numerics.parallel import workers
 
@@ -31,6 +31,10 @@ EVERY = 5
 """Steps between two iterates that are averaged: neighbours differ little."""
 CHECK = 20
 """Steps between two checks of the held-out loss; a multiple of EVERY."""
+CHECKED = 8192
+"""Held-out rows of all sources together that a check looks at, always the same ones, where there
+are more: they tell as much, and all of a million rows would cost more than the steps between.
+"""
 PATIENCE = 5
 """A copy ends after so many checks in a row without IMPROVEMENT, a relative fall of the loss."""
 IMPROVEMENT = 1e-3
@@ -142,6 +146,12 @@ class _Training:
         self.alpha, self.batch, self.per_row, self.memory = alpha[:, None], batch, per_row, memory
         self.penalty = (self.space.l2 * self.space.penalised).to(alpha)
         self.start = self.space.start(1, seed).to(alpha)
+        few = HELD_OUT * components.n_rows <= CHECKED
+        size = max(LEAST, CHECKED // len(components.counts))
+        self.held_out = Batch(part="held out") if few else Batch(0, size, True, part="held out")
+        self.checked = (
+            components.n_rows if few else size * len(components.counts)
+        ) + components.own_rows
 
     def run(self, max_steps: int, report: Callable[[int], None]) -> Trained:
         M = len(self.alpha)
@@ -182,8 +192,8 @@ class _Training:
     def _held_out_loss(self, components: Components, w: Tensor, alpha: Tensor) -> Tensor:
         """Return the α-weighted loss on held-out rows, (copies,)."""
         by_block = []
-        for chunk, part in self._row_blocks(components, len(w)):
-            losses = part.values(w[chunk], Batch(part="held out"))
+        for chunk, part in self._row_blocks(components, len(w), self.checked):
+            losses = part.values(w[chunk], self.held_out)
             # A source with weight 0 must not matter, even if its loss is infinite.
             by_block.append(torch.where(alpha[chunk] > 0, alpha[chunk] * losses, 0.0).sum(-1)[:, 0])
         return torch.cat(by_block)
@@ -191,18 +201,16 @@ class _Training:
     def _gradient(self, w: Tensor) -> Tensor:
         """Return ‖∇‖∞ of the mixtures' risks on all rows, (M,)."""
         by_block = []
-        for chunk, part in self._row_blocks(self.components, len(w)):
-            _, pullback = part.losses(w[chunk], ALL)
-            by_block.append(
-                (pullback(self.alpha[chunk]) + self.penalty * w[chunk]).abs().amax(-1)[:, 0]
-            )
+        rows = self.components.n_rows + self.components.own_rows
+        for chunk, part in self._row_blocks(self.components, len(w), rows):
+            risk = part.pull(w[chunk], self.alpha[chunk], ALL)
+            by_block.append((risk + self.penalty * w[chunk]).abs().amax(-1)[:, 0])
         return torch.cat(by_block)
 
     def _row_blocks(
-        self, components: Components, copies: int
+        self, components: Components, copies: int, rows: int
     ) -> Iterator[tuple[slice, Components]]:
-        """Yield chunks of copies whose rows fit into memory, and their components."""
-        rows = components.n_rows + components.own_rows
+        """Yield chunks of copies for which so many rows fit into memory, and their components."""
         for chunk in _blocks(copies, 2 * self.per_row * rows, self.memory):
             all_copies = chunk.stop - chunk.start == copies
             yield (
