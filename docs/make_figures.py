@@ -2,7 +2,7 @@
 
 The figures of docs/paper are drawn from the numbers beside them, which takes seconds. `online.png`
 and `transition.png` are measured anew, which takes minutes; the second is about time, so let
-nothing else run. `idea.svg` is drawn by hand, and docs/make_gallery.py makes the gallery's pictures.
+nothing else run. `idea.svg` is drawn by hand, and docs/make_gallery.py draws the gallery's.
 """
 
 from __future__ import annotations

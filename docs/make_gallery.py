@@ -119,8 +119,8 @@ def index(made: dict[str, Cell]) -> str:
     )
     return (
         WHOLE_WIDTH + "# Gallery\n\n"
-        "On these pages you see cuvee at work, from the data to a picture. Each page is a script of "
-        "`examples/gallery` that runs in under a minute; what it printed and drew was "
+        "On these pages you see cuvee at work, from the data to a picture. Each page is a script "
+        "of `examples/gallery` that runs in under a minute; what it printed and drew was "
         "made when this site was built.\n\n"
         f'<div class="grid cards" markdown>\n\n{cards}\n\n</div>\n'
     )

@@ -7,6 +7,7 @@ its uncertainty and with limits that it keeps.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.colors import BoundaryNorm
 
 import cuvee
 
@@ -59,8 +60,10 @@ def place(alpha: np.ndarray) -> np.ndarray:
 
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
 levels = np.quantile(losses["true"], np.linspace(0.0, 1.0, 16))  # as much area for each colour
+shades = BoundaryNorm(levels, 256, extend="both")
 for axes, (name, values) in zip(panels, losses.items(), strict=True):
-    drawn = axes.tricontourf(*place(grid).T, values, levels=levels, cmap="Purples", extend="both")
+    x, height = place(grid).T
+    drawn = axes.tricontourf(x, height, values, levels, cmap="Purples", norm=shades, extend="both")
     axes.plot(*place(runs).T, ".", color="0.25", markersize=4)
     axes.plot(*place(best[name]), "x", color="#d84315", markersize=10, markeredgewidth=3)
     axes.plot(*place(proposal.alpha), "*", color="#ffb300", markersize=16, markeredgecolor="k")
