@@ -9,7 +9,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 SOURCES = $(shell find src -name '*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-federated docs figures gallery test test-full test-anywhere test-browser test-fuzz lint setup site clean
+.PHONY: help demo demo-federated docs figures gallery test test-federated test-full test-anywhere test-browser test-fuzz lint setup site clean
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
@@ -21,6 +21,12 @@ demo-federated:  ## five hospitals over Flower with TLS on this machine, in a fe
 	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
 	.venv-flower/bin/pip --disable-pip-version-check install -q -c constraints.txt -e ".[flower]"
 	.venv-flower/bin/python examples/federated/demo.py $(DEMO)
+
+test-federated:  ## the command line with the versions that Flower pins, and Flower as real processes
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip --disable-pip-version-check install -q -c constraints.txt -e ".[flower,serve]" httpx hypothesis pytest
+	OMP_NUM_THREADS=1 .venv-flower/bin/python -m pytest tests/cli
+	OMP_NUM_THREADS=1 .venv-flower/bin/python -m pytest -m "not browser" tests/scale/test_flower.py tests/scale/test_flower_processes.py
 
 test: lint  ## lint and the fast tests, on all cores
 	$(PYTEST)

@@ -12,6 +12,7 @@ from cuvee.scale.flower_table import SiteConfig
 
 ROLES = {"ash": "source", "bay": "source", "elm": "both", "fig": "target"}
 ROWS = {"ash": 60, "bay": 70, "elm": 40, "fig": 24}
+HYPOTHESES = {"ridge": cuvee.Ridge(l2=0.01), "poisson": cuvee.Poisson(l2=0.01)}
 FAST = FederatedOptions(tol=1e-10, wait=0.2, pause=0.01)
 
 
@@ -26,6 +27,10 @@ def tables(kind="ridge", seed=0):
         frame = pd.DataFrame(X, columns=["x", "y", "z"])
         frame["ward"] = ward
         frame["cost"] = score if kind == "ridge" else np.where(score > 0, "yes", "no")
+        if kind == "softmax":
+            frame["cost"] = np.array(["low", "middle", "high"])[np.digitize(score, [0.0, 1.5])]
+        if kind == "poisson":
+            frame["cost"] = rng.poisson(np.exp(0.4 * np.clip(score, -3.0, 3.0)))
         frames[name] = frame
     return frames
 
@@ -73,9 +78,9 @@ def pooled(frames, kind, folds, roles=ROLES):
     )
     if kind == "ridge":
         problem = take_out_quietly(problem)
-    hypothesis = cuvee.Ridge(l2=0.01) if kind == "ridge" else cuvee.Logistic(l2=0.01)
+    hypothesis = HYPOTHESES.get(kind, cuvee.Logistic(l2=0.01))
     both = {n: [n] for n in frames if roles[n] == "both"}
-    mix = cuvee.estimate(problem, hypothesis, folds=folds, exclude=both or None)
+    mix = cuvee.estimate(problem, hypothesis, folds=folds, exclude=both or None, passes=60)
     return mix.alpha, cuvee.solve(problem, hypothesis, mix, tol=1e-10).w
 
 

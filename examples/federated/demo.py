@@ -203,7 +203,8 @@ def pooled_run(files: Mapping[str, Path], *, folds: int, tol: float) -> tuple[An
             [d for name, d in domains.items() if ROLES[name] != "source"],
         )
         problem = take_out(problem, 0.01).problem if quantity else problem
-        mix = cuvee.estimate(problem, hypothesis, folds=folds, exclude={"elm": ["elm"]})
+        exclude = {"elm": ["elm"]}
+        mix = cuvee.estimate(problem, hypothesis, folds=folds, exclude=exclude, passes=60)
         return mix.alpha, cuvee.solve(problem, hypothesis, mix, tol=tol).w
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from cuvee.errors import OptionError, check_choice, check_number, check_whole
 from cuvee.hypothesis.base import LossKind, Space
-from cuvee.mixture import registry
+from cuvee.mixture import path, registry
 from cuvee.mixture.method import AlphaMethod, AlphaSettings
 from cuvee.mixture.objective import DISCREPANCIES, Discrepancy
 from cuvee.mixture.players import Settings
@@ -46,6 +46,7 @@ class EstimateSettings:
     average: bool = True
     tol: float | None = None
     folds: int | None = None
+    passes: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -61,6 +62,8 @@ class EstimateSettings:
         for name, least in (("adversaries", 1), ("steps", 1), ("batch_size", 1), ("folds", 2)):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), least)
+        if self.passes is not None:
+            self._check_passes(self.passes)
         if self.own not in (None, True, False):
             raise OptionError(f"own must be True, False or None; got {self.own!r}")
         if self.average not in (True, False):
@@ -69,6 +72,13 @@ class EstimateSettings:
             raise OptionError(
                 f"method={self.method!r} needs the target's own sample: leave own=False out"
             )
+
+    def _check_passes(self, passes: int) -> None:
+        check_whole("passes", passes, path.fewest_passes())
+        if self.method != "path":
+            raise OptionError(f"passes= is for method='path'; {self.method!r} takes steps=")
+        if self.steps is not None:
+            raise OptionError("passes= and steps= both say how long to search: give one of them")
 
     @property
     def how(self) -> AlphaMethod:
@@ -148,23 +158,30 @@ class EstimateSettings:
         """
         how, network = self.how, not space.convex
         steps = how.network_steps if network and how.network_steps else how.steps
+        limited = self.passes is not None and not space.quadratic  # whose sums are known at once
+        if limited and not space.generalised:
+            raise OptionError("passes= is for ridge, logistic and Poisson regression")
+        run = Settings(
+            beta=self.beta,
+            batch_size=self.batch_size or (NETWORK_BATCH if network else BATCH),
+            eta=self.eta,
+            gamma=self.gamma,
+            adversaries=self.adversaries or (NETWORK_ADVERSARIES if network else ADVERSARIES),
+            steps=self.steps or max(1, steps),
+            tol=self.tol or how.tol,
+            average=self.average,
+            seed=self.seed,
+            checks=how.checks,
+        )
+        if self.passes is not None and limited:
+            run = path.within(self.passes, run)
         return AlphaSettings(
             discrepancy=self.discrepancy,
             C=self.C,
             c=self.c,
             own=self.joins,
+            fitting=path.FITTING if limited else None,
             folds=self.folds
             or (NETWORK_FOLDS if network else RIDGE_FOLDS if space.quadratic else FOLDS),
-            run=Settings(
-                beta=self.beta,
-                batch_size=self.batch_size or (NETWORK_BATCH if network else BATCH),
-                eta=self.eta,
-                gamma=self.gamma,
-                adversaries=self.adversaries or (NETWORK_ADVERSARIES if network else ADVERSARIES),
-                steps=self.steps or max(1, steps),
-                tol=self.tol or how.tol,
-                average=self.average,
-                seed=self.seed,
-                checks=how.checks,
-            ),
+            run=run,
         )

@@ -37,6 +37,8 @@ class LocalComponents:
     stacked when they are first needed; numbers are computed in the precision of w.
     """
 
+    far = False
+
     def __init__(
         self,
         problem: Problem,

@@ -147,6 +147,11 @@ class Components(Protocol):
         """Return how many bytes a forward keeps for every model and row."""
         ...
 
+    @property
+    def far(self) -> bool:
+        """Return whether every question is a round of messages: few and large ones are best."""
+        ...
+
     def together(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Return the results of jobs that do not wait for one another.
 

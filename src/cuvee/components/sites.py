@@ -148,6 +148,8 @@ def lives_elsewhere(problem: Problem) -> bool:
 class SiteComponents:
     """Give the same answers as local components, put together from those of the sites."""
 
+    far = False
+
     def __init__(
         self,
         problem: Problem,

@@ -64,9 +64,9 @@ def infer_of(labels: Summary, name: str) -> Inferred:
         what = as_written(float(f"{example:.6g}"))
         return Inferred(Task.regression, f"{head} numbers like {what}: regression")
     numbers = f"{head} {values} different whole numbers"
-    if (values > MOST_CLASSES or rows < 2 * values) and _are_counts(labels):
+    if (values > MOST_CLASSES or rows < 2 * values) and are_counts(labels):
         return Inferred(Task.counts, f"{numbers} from 0 on, most of them small: counts")
-    if values >= FEWEST_COUNTS and _are_counts(labels) and _thin_out(labels):
+    if values >= FEWEST_COUNTS and are_counts(labels) and _thin_out(labels):
         why = "from 0 on, most of them small and the largest rare: counts"
         return Inferred(
             Task.counts, f"{numbers} {why} (if they are classes, choose classification)"
@@ -76,7 +76,7 @@ def infer_of(labels: Summary, name: str) -> Inferred:
     if rows < 2 * values:
         why = f"{head} {values} different whole numbers in only {count(rows, 'row')}: regression"
         return Inferred(Task.regression, why)
-    hint = " (if they count something, choose counts)" if _are_counts(labels) else ""
+    hint = " (if they count something, choose counts)" if are_counts(labels) else ""
     return Inferred(
         Task.classification, f"{numbers}, not more than {MOST_CLASSES}: classification{hint}"
     )
@@ -124,7 +124,7 @@ def check_of(labels: Summary, task: Task | str, name: str) -> Inferred:
     )
 
 
-def _are_counts(labels: Summary) -> bool:
+def are_counts(labels: Summary) -> bool:
     """Return whether whole numbers start at 0 and lie mostly in the lower third of their range."""
     return labels.low == 0 and labels.mean <= labels.high / 3
 

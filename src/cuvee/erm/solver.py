@@ -19,9 +19,8 @@ from cuvee.erm.network import training as network
 from cuvee.erm.ridge import solver as ridge
 
 MEMORY = 2**28
-# ‖∇‖∞ that is enough for a held-out loss, in units of each column's root mean square; and where
-# those are not known
-ROUGH, ROUGH_UNSCALED = 3e-4, 1e-4
+ROUGH = generalised.ROUGH
+ROUGH_UNSCALED = 1e-4  # the same where the columns' root mean squares are not known
 
 
 def solve(
@@ -32,12 +31,14 @@ def solve(
     *,
     seed: int = 0,
     tol: float = 1e-8,
+    passes: int | None = None,
 ) -> Tensor:
     """Return w (M, Q, P) that minimise Σ_j α_j f_j(w) + λ/2‖w‖² for every α (M, Q, N+1).
 
     Squared loss is solved directly, logistic losses by quasi-Newton steps to ‖∇‖∞ ≤ tol, networks
     by Adam on minibatches. From `ROUGH` on, tol is in units of each column's root mean square.
-    `start` (M, Q, P) is where quasi-Newton steps begin.
+    `start` (M, Q, P) is where quasi-Newton steps begin. With `passes`, logistic losses end after so
+    many, wherever they are then.
     """
     space = components.space
     if alpha.numel() == 0:
@@ -52,7 +53,7 @@ def solve(
         penalty = (space.l2 * space.penalised).to(alpha)
         return ridge.solve(sources, own, alpha, penalty, intercept=space.intercept).w
     if space.generalised and components.loss == "trained":
-        wanted = generalised.Wanted(tol, MEMORY, start=start, certified=tol < ROUGH)
+        wanted = generalised.Wanted(tol, MEMORY, start=start, certified=tol < ROUGH, passes=passes)
         return generalised.solve(cast(LinearSums, components), batch, alpha, wanted).w
     if space.convex:
         tol = min(tol, ROUGH_UNSCALED)

@@ -40,6 +40,7 @@ class AlphaSettings:
     c: float | None = None  # None: a share of the mean loss, which needs the components
     own: bool = False  # whether the target's own sample joins as a last column
     folds: int = 5
+    fitting: int | None = None  # passes that cross-validated models may take, where they are few
     run: Settings = field(default_factory=Settings)
 
 

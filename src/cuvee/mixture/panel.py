@@ -19,8 +19,7 @@ from cuvee.mixture.largest import quadratic_maximisers
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.players import Pace, Settings
 
-CLIMBS = 8  # steps of every adversary in a round
-SEASON = 3  # rounds after which the adversaries start afresh, elsewhere
+SEASON = 24  # steps after which the adversaries start afresh, elsewhere
 REACH = 0.5  # of W's radius: how far the first step goes
 LARGE = 2**13  # rows from which on adversaries climb on minibatches
 SAMPLED = 2**20  # rows from which on cuts are taken on a sample of about so many
@@ -67,13 +66,14 @@ class Climbers:
     def answer(self, alpha: Tensor, t: int) -> Answer:
         each = _shared(alpha, self.settings)
         space = self.components.space
-        if t % SEASON == 0 or self._w is None or self._pace is None:
+        climbs = self.settings.climbs
+        if t % season(self.settings) == 0 or self._w is None or self._pace is None:
             self._w = _afresh(self.components, each.shape[:2], self.settings.seed + t)
             reach = REACH * play.w_reach(space, self._w)
             self._pace = Pace.fresh(self.settings.gamma, reach, self._w)
         w, pace = self._w, self._pace
-        for i in range(CLIMBS):
-            losses, pullback = self.components.losses(w, self._batch(t * CLIMBS + i))
+        for i in range(climbs):
+            losses, pullback = self.components.losses(w, self._batch(t * climbs + i))
             gradient = pullback(ascent(self.objective, each, differences(losses)))
             pace = pace.after(gradient)
             w = space.project(w + pace.step * gradient)
@@ -85,7 +85,7 @@ class Climbers:
 
         Where rows are very many, two samples of the sources' rows tell how far chance goes.
         """
-        if self.components.n_rows <= SAMPLED:
+        if self.components.n_rows <= SAMPLED or self.settings.whole:
             return _whole(differences(self.components.values(w, Batch(part=self.judge))))
         size = SAMPLED // (2 * len(self.components.counts))
         first, second = (
@@ -100,7 +100,8 @@ class Climbers:
         return Answer((first + second) / 2, apart.square().mean(1).sqrt() / 2)
 
     def settled(self, t: int) -> bool:
-        return t % SEASON == SEASON - 1 and t >= SEASON
+        rounds = season(self.settings)
+        return t % rounds == rounds - 1 and t >= rounds
 
     def narrow(self, targets: Tensor) -> Climbers:
         # A panel settles at the end of a season, so its adversaries start afresh next.
@@ -110,7 +111,7 @@ class Climbers:
     def _batch(self, step: int) -> Batch:
         """Return what to climb on in a step: all rows, or a minibatch where they are many."""
         rows = self.components.n_rows
-        if rows <= LARGE:
+        if rows <= LARGE or self.settings.whole:
             return Batch(part=self.climb)
         size = max(self.settings.batch_size, LARGE // len(self.components.counts))
         return Batch(step, size, part=self.climb)
@@ -145,7 +146,7 @@ class Exact:
         return _whole(differences(self.components.values(w, Batch(part=self.judge))))
 
     def settled(self, t: int) -> bool:
-        return self.objective.discrepancy == "mixture" or t >= SEASON
+        return self.objective.discrepancy == "mixture" or t >= season(self.settings)
 
     def narrow(self, targets: Tensor) -> Exact:
         components, objective = self.components.narrow(targets), self.objective.narrow(targets)
@@ -190,6 +191,11 @@ def of(
         sums = cast(QuadraticSums, components)
         return Exact(sums, objective, settings, climb, judge)
     return Climbers(components, objective, settings, climb, judge)
+
+
+def season(settings: Settings) -> int:
+    """Return the rounds after which adversaries start afresh."""
+    return SEASON // settings.climbs
 
 
 def _whole(z: Tensor) -> Answer:

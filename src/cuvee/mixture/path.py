@@ -22,6 +22,7 @@ Where targets have unlabelled rows, the blend that matches their inputs is one m
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -33,6 +34,7 @@ from cuvee.mixture import cuts, matching, panel, proportional, target_only, unif
 from cuvee.mixture import players as play
 from cuvee.mixture.method import AlphaMethod, Estimate, Request, Solver
 from cuvee.mixture.objective import Objective, inverse_counts
+from cuvee.mixture.players import Settings
 from cuvee.mixture.points import Points
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Status
@@ -48,6 +50,28 @@ HEAVY = 0.05  # a path point with at least this share counts for the status
 # models that a target holds during cross-validation: 15 for each of 5 folds
 FITTED = 75
 HONEST = (Half(0, 0), Half(0, 1))  # the halves of every domain on which adversaries climb
+# Where passes are few:
+FITTING = 10  # passes of all cross-validated models
+CLIMBS = 4  # steps of adversaries between two cuts
+WIDER = 2  # times as many adversaries
+
+
+def fewest_passes() -> int:
+    """Return the least number of passes that leaves adversaries a season."""
+    return 2 + panel.SEASON + FITTING
+
+
+def within(passes: int, run: Settings) -> Settings:
+    """Return how adversaries climb in so many passes, one after the other.
+
+    One pass is at the start, one for each step of the adversaries, FITTING and one to score the
+    cross-validated models. Passes that do not wait for one another count once, and what costs no
+    pass makes up for fewer of them: there are more adversaries, and they climb on all rows, so that
+    the pass for a step gives cuts too.
+    """
+    climbs = min(passes - 2 - FITTING, METHOD.steps * run.climbs)
+    steps, adversaries = climbs // CLIMBS, WIDER * run.adversaries
+    return replace(run, climbs=CLIMBS, steps=steps, adversaries=adversaries, whole=True)
 
 
 def estimate(request: Request) -> Estimate:

@@ -38,6 +38,8 @@ class Settings:
     eta: float | None = None
     gamma: float | None = None
     adversaries: int = 16
+    climbs: int = 8  # steps of every adversary of the path between two cuts
+    whole: bool = False  # whether they climb on all rows, however many these are
     steps: int = 1000
     tol: float = 0.02
     average: bool = True

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cuvee.data.column_fit import ColumnFit
 from cuvee.data.encode import Encoder, hides_variation, say_missing
 from cuvee.data.label_summary import LabelKind, together
-from cuvee.data.task import Inferred, check_of, infer_of
+from cuvee.data.task import Inferred, Task, check_of, infer_of
 from cuvee.errors import DomainError
 from cuvee.scale.flower_table import Introduction
 
@@ -21,12 +21,13 @@ class Agreement:
     encoder: Encoder
     kind: LabelKind
     inferred: Inferred
+    told: str | None = None  # the task that sites were told when they introduced themselves
 
     def as_sent(self) -> dict[str, object]:
         """Return what sites are told."""
         return {
             "encoder": json.dumps(self.encoder.as_dict()), "kind": self.kind,
-            "text": tuple(self.encoder.text),
+            "text": tuple(self.encoder.text), "task": self.told,
         }  # fmt: skip
 
 
@@ -39,9 +40,17 @@ def text_somewhere(introductions: Sequence[Introduction]) -> tuple[str, ...]:
     return tuple(name for name, of in kinds.items() if len(of) > 1)
 
 
+def task_to_tell(introductions: Sequence[Introduction]) -> str | None:
+    """Return the task where whole numbers look like classes at one site and not at all sites."""
+    task = infer_of(together([site.labels for site in introductions]), "").task
+    classes = task is Task.classification
+    return None if all(bool(s.labels.values) == classes for s in introductions) else str(task)
+
+
 def agree(
-    introductions: Sequence[Introduction], *, task: str | None = None, impute: bool = False
-) -> Agreement:
+    introductions: Sequence[Introduction], *, task: str | None = None, told: str | None = None,
+    impute: bool = False,
+) -> Agreement:  # fmt: skip
     """Return what the sites have agreed on, from counts, moments and categories.
 
     With `impute`, missing numbers become the column's mean: a median over all sites would be one
@@ -67,7 +76,7 @@ def agree(
         rules.append(fit.rule(fill, impute, "all sites"))
     labels = together([site.labels for site in introductions])
     inferred = check_of(labels, task, first.label) if task else infer_of(labels, first.label)
-    return Agreement(Encoder(tuple(rules)), labels.kind, inferred)
+    return Agreement(Encoder(tuple(rules)), labels.kind, inferred, told)
 
 
 def _joined(introductions: Sequence[Introduction]) -> Mapping[str, ColumnFit]:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from cuvee.components.protocol import Batch, Pullback
 from cuvee.components.sites import RemoteDomain
+from cuvee.erm.linear.solver import FAR_HESSIANS
 from cuvee.errors import DomainError
 from cuvee.facts import KnownFacts
 from cuvee.hypothesis.base import LossKind, Space
@@ -27,8 +28,6 @@ from cuvee.scale.flower_memory import Memory, Row, answer_key, halves, model_nam
 from cuvee.scale.flower_rounds import Rounds
 from cuvee.scale.flower_totals import Member, Totals
 from cuvee.scale.flower_wire import fingerprint
-
-FORESIGHT = 2**14  # numbers in Hessians that are asked for before they are needed
 
 
 class FederatedDomain(RemoteDomain):
@@ -62,6 +61,8 @@ class FederatedDomain(RemoteDomain):
 
 class FederatedComponents(Totals):
     """Answer for sources and targets that are all at sites."""
+
+    far = True
 
     def __init__(
         self, problem: Problem, space: Space, loss: LossKind = "trained", *, seed: int = 0,
@@ -112,7 +113,10 @@ class FederatedComponents(Totals):
         return inside.to(self.space.dtype) / rows
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
-        return self._values_and_slopes(w, batch)[0]
+        if not self._has_second(batch):
+            return self._values_and_slopes(w, batch)[0]
+        of_sources, of_own = self._derived("values", w, batch)
+        return _side_by_side(of_sources, of_own)
 
     def own_values(self, w: Tensor, batch: Batch) -> Tensor:
         own: Tensor = self._derived("values", w, batch, sources=False)[1]
@@ -168,10 +172,7 @@ class FederatedComponents(Totals):
         """Return losses (M, Q, N or N+1) and the pullback, from one round."""
         own = len(self.own_counts) > 0
         self._ask_for(("values", "pull"), w, batch, own=own)
-        of_sources, of_own = self._derived("values", w, batch, own=own)
-        values = of_sources[..., 0].movedim(0, -1)
-        if of_own is not None:
-            values = torch.cat([values, of_own], -1)
+        values = _side_by_side(*self._derived("values", w, batch, own=own))
 
         def pullback(v: Tensor) -> Tensor:
             return self._mixed(v, *self._derived("pull", w, batch, own=own))
@@ -185,13 +186,7 @@ class FederatedComponents(Totals):
     ) -> tuple[Any, Any]:
         """Return answers of sources (N, M, Q, …) and of own samples (M, Q, …)."""
         own = own and len(self.own_counts) > 0
-        wanted = [question]
-        P = self.space.n_params
-        derivatives = ["pull_with_second", "hessians"]
-        few = len(set(model_names(w))) * P * P <= FORESIGHT
-        if self._has_second(batch) and question in derivatives and few:
-            wanted = derivatives
-        self._ask_for(wanted, w, batch, sources=sources, own=own)
+        self._ask_for(self._foreseen(question, w, batch), w, batch, sources=sources, own=own)
         models, (M, Q, _) = model_names(w), w.shape
         shared = self._shared(batch)
         of_sources = of_own = None
@@ -211,6 +206,21 @@ class FederatedComponents(Totals):
                 ]
             )
         return of_sources, of_own
+
+    def _foreseen(self, question: str, w: Tensor, batch: Batch) -> list[str]:
+        """Return a question, and those that will follow at the same models: one round serves all.
+
+        Newton steps need losses, gradients and Hessians. Without one of the folds, only the centre
+        of all models needs a Hessian.
+        """
+        derivatives = ("pull_with_second", "hessians")
+        numbers = len(set(model_names(w))) * self.space.n_params**2
+        if numbers > FAR_HESSIANS or not self._has_second(batch):
+            return [question]
+        if batch.folds is None:
+            return ["values", *derivatives]
+        centre = question in derivatives and len(set(model_names(w))) == 1
+        return [*derivatives] if centre else [question]
 
     def ask_ahead(self, w: Tensor, batches: Sequence[Batch]) -> None:
         """Ask for losses and gradients of models w (Q, P) that will be needed for all targets."""
@@ -276,3 +286,9 @@ class FederatedComponents(Totals):
         answer = self._known.get(answer_key(member, question, batch, row))
         assert answer is not None  # it was asked for just now
         return answer
+
+
+def _side_by_side(of_sources: Tensor, of_own: Tensor | None) -> Tensor:
+    """Return losses (M, Q, N or N+1) from those of sources (N, M, Q, 1) and own ones (M, Q, 1)."""
+    values = of_sources[..., 0].movedim(0, -1)
+    return values if of_own is None else torch.cat([values, of_own], -1)

@@ -85,30 +85,30 @@ class Rounds:
         """Return the results of jobs that run side by side and share their rounds."""
         results: list[Any] = [None] * len(jobs)
         errors: list[BaseException] = []
+        left = len(jobs)
 
         def run(i: int) -> None:
+            nonlocal left
             try:
                 results[i] = jobs[i]()
             except BaseException as error:
                 errors.append(error)
-            finally:
-                self._change(-1)
+            with self._turn:
+                left -= 1
+                if left:  # who waits for all of them goes on in the place of the last one
+                    self._running -= 1
+                    self._turn.notify_all()
 
-        self._change(len(jobs) - 1)
+        with self._turn:
+            self._running += max(0, left - 1)
         threads = [Thread(target=run, args=(i,), daemon=True) for i in range(len(jobs))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self._change(1)
         if errors:
             raise errors[0]
         return results
-
-    def _change(self, by: int) -> None:
-        with self._turn:
-            self._running += by
-            self._turn.notify_all()
 
     def _send_all(self, tickets: Sequence[_Ticket]) -> None:
         """Send the calls of all tickets in one round, and hand out the answers."""
@@ -191,12 +191,15 @@ class Rounds:
         )
         return by_name
 
-    def meet(self, text: Sequence[str] = (), known: Container[str] = ()) -> dict[str, Any]:
+    def meet(
+        self, text: Sequence[str] = (), task: str | None = None, known: Container[str] = ()
+    ) -> dict[str, Any]:
         """Return what every node says of itself, by address; a sentence where it says nothing.
 
-        Nodes that are `known` are not asked.
+        Columns in `text` are text at every site, and labels are what `task` says, if it does. Nodes
+        that are `known` are not asked.
         """
-        packet = packed({"calls": [("introduce", tuple(text))]})
+        packet = packed({"calls": [("introduce", tuple(text), task)]})
         told: dict[str, Any] = {}
         until, silent = monotonic() + self.wait, set[str]()
         while monotonic() < until:  # some may come while others are asked
@@ -227,7 +230,7 @@ class Rounds:
         known = set(self.address.values())
         if all(node in known for node in self.transport.nodes()):
             return
-        text = () if self.agreed is None else self.agreed["text"]
-        for node, said in self.meet(text, known).items():
+        alike = {} if self.agreed is None else {k: self.agreed[k] for k in ("text", "task")}
+        for node, said in self.meet(**alike, known=known).items():
             if isinstance(said, dict) and self.digests.get(said["name"]) == said["digest"]:
                 self.address[said["name"]] = node

@@ -17,7 +17,7 @@ from cuvee.errors import CuveeError, DomainError
 from cuvee.hypothesis import Hypothesis, Logistic, Poisson, Ridge
 from cuvee.problem import Problem
 from cuvee.results import Floats, Mixtures
-from cuvee.scale.flower_agree import Agreement, agree, text_somewhere
+from cuvee.scale.flower_agree import Agreement, agree, task_to_tell, text_somewhere
 from cuvee.scale.flower_ahead import ahead
 from cuvee.scale.flower_answers import Call, Round, SiteLost
 from cuvee.scale.flower_components import FederatedDomain
@@ -41,6 +41,7 @@ class FederatedOptions:
     impute: bool = False
     seed: int = 0
     tol: float = 1e-6
+    rounds: int = 60  # of messages for α, at most; ridge needs 4
     wait: float = 600.0  # seconds for a site to answer, or to come back
     pause: float = 3.0
 
@@ -79,29 +80,34 @@ def federate(
     """
     options = options or FederatedOptions()
     rounds = Rounds(transport, options.wait, options.pause)
-    sites, left_out = _met(rounds, say)
+    sites, left_out, told = _met(rounds, options.task, say)
     while True:
         try:
-            return _Attempt(rounds, options, sites, say).result(left_out)
+            return _Attempt(rounds, options, sites, told, say).result(left_out)
         except SiteLost as lost:
             say(str(lost))
             left_out[lost.site] = lost.status, lost.why
             sites = {name: site for name, site in sites.items() if name != lost.site}
 
 
-def _met(rounds: Rounds, say: Callable[[str], None]) -> tuple[dict[str, Introduction], Any]:
-    """Return the sites by name, and those that could not introduce themselves."""
-    told = rounds.meet()
-    text = text_somewhere(_sound(told, {}).values())  # type: ignore[arg-type]
-    if text:  # a column that is text at one site is text at all
-        told = rounds.meet(text)
+def _met(
+    rounds: Rounds, task: str | None, say: Callable[[str], None]
+) -> tuple[dict[str, Introduction], dict[str, tuple[str, str]], str | None]:
+    """Return the sites by name, those that could not introduce themselves, and the task told."""
+    told = rounds.meet(task=task)
+    good = list(_sound(told, {}).values())
+    text = text_somewhere(good)
+    seen = None if task or not good else task_to_tell(good)
+    task = task or seen
+    if text or seen:  # what is text at one site is text at all, and so with classes
+        told = rounds.meet(text, task)
     left_out: dict[str, tuple[str, str]] = {}
     sites = {site.name: site for site in _sound(told, left_out).values()}
     rounds.address = {site.name: node for node, site in _sound(told, {}).items()}
     rounds.digests = {name: site.digest for name, site in sites.items()}
     for name, (status, why) in left_out.items():
         say(f"site {name!r} is left out ({status}): {why}")
-    return dict(sorted(sites.items())), left_out
+    return dict(sorted(sites.items())), left_out, task
 
 
 def _sound(told: Mapping[str, Any], left_out: dict[str, tuple[str, str]]) -> dict[str, Any]:
@@ -131,9 +137,10 @@ class _Attempt:
 
     def __init__(
         self, rounds: Rounds, options: FederatedOptions, sites: Mapping[str, Introduction],
-        say: Callable[[str], None],
+        told: str | None, say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.rounds, self.options, self.sites, self.say = rounds, options, sites, say
+        self.told = told
         self.sources = [s.name for s in sites.values() if s.role in ("source", "both")]
         self.targets = [s.name for s in sites.values() if s.role in ("target", "both")]
         if not self.sources or not self.targets:
@@ -148,7 +155,9 @@ class _Attempt:
         rounds.bindings.clear()
         rounds.totals.clear()
         rounds.memories.clear()
-        agreement = agree(list(self.sites.values()), task=options.task, impute=options.impute)
+        agreement = agree(
+            list(self.sites.values()), task=options.task, told=self.told, impute=options.impute
+        )
         self.say(agreement.inferred.why)
         task = agreement.inferred.task
         hypothesis: Any = MODELS[task](options.l2)
@@ -161,10 +170,12 @@ class _Attempt:
         both = {name: [name] for name in self.targets if name in self.sources}
         folds = self._folds(task)
         weigh = partial(
-            estimate, problem, hypothesis, folds=folds, exclude=both or None, seed=options.seed
-        )
+            estimate, problem, hypothesis, folds=folds, exclude=both or None, seed=options.seed,
+            passes=options.rounds,
+        )  # fmt: skip
         # what does not depend on α is asked in the same rounds
-        mixtures, *_ = rounds.together([weigh, *ahead(problem, hypothesis, folds, options.seed)])
+        early = ahead(problem, hypothesis, folds, options.seed, options.rounds)
+        mixtures, *_ = rounds.together([weigh, *early])
         rounds.stage = "models"
         solution = solve(problem, hypothesis, mixtures, tol=options.tol)
         rounds.stage = "handing over"

@@ -80,15 +80,16 @@ class Desk:
         *arguments: Any,
     ) -> Any:  # fmt: skip
         if question == "introduce":
-            (text,) = arguments
-            return as_plain(self._table(tuple(text)).introduce())
+            text, task = arguments
+            return as_plain(self._table(tuple(text), task).introduce())
         if question == "keep":
             (model,) = arguments
             return self._keep(model)
         agreed = request["agreed"]
         if question == "facts":
             domain = self._domain(agreed)
-            known = discreet_facts(domain.facts.known())
+            table = self._table(tuple(agreed["text"]), agreed["task"])
+            known = discreet_facts(domain.facts.known(), table.classes)
             return {"facts": known, "features": domain.features, "agreed": fingerprint(agreed)}
         key, *inputs = arguments
         bound = bindings[key]
@@ -100,11 +101,12 @@ class Desk:
             return grams.A, grams.b, grams.r
         return asked(bound.components, question, inputs)
 
-    def _table(self, text: tuple[str, ...]) -> SiteTable:
+    def _table(self, text: tuple[str, ...], task: str | None) -> SiteTable:
         found = Path(self.config.file).stat()
-        key = text, found.st_mtime_ns, found.st_size  # a file that was written anew is read anew
+        # a file that was written anew is read anew
+        key = text, task, found.st_mtime_ns, found.st_size
         if key not in self._tables:
-            self._tables = {key: SiteTable(self.config, text)}
+            self._tables = {key: SiteTable(self.config, text, task)}
             self._domains.clear()
         return self._tables[key]
 
@@ -112,7 +114,7 @@ class Desk:
         key = fingerprint(agreed)
         if key not in self._domains:
             encoder = Encoder.from_dict(json.loads(agreed["encoder"]))
-            table = self._table(tuple(encoder.text))
+            table = self._table(tuple(agreed["text"]), agreed["task"])
             self._domains = {key: table.domain(encoder, agreed["kind"])}
             self._bound.clear()
         return self._domains[key]

@@ -22,7 +22,7 @@ from cuvee.data.columns import is_number, tidy
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, read_rows
 from cuvee.data.label_summary import LabelKind, Summary, label_kind
-from cuvee.data.task import MOST_CLASSES, whole_labels
+from cuvee.data.task import Task, are_counts, infer_of, whole_labels
 from cuvee.errors import DomainError, InputError, OptionError
 from cuvee.facts import Classes, KnownFacts, Labels
 from cuvee.problem import Array, Domain
@@ -94,8 +94,10 @@ class Introduction:
 class SiteTable:
     """Hold the rows of one site; only counts and sums of them are ever returned."""
 
-    def __init__(self, config: SiteConfig, text: Sequence[str] = ()) -> None:
-        self.config = config
+    def __init__(
+        self, config: SiteConfig, text: Sequence[str] = (), task: str | None = None
+    ) -> None:
+        self.config, self.task = config, task
         self._text = tuple(text)
 
     @cached_property
@@ -112,14 +114,21 @@ class SiteTable:
         frame = read_rows(config.file, [*features, config.label], text=text)
         frame = frame[frame[config.label].notna()]
         frame = frame.apply(lambda column: tidy(column, path.name))
-        frame[config.label] = whole_labels(frame[config.label])
-        kept = frame[common(frame, config.min_rows, config.label)].reset_index(drop=True)
+        classes = are_classes(frame[config.label], self.task)
+        label = config.label if classes else None
+        kept = frame[common(frame, config.min_rows, label)].reset_index(drop=True)
         if len(kept) < config.min_rows:
             raise DomainError(
                 f"{path.name} has {len(kept)} labelled rows without rare values; this site takes "
                 f"part with {config.min_rows} or more (min-rows)"
             )
         return kept, len(frame) - len(kept)
+
+    @property
+    def classes(self) -> bool:
+        """Return whether the labels are classes, whose names are told."""
+        frame, _ = self._rows
+        return are_classes(frame[self.config.label], self.task)
 
     def introduce(self) -> Introduction:
         """Return what may be known of the columns and the labels."""
@@ -131,22 +140,31 @@ class SiteTable:
         return Introduction(
             config.domain, config.role, cuvee.__version__, config.min_rows, config.label,
             hashlib.sha256(Path(config.file).read_bytes()).hexdigest(), len(frame), left_out,
-            discreet_summary(frame[config.label]), {fit.name: _told(fit) for fit in fits},
+            discreet_summary(frame[config.label], self.classes),
+            {fit.name: _told(fit) for fit in fits},
         )  # fmt: skip
 
     def domain(self, encoder: Encoder, kind: LabelKind) -> Domain:
         """Return the encoded rows, for use at this site alone."""
         frame, _ = self._rows
         X = encoder(frame, where=self.config.domain)
-        y = frame[self.config.label].to_numpy(object).astype(LABEL_TYPES[kind])
+        y = whole_labels(frame[self.config.label]).to_numpy(object).astype(LABEL_TYPES[kind])
         return Domain(self.config.domain, X, y, features=encoder.names)
 
 
-def common(frame: Any, min_rows: int, label: str) -> Array:
+def are_classes(labels: Any, task: str | None) -> bool:
+    """Return whether labels are classes: as the coordinator says, or else as they look here."""
+    if not len(labels) or label_kind(labels) in ("text", "truth"):
+        return True
+    chosen = infer_of(Summary.of(labels), "").task if task is None else task
+    return str(chosen) == Task.classification
+
+
+def common(frame: Any, min_rows: int, label: str | None) -> Array:
     """Return (rows,) which rows have no rare value: one that fewer than `min_rows` rows share.
 
-    Rare values are those of categories and classes, and of columns with two values. Leaving rows
-    out may make other values rare, so it is repeated.
+    Rare values are those of categories, of the classes of a `label`, and of columns with two
+    values. Leaving rows out may make other values rare, so it is repeated.
     """
     keep = np.ones(len(frame), bool)
     while True:
@@ -154,8 +172,7 @@ def common(frame: Any, min_rows: int, label: str) -> Array:
         for name in frame.columns:
             column = frame[name]
             counts = column[keep].value_counts(dropna=False)
-            classes = name == label and label_kind(column) in ("text", "truth")
-            if classes or not is_number(column) or len(counts.index.dropna()) == 2:
+            if name == label or not is_number(column) or len(counts.index.dropna()) == 2:
                 few = counts.index[counts < min_rows]
                 rare |= column.isin(few.dropna()).to_numpy()
                 if few.hasnans:
@@ -165,14 +182,13 @@ def common(frame: Any, min_rows: int, label: str) -> Array:
         keep &= ~rare
 
 
-def discreet_facts(facts: KnownFacts) -> KnownFacts:
-    """Return facts that name no single label and no row.
+def discreet_facts(facts: KnownFacts, are_classes: bool) -> KnownFacts:
+    """Return facts that name no single label and no row, but classes.
 
     Whether there is a label that is no number, or not whole, or below 0 is all that is told of it.
     """
     labels, classes = facts.labels, facts.classes
     values = classes.values
-    told_values = values is not None and (labels.text or len(values) <= MOST_CLASSES)
     typical = "text" if labels.text else float(facts.quantity.mean)
     told = Labels(
         labels.text,
@@ -182,23 +198,24 @@ def discreet_facts(facts: KnownFacts) -> KnownFacts:
         np.inf if labels.text else 0.0 if labels.least >= 0 else -1.0,
         0,
     )
-    if not told_values or values is None:
+    if not are_classes or values is None:
         return replace(facts, labels=told, classes=Classes(None, None))
     return replace(facts, labels=told, classes=Classes(values, np.zeros(len(values), np.int64)))
 
 
-def discreet_summary(labels: Any) -> Summary:
+def discreet_summary(labels: Any, are_classes: bool) -> Summary:
     """Return a summary of labels (rows,) that names classes, and no single quantity."""
     summary = Summary.of(labels, to_merge=True)
     if summary.kind in ("text", "truth"):
         example = min(summary.values or {summary.first})  # not that of the first row
         return replace(summary, first=example, lowest=(0, example))
     mean = summary.mean
-    if summary.kind == "whole" and summary.different <= MOST_CLASSES:
+    if summary.kind == "whole" and are_classes:
         return replace(summary, lowest=(0, summary.low), first=mean)
     low = 0.0 if summary.low >= 0 else -abs(mean) - 1.0
+    high = 3 * mean if are_counts(summary) else max(abs(mean), 1.0)  # what counts look like
     return replace(
-        summary, first=mean, low=low, high=max(abs(mean), 1.0), share_of_highest=0.0,
+        summary, first=mean, low=low, high=high, share_of_highest=0.0,
         lowest=(0, low), broken=None if summary.broken is None else (0, mean + 0.5),
         values=frozenset(),
     )  # fmt: skip

@@ -8,6 +8,7 @@ also leaves places where its loss is nearly straight and H says nothing about th
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -26,7 +27,10 @@ IDLE = 3  # a model ends after this many rounds in a row that gain less than rou
 def minimise(task: Task, w: Tensor, *, tol: Tensor | float) -> Minimised:
     """Minimise from w (M, Q, P), or from 0 if better, until ‖∇‖∞ ≤ tol or no step helps."""
     if task.free is None:
-        w = torch.where((value(task, w) <= value(task, torch.zeros_like(w)))[..., None], w, 0.0)
+        at_w, at_zero = task.components.together(
+            [partial(value, task, start) for start in (w, torch.zeros_like(w))]
+        )
+        w = torch.where((at_w <= at_zero)[..., None], w, 0.0)
     f, g = value(task, w), task.gradient(w)
     idle = torch.zeros_like(f, dtype=torch.int64)
     damping, scale = torch.zeros_like(f), torch.zeros_like(w)

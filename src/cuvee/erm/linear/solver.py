@@ -4,6 +4,9 @@ The cost is in passes over the scores of all models on all rows. An anchor's qua
 close start, quasi-Newton steps preconditioned by it finish in a few passes, most of them in
 float32; the last one, in float64, is the one that certifies. Models that are done leave the batch;
 those that are still not done take Newton steps of their own.
+
+Where passes are few, because each is a round of messages, no cost but theirs counts: every mixture
+has a Hessian of its own, and models that have to be certified take Newton steps at once.
 """
 
 from __future__ import annotations
@@ -20,12 +23,16 @@ from cuvee.erm.convex import lbfgs, newton
 from cuvee.erm.convex.precondition import Anchor, Task
 from cuvee.erm.convex.solver import Solved
 
+# ‖∇‖∞ that is enough for a held-out loss, in units of each column's root mean square
+ROUGH = 3e-4
 FLOAT32_PAYS = 2e8  # multiplications in a pass
 FLOAT32_PASSES = 40  # at most; three are usual
 FLOAT32_HOLDS = 1e12  # the square of a larger entry, summed, might overflow
 MAX_PASSES = 60  # in float64, before Newton steps
 NEWTON_P = 1024  # with more parameters, no model has a Hessian of its own
 LARGE_P_PASSES = 600  # in float64, where no Newton step fits
+FAR_MEMORY = 2**30  # bytes of Hessians that are held where passes are few
+FAR_HESSIANS = 2**20  # numbers in the Hessians of one round of messages
 # A model that expects its gradient to fall to this share takes the step without checking it; the
 # certifying pass does.
 CREDIT = 0.06
@@ -50,6 +57,7 @@ class Wanted:
     free: Tensor | None = None
     certified: bool = True
     progress: Callable[[int, int], None] | None = None
+    passes: int | None = None  # all that there may be, after those of the anchor
 
     def of(self, targets: slice) -> Wanted:
         """Return the same for some of the targets; `extra` has been added to λ already."""
@@ -68,9 +76,15 @@ class _Plan:
     rms: Tensor  # (P,) root mean square of each column, times a typical residual
 
     @classmethod
-    def of(cls, components: LinearSums, alpha: Tensor, memory: int) -> _Plan:
+    def of(cls, components: LinearSums, alpha: Tensor, wanted: Wanted) -> _Plan:
         space, (M, Q, _), N = components.space, alpha.shape, len(components.counts)
-        P, n = space.n_params, components.n_rows
+        P, n, memory = space.n_params, components.n_rows, wanted.memory
+        rms = components.mean_squares.sqrt().repeat(space.n_outputs)
+        rms = rms * max(1.0, space.typical_curvature)
+        if wanted.passes is not None or components.far:
+            dense = 8 * P * P * (7 * M * Q + 2 * N) <= FAR_MEMORY
+            newton = M if dense and M * Q * P * P <= FAR_HESSIANS else 0
+            return cls(dense, space.dtype, M, newton, rms)
         # A Hessian per mixture saves about half of the passes, 4nP each; factorising and applying
         # it has to cost less.
         dense = (P <= 16 or n >= P * P) and memory >= 16 * N * P * P
@@ -82,8 +96,6 @@ class _Plan:
         factors = 7 * dtype.itemsize * Q * P * P if dense else 0
         per_target = 8 * Q * P * (4 * lbfgs.MEMORY + 24 + own_rows) + factors
         newton = memory // (8 * Q * (6 * P * P + 4 * n * space.n_outputs)) if P <= NEWTON_P else 0
-        rms = components.mean_squares.sqrt().repeat(space.n_outputs)
-        rms = rms * max(1.0, space.typical_curvature)
         return cls(dense, dtype, max(1, memory // per_target), newton, rms)
 
 
@@ -93,9 +105,11 @@ def solve(components: LinearSums, batch: Batch, alpha: Tensor, wanted: Wanted) -
     penalty = (space.l2 * space.penalised).to(alpha).view(1, 1, -1)
     if wanted.extra is not None:
         penalty = penalty + wanted.extra.view(M, 1, 1)
-    plan = _Plan.of(components, alpha, wanted.memory)
+    plan = _Plan.of(components, alpha, wanted)
     # Without a certificate, one model's result must not depend on the others through their centre.
-    centre = alpha[..., :N].mean((0, 1)) if wanted.certified else components.counts.to(alpha)
+    # Far away, the centre that cross-validation had is known already.
+    own_centre = wanted.certified and not components.far
+    centre = alpha[..., :N].mean((0, 1)) if own_centre else components.counts.to(alpha)
     # A little of every source, so that the anchor knows every class.
     centre = 0.9 * centre / centre.sum().clamp(min=torch.finfo(centre.dtype).tiny) + 0.1 / N
     anchor = Anchor.solve(
@@ -103,7 +117,7 @@ def solve(components: LinearSums, batch: Batch, alpha: Tensor, wanted: Wanted) -
         centre,
         penalty.mean(0, keepdim=True),
         dense=plan.dense,
-        tol=max(wanted.tol, 1e-5),
+        tol=ROUGH if components.far else max(wanted.tol, 1e-5),
         memory=wanted.memory,
         dtype=plan.dtype,
     )
@@ -156,7 +170,9 @@ def _solve(
     It is done in the precision of w first.
     """
     second = wanted.second
-    tol = wanted.tol if wanted.certified else wanted.tol * plan.rms
+    # a column that is 0 throughout has no gradient, which is no more than any tolerance
+    scale = plan.rms.clamp(min=torch.finfo(plan.rms.dtype).tiny)
+    tol = wanted.tol if wanted.certified else wanted.tol * scale
     passes = torch.zeros_like(task.alpha[..., 0], dtype=torch.int64)
     if w.dtype == torch.float32:
         most = FLOAT32_PASSES if wanted.certified or plan.newton else LARGE_P_PASSES
@@ -181,19 +197,18 @@ def _solve(
     if task.free is None:
         w = task.components.space.canonical(w)
     g, bends = _certifying_pass(task, w, second)
+    at_once = plan.newton > 0 and task.components.far and wanted.certified  # by Newton steps
+    most = 0 if at_once else MAX_PASSES if plan.newton else LARGE_P_PASSES
     fine = lbfgs.minimise(
-        task,
-        w,
-        gradient=g,
-        tol=tol,
-        max_passes=MAX_PASSES if plan.newton else LARGE_P_PASSES,
+        task, w, gradient=g, tol=tol, max_passes=most if wanted.passes is None else wanted.passes
     )
     passes, stuck = passes + fine.passes + 1, fine.stuck
     w, g = fine.w, fine.gradient
     moved = ((fine.passes > 0) | ~(g.abs() <= tol).all(-1)).any(-1).nonzero()[:, 0]
     if len(moved):
         late = (~(g.abs() <= tol)).any(-1).any(-1).nonzero()[:, 0]
-        for few in late.split(plan.newton) if len(late) and plan.newton else ():
+        newtonian = len(late) and plan.newton and wanted.passes is None
+        for few in late.split(plan.newton) if newtonian else ():
             last = newton.minimise(task.narrow(few), w[few], tol=tol)
             w[few], g[few], stuck[few] = last.w, last.gradient, last.stuck
             passes[few] += last.passes
