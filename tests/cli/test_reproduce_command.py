@@ -27,7 +27,8 @@ def test_unknown_experiment_is_told_those_that_there_are(cli):
 def test_it_writes_a_folder_and_says_one_sentence(cli, small, tmp_path):
     ended = cli("reproduce", "lipschitz", "--out", tmp_path)
     assert ended.code == 0 and ended.err == ""
-    said, folder = ended.out.splitlines()
+    said, published, folder = ended.out.splitlines()
+    assert published.startswith("Published, with ") and " seeds: held. " in published
     assert said.startswith("Lemma 1 (w* is Lipschitz): held. ") and said.endswith(".")
     assert folder == str(tmp_path / "lipschitz-quick")
     assert (tmp_path / "lipschitz-quick" / "figure.png").is_file()

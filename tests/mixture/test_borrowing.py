@@ -49,6 +49,12 @@ def test_the_order_of_targets_changes_nothing(own, random):
     assert_rounded(borrowing.borrowed(own[order]), borrowing.borrowed(own)[order])
 
 
+@given(shares)
+def test_a_candidate_that_nobody_has_a_share_of_changes_nothing(own):
+    more = np.column_stack([own, np.zeros(len(own))])
+    assert_rounded(borrowing.borrowed(more)[:, :-1], borrowing.borrowed(own))
+
+
 def test_what_most_targets_prefer_gains_where_a_target_is_undecided():
     own = np.array([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2]])
     share = borrowing.borrowed(own)

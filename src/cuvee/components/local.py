@@ -131,9 +131,8 @@ class LocalComponents:
 
         Networks take blocks of rows one after the other where the graph of all would be too large.
         """
-        if not self.space.convex:
+        if not self.space.convex and len((rows := self._rows(batch, w.dtype)).X):
             size = row_blocks.size(self.bytes_per_row(), w)
-            rows = self._rows(batch, w.dtype)
             if len(rows.X) > size:
                 return row_blocks.pull(self.space, self.loss, w, v.to(w.dtype), rows, size)
         return self.losses(w, batch)[1](v)

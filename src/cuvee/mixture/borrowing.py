@@ -57,11 +57,12 @@ def alone(mix: Mixtures) -> Mixtures:
 def borrowed(own: Floats) -> Floats:
     """Return shares (M, G) ∝ own share · what the candidate weighs for the other targets.
 
-    For G candidates that weight is ∝ EVEN/G + Σ of the other targets' shares.
+    For G candidates that weight is ∝ EVEN/G + Σ of the other targets' shares. A candidate that no
+    target has a share of, such as a matched blend without unlabelled rows, is not counted in G.
     """
-    M, G = own.shape
+    G = max(1, int((own > 0).any(0).sum()))
     share = own
-    for _ in range(ROUNDS if M > 1 else 0):
+    for _ in range(ROUNDS if len(own) > 1 else 0):
         others = (EVEN / G + share.sum(0) - share).clip(min=0.0)
         share = own * others
         share = share / share.sum(1, keepdims=True)
