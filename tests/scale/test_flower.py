@@ -20,7 +20,7 @@ from cuvee.problem import Domain
 from cuvee.scale import flower_guard as guard
 from cuvee.scale.flower_answers import Call
 from cuvee.scale.flower_model import FederatedModel
-from cuvee.scale.flower_report import page
+from cuvee.scale.flower_report import as_dict, page
 from cuvee.scale.flower_rounds import Rounds
 from cuvee.scale.flower_site import Desk
 from cuvee.scale.flower_table import SiteConfig
@@ -133,6 +133,14 @@ def test_each_target_is_given_its_own_model(finished):
             assert predicted.tolist() == expected.tolist()
     with pytest.raises(InputError, match="not a model"):
         FederatedModel.load(files["ash"])
+
+
+def test_the_result_says_how_much_is_proven_of_the_weights(finished):
+    _, _, federation, _ = finished
+    told = as_dict(federation)
+    for gap, status in zip(told["alpha_gap"], told["alpha_status"], strict=True):
+        assert 0.0 <= gap < 1.0
+        assert status == "converged" or gap > 0.0
 
 
 def test_the_page_says_what_left_each_site(finished):

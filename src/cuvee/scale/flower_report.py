@@ -105,6 +105,8 @@ def as_dict(federation: Federation) -> dict[str, Any]:
     return {
         "columns": list(mixtures.columns), "targets": list(mixtures.targets),
         "alpha": mixtures.alpha.tolist(), "alpha_status": [str(s) for s in mixtures.status],
+        # what α's largest F may be above its least, as a share of it
+        "alpha_gap": (mixtures.gap / mixtures.objective).tolist(),
         "features": list(federation.agreement.encoder.names), "w": solution.w.tolist(),
         "offset": federation.offset.tolist(),
         "status": [str(s) for s in solution.status],
