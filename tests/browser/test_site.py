@@ -37,7 +37,9 @@ def test_a_page_fits_its_window_and_shows_its_pictures(browser, page, width):
 
 def test_search_works_from_a_folder(browser):
     opened(browser, (SITE / "index.html").as_uri())
-    browser.find_element("css selector", "[data-md-component=search-query]").send_keys("certificate")
+    browser.find_element("css selector", "[data-md-component=search-query]").send_keys(
+        "certificate"
+    )
     found = "return document.querySelectorAll('.md-search-result__item').length"
     until = time.monotonic() + 20
     while not browser.execute_script(found) and time.monotonic() < until:
