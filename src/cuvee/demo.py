@@ -15,6 +15,7 @@ import torch
 
 from cuvee.data import mnist
 from cuvee.errors import MissingExtra
+from cuvee.numerics.parallel import workers
 from cuvee.outputs.progress import Bar
 from cuvee.problem import Array
 from cuvee.report.findings import Findings
@@ -108,7 +109,9 @@ def run(out: Path, seed: int = 0, quiet: bool = False) -> DemoResult:
         standardise=False,  # pixels have one scale
         seed=seed,
     )
-    with Bar(quiet) as bar:
+    # Steps on so few rows are short: threads would wait for each other, and for long where the
+    # machine has other work.
+    with workers(most=1), Bar(quiet) as bar:
         made = adapt(table, out, options=options, progress=bar)
     findings, names = made.findings, tuple(mnist.GROUPS)
     summed = [findings.alpha[:, :-1][:, np.array(data.groups) == g].sum(1) for g in names]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -30,4 +31,17 @@ def test_a_page_fits_its_window_and_shows_its_pictures(browser, page, width):
         "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
     )
     assert browser.execute_script(broken) == []
-    assert [address for address in asked(browser) if not address.startswith("file:")] == []
+    elsewhere = [a for a in asked(browser) if not a.startswith(("file:", "data:"))]
+    assert elsewhere == []
+
+
+def test_search_works_from_a_folder(browser):
+    opened(browser, (SITE / "index.html").as_uri())
+    browser.find_element("css selector", "[data-md-component=search-query]").send_keys(
+        "certificate"
+    )
+    found = "return document.querySelectorAll('.md-search-result__item').length"
+    until = time.monotonic() + 20
+    while not browser.execute_script(found) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert browser.execute_script(found) > 3
