@@ -113,7 +113,8 @@ def available() -> tuple[list[str], list[str], dict[str, str]]:
 
 def computed(task: Callable[[Cell], dict[str, float]], cells: list[Cell]) -> Iterator[Any]:
     """Yield the scores of all cells, from the cache where they are there."""
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=_setup) as pool:
+    processes = len(os.sched_getaffinity(0))  # one thread each
+    with ProcessPoolExecutor(processes, get_context("spawn"), _setup) as pool:
         yield from pool.map(partial(_cached, task), cells)
 
 

@@ -38,8 +38,11 @@ class PlainRows:
         self._at = np.array([at for at, _ in numbers], dtype=np.intp)
         self._mean = np.array([rule.mean for _, rule in numbers])
         scale = np.array([rule.scale for _, rule in numbers])
-        self._varies = scale != 0.0
-        self._scale = np.where(self._varies, scale, 1.0)
+        # what never varied is 0 after the division
+        self._scale = np.where(scale != 0.0, scale, np.inf)
+        with np.errstate(over="ignore"):
+            largest = (EXACT + np.abs(self._mean)) / self._scale
+        self._finite = bool(np.isfinite(largest).all())  # whatever numbers come
         self._categories = [
             (
                 rule.name,
@@ -52,22 +55,32 @@ class PlainRows:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Floats | None:
         """Return the encoded rows (rows, d), or None where the encoder has to look at them."""
-        X = np.zeros((len(rows), self._width))
         try:
-            if self._numbers:
-                cells = [*map(itemgetter(*self._numbers), rows)]
-                if len(self._numbers) == 1:
-                    cells = [(cell,) for cell in cells]
-                if not {*map(type, chain.from_iterable(cells))} <= {int, float}:
-                    return None
-                values = np.array(cells, dtype=np.float64)  # (rows, numbers)
-                if not (np.abs(values) < EXACT).all():
-                    return None
-                X[:, self._at] = np.where(self._varies, (values - self._mean) / self._scale, 0.0)
-            for name, places, varies in self._categories:
-                at = [places[row[name]] for row in rows]
-                if varies:
-                    X[np.arange(len(rows)), at] = 1.0
+            X = self._quantities(rows)
+            if X is not None and self._categories:
+                X = self._beside_categories(X, rows)
         except (KeyError, TypeError, OverflowError):
             return None
-        return X if np.isfinite(X).all() else None
+        return X if X is None or self._finite or np.isfinite(X).all() else None
+
+    def _quantities(self, rows: Sequence[Mapping[str, Any]]) -> Floats | None:
+        """Return the standardised numbers (rows, numbers), or None where not all are numbers."""
+        if not self._numbers:
+            return np.zeros((len(rows), 0))
+        cells = [*map(itemgetter(*self._numbers), rows)]
+        if len(self._numbers) == 1:
+            cells = [(cell,) for cell in cells]
+        if not {*map(type, chain.from_iterable(cells))} <= {int, float}:
+            return None
+        values = np.array(cells, dtype=np.float64)
+        return (values - self._mean) / self._scale if (np.abs(values) < EXACT).all() else None
+
+    def _beside_categories(self, numbers: Floats, rows: Sequence[Mapping[str, Any]]) -> Floats:
+        """Return the numbers at their places, and a 1 where a row has a category (rows, d)."""
+        X = np.zeros((len(rows), self._width))
+        X[:, self._at] = numbers
+        for name, places, varies in self._categories:
+            at = [places[row[name]] for row in rows]
+            if varies:
+                X[np.arange(len(rows)), at] = 1.0
+        return X

@@ -56,12 +56,12 @@ class Predictor(ABC):
         listed = self._prepared["classes"]
         return None if listed is None else np.array(listed)
 
-    @property
+    @cached_property
     def features(self) -> tuple[str, ...]:
         """Return the raw columns that the models learnt from, in order."""
         return self._encoders[0].features
 
-    @property
+    @cached_property
     def categories(self) -> tuple[str, ...]:
         """Return those of the raw columns that are text, whatever their values look like."""
         return tuple(self._categories(set()))

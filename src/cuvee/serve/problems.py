@@ -20,6 +20,7 @@ from cuvee.outputs.visible import visible
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 LONGEST = 1_000  # characters of a sentence: it may quote what was sent
+_COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 class Problem(Exception):
@@ -49,7 +50,7 @@ def to_json(content: Any) -> bytes:
     >>> to_json({"gap": float("nan"), "name": "Nürnberg"})
     b'{"gap":null,"name":"N\\\\u00fcrnberg"}'
     """
-    return json.dumps(_plain(content), allow_nan=False, separators=(",", ":")).encode()
+    return _COMPACT.encode(_plain(content)).encode()
 
 
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

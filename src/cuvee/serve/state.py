@@ -49,7 +49,7 @@ class State:
         read_only: bool = False,
         learn: bool = True,
     ) -> None:
-        self._lock, self._path = Lock(), path
+        self._lock, self._path, self._manifest = Lock(), path, os.fspath(path / MANIFEST)
         self._mark, self._run = self._read()
         self.base: Base | None = None
         self.atlas: ModelMap | None = None
@@ -77,9 +77,9 @@ class State:
     @property
     def run(self) -> Run:
         """Return the run as its folder is now."""
-        if _mark(self._path) != self._mark:
+        if _mark(self._manifest) != self._mark:
             with self._lock:
-                if _mark(self._path) != self._mark:
+                if _mark(self._manifest) != self._mark:
                     self._mark, self._run = self._read()
         return self._run
 
@@ -148,14 +148,14 @@ class State:
 
     def _read(self) -> tuple[object, Run]:
         while True:
-            mark = _mark(self._path)  # before it is read: what comes later is then seen later
+            mark = _mark(self._manifest)  # before it is read: what comes later is then seen later
             try:
                 run = open_run(self._path)
                 if run.finished:
                     run.w, run.alpha, run.metrics  # noqa: B018  # before anybody waits
                 return mark, run
             except InputError:
-                if mark == _mark(self._path):
+                if mark == _mark(self._manifest):
                     raise  # else somebody deleted a target meanwhile: read again
 
     def _learn(self) -> None:
@@ -201,7 +201,7 @@ def home(path: Path) -> Path:
     return folder
 
 
-def _mark(path: Path) -> object:
+def _mark(manifest: str) -> object:
     """Return what changes whenever the manifest is replaced."""
-    about = os.stat(path / MANIFEST)
+    about = os.stat(manifest)
     return about.st_ino, about.st_mtime_ns, about.st_size
