@@ -166,8 +166,8 @@ def test_missing_values_without_impute():
     frame = people(gaps=True)[:40]
     rows, cells = frame.isna().any(axis=1).sum(), frame.isna().sum()
     message = (
-        rf"{rows} of 40 rows have missing values, in 4 columns: 'age' \({cells['age']}\), .* use "
-        r"impute \(--impute\)"
+        rf"{rows} of 40 rows have missing values, in 4 columns: 'age' \({cells['age']}\), .* or "
+        r"let --impute \(impute=True\) fill them"
     )
     with pytest.raises(DomainError, match=message):
         Encoder.fit(frame, FEATURES)
@@ -204,7 +204,7 @@ def test_unseen_values():
     new.loc[[3, 7], "sex"] = "x"
     with pytest.raises(
         DomainError,
-        match=r"new.csv: column 'sex' is 'x' at row 3.* \(2 rows with unseen.*; seen: 'f', 'm'\)",
+        match=r"new.csv: column 'sex' is 'x' at row 3.* \(2 rows with such values; known: 'f', 'm'\)",
     ):
         encoder(new, where="new.csv")
     with pytest.raises(

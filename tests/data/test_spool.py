@@ -212,7 +212,9 @@ def test_bad_files_leave_nothing(tmp_path, case, suffix):
 def test_further_errors(tmp_path, monkeypatch):
     path = written(shops(200), tmp_path / "shops.csv")
     encoder = Encoder.fit(shops(200)[shops(200)["kind"] != "y"], ("a", "b", "c", "kind", "open"))
-    with pytest.raises(DomainError, match=r"'kind' is 'y' at row .* in no training row"):
+    with pytest.raises(
+        DomainError, match=r"'kind' is 'y' at row .*, a value that no training row has"
+    ):
         spool(spec(path, **ROLES), tmp_path, encoder=encoder)
     with pytest.raises(InputError, match=r"nowhere cannot be written .No such file"):
         spool(spec(path, **ROLES), tmp_path / "nowhere")

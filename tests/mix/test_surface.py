@@ -156,6 +156,23 @@ def test_next_runs_differ_and_say_why(surface):
     assert list(plan.to_frame().columns) == ["run", *DOMAINS, "reason"]
 
 
+def test_next_runs_differ_where_the_proposal_is_a_corner():
+    alpha = mixtures(40, 4)
+    y = 2 + np.exp(-2 * alpha[:, :1]) + 0.01 * np.random.default_rng(0).normal(size=(40, 1))
+    surface = cuvee.fit_surface(alpha, y, candidates=["law", "quadratic"])
+    assert surface.best().alpha[0] > 0.99
+    chosen = surface.next_runs(12).alpha
+    apart = np.abs(chosen[:, None] - chosen).sum(2) / 2 + np.eye(12)
+    assert apart.min() >= 0.02 - 1e-9
+
+
+def test_next_runs_come_again_where_only_one_mixture_is_allowed(surface):
+    fixed = dict(zip(DOMAINS, [0.4, 0.3, 0.2, 0.1], strict=True))
+    plan = surface.next_runs(3, constraints=cuvee.Constraints(fixed=fixed))
+    np.testing.assert_allclose(plan.alpha, np.tile(list(fixed.values()), (3, 1)), atol=1e-9)
+    assert "repeat" in plan.reasons[1] and len(plan) == 3
+
+
 def test_a_domain_is_dropped_without_another_fit(surface):
     less = surface.without("web")
     assert less.domains == ("code", "books", "talk")

@@ -119,6 +119,29 @@ def test_a_comparison_that_says_little(gain, wanted):
 
 
 @pytest.mark.parametrize("regression", [False, True])
+def test_targets_on_which_a_baseline_does_clearly_better(regression):
+    f = findings(6, 3, regression=regression)
+    scores, better = f.scores.copy(), -1.0 if regression else 1.0
+    scores[:, 0, 0] = scores[:, 1:, 0].max(1) if better > 0 else scores[:, 1:, 0].min(1)
+    assert list(rules.behind(rescored(f, scores))) == []
+    far = scores[1, 0, 0] + better * np.array([0.20, 0.15, 0.25])
+    scores[1, 2] = far  # its interval lies beyond cuvee's score
+    scores[4, 3] = scores[4, 0, 0] + better * np.array([0.20, -0.1, 0.5])  # and here it does not
+    scores[5] = np.nan
+    if regression:
+        scores[..., 1:] = np.sort(scores[..., 1:], axis=-1)
+    (said,) = rules.behind(rescored(f, scores))
+    assert said.startswith(
+        f"A simple baseline does clearly better than cuvee on target 2 ({f.methods[2]} "
+    )
+    assert "target 5" not in said and "target 6" not in said
+    scores[:5, 2, 0] = scores[:5, 0, 0] + better * 0.2
+    scores[:5, 2, 1 if better > 0 else 2] = scores[:5, 0, 0] + better * 0.1
+    (said,) = rules.behind(rescored(f, scores))
+    assert "and 2 more targets" in said
+
+
+@pytest.mark.parametrize("regression", [False, True])
 def test_targets_that_no_mixture_helps(regression):
     f = findings(4, 3, regression=regression)
     scores = f.scores.copy()

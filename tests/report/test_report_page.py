@@ -99,7 +99,7 @@ def test_every_figure_has_a_title_and_a_label(shape):
 def test_sections_come_in_order_and_the_summary_is_three_sentences(shape):
     html, f = page(shape), SHAPES[shape]()
     places = [html.index(f'<section id="{name}">') for name in (
-        "weights", "targets", "scores", "sensitivity", "certificates", "convergence", "worries", "again",
+        "scores", "worries", "weights", "targets", "sensitivity", "certificates", "convergence", "again",
     )]  # fmt: skip
     assert places == sorted(places) and html.index('id="summary"') < places[0]
     said = summary(f)

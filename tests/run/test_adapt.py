@@ -154,12 +154,9 @@ def test_intervals_ranks_and_gains(ridge, logistic):
         gains = sign * (value[:, :1] - value)
         np.testing.assert_allclose([g[0] for g in found["gain"]], gains.mean(0), atol=1e-12)
         for k in range(1, len(METHODS) + 1):
-            half = (found["gain"][k][2] - found["gain"][k][1]) / 2
-            between = stats.t.ppf(0.975, 1) * stats.sem(gains[:, k])
-            assert half >= between * (1 - 1e-9), (
-                "the wider of two: over targets, and over the rows within them"
-            )
-            assert half > 0, "four rows prove nothing alike"
+            low, high = found["gain"][k][1:]
+            assert low < high, "four rows prove nothing alike"
+            assert not classify or (low >= -1 and high <= 1), "no gain in accuracy is larger"
 
 
 def test_the_interval_of_a_gain_is_the_wider_of_two():
@@ -178,6 +175,26 @@ def test_the_interval_of_a_gain_is_the_wider_of_two():
     same = np.zeros((2, 5))
     told = metrics(Judged(same, same, same), np.array([36, 36]), True)
     assert told["gain"][1][1] < 0 < told["gain"][1][2] and told["mean_rank"] == [3.0] * 5
+
+
+@pytest.mark.parametrize("classify", [True, False])
+def test_few_targets_speak_of_themselves_and_many_of_others(classify):
+    rng = np.random.default_rng(1)
+    right = rng.random((6, 6, 50)) < np.linspace(0.3, 0.9, 6)[:, None, None]  # targets differ
+    loss, error = 1 - right.mean(-1), right.std(-1, ddof=1) / np.sqrt(50)
+    judged = Judged(loss, error, error)
+    for M in (4, 6):
+        part = Judged(judged.loss[:M], judged.error[:M], judged.paired[:M])
+        gain = np.array(metrics(part, np.full(M, 50), classify)["gain"])
+        score = 1 - part.loss if classify else np.sqrt(part.loss)
+        gains = (1 if classify else -1) * (score[:, :1] - score)
+        within = (
+            1.96 * np.sqrt((paired_error(part, score, np.full(M, 50), classify) ** 2).sum(0)) / M
+        )
+        between = stats.t.ppf(0.975, M - 1) * stats.sem(gains)
+        half = (gain[:, 2] - gain[:, 1]) / 2
+        wanted = within if M < 5 else np.fmax(within, between)
+        np.testing.assert_allclose(half[1:], wanted[1:], rtol=1e-6)
 
 
 def test_baselines_are_what_they_are_called(tmp_path):

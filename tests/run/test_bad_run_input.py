@@ -635,7 +635,7 @@ def test_rows_that_cannot_be_predicted(run):
         (
             rows.assign(sex="x"),
             {},
-            "'sex' is 'x' at row 0, which it is in no training row .12 rows with unseen values",
+            "'sex' is 'x' at row 0, a value that no training row has .12 rows with such values",
         ),
         (rows.drop(columns="sex"), {}, "there is no column 'sex'"),
         (rows.rename(columns={"sex": "Sex"}), {}, "there is no column 'sex'; did you mean 'Sex'"),

@@ -130,7 +130,8 @@ def test_a_row_of_a_part_is_not_taken_for_one_of_the_whole(tmp_path):
         parts / "b.parquet"
     )
     with pytest.raises(
-        DomainError, match=r"b.parquet: column 'age' is infinite at row 11 .*--impute\)$"
+        DomainError,
+        match=r"b.parquet: column 'age' is infinite at row 11 .*--impute \(impute=True\), which fills them$",
     ):
         run.predict(parts)
 

@@ -197,7 +197,7 @@ def predict(
 
     Example: cuvee predict run visits.csv --target new --out predictions.csv
     """
-    with speaking(quiet):
+    with speaking(quiet) as voice:
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
         lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
@@ -205,6 +205,9 @@ def predict(
             rows, target=target, **lists, encoding=encoding
         )
         write_frame(answers, out)
+        if out is not None:
+            whose = "its domain's model each" if target is None else f"the model of {target!r}"
+            voice.note(f"{len(answers):,} rows, predicted by {whose}: {out}")
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
@@ -243,6 +246,7 @@ def _how_to_resume(folder: Path) -> str:
 
 def _show(run: Run, as_json: bool) -> None:
     """Print the targets, what was found, and where the report is."""
+    from cuvee.report.cautions import worries
     from cuvee.report.findings import ALSO, BALANCED
 
     results = run.as_dict()
@@ -264,7 +268,7 @@ def _show(run: Run, as_json: bool) -> None:
     ]
     fair = any(one and one[0] is not None for one in balanced)
     metric = f"{results['metric']} (balanced)" if fair else results["metric"]
-    columns = ("target", "learns from", metric, "best baseline", "‖w − w*‖ ≤")
+    columns = ("target", "learns from", metric, "best baseline", "proven distance ≤")
     print_table(
         columns,
         rows,
@@ -280,6 +284,9 @@ def _show(run: Run, as_json: bool) -> None:
         print_text(f"Beside {results['metric']}, on average: {', '.join(beside)}.")
     if said := run.expectation():
         print_text(one_line(said))
+    if gravest := worries(run.findings):
+        more = f" ({len(gravest) - 1} more in the report)" if len(gravest) > 1 else ""
+        print_text(one_line(f"What to worry about: {gravest[0]}{more}"))
     show(f"report: {results['report']}")
 
 

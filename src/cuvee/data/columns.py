@@ -76,7 +76,7 @@ def _check_numbers(column: Any, values: Floats, named: str, *, whole: bool) -> N
         raise DomainError(
             f"{named} is infinite at row {row} "
             f"({count(int(infinite.sum()), 'such value')}); correct it or leave it empty; a "
-            "feature with gaps needs impute (--impute)",
+            "feature with gaps needs --impute (impute=True), which fills them",
             row,
         )
 

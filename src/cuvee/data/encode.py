@@ -111,9 +111,8 @@ class Category:
             known = listed(self.categories, 10)
             raise DomainError(
                 f"{at(where)}column {self.name!r} is {short(values[first])} at row "
-                f"{column.index[first]}, which it is "
-                f"in no training row ({count(int(unseen.sum()), 'row')} with unseen values; seen: "
-                f"{known}); correct "
+                f"{column.index[first]}, a value that no training row has "
+                f"({count(int(unseen.sum()), 'row')} with such values; known: {known}); correct "
                 "these rows, or leave them out",
                 column.index[first],
             )
@@ -353,5 +352,6 @@ def say_missing(cells: Mapping[str, int], rows: int, of: int, where: str) -> Non
     raise DomainError(
         f"{at(where)}{rows:,} of {count(of, 'row')} have missing values, in "
         f"{count(len(cells), 'column')}: {named}; "
-        "fill them in, drop the columns, or use impute (--impute)"
+        "fill them in, drop the columns, or let --impute (impute=True) fill them with each "
+        "column's median or most frequent value"
     )

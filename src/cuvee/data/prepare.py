@@ -21,6 +21,7 @@ from cuvee.data.frame import located
 from cuvee.data.groups import Names, Taught, assigned, taught
 from cuvee.data.held_out import Divided, divided, drop_unseen
 from cuvee.data.labelled import LabelledFrame
+from cuvee.data.noticed import noticed
 from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
@@ -105,7 +106,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             }
             return rows.encoded(who.encoder, wanted)
 
-    row_notes += more.notes
+    row_notes += [*more.notes, *noticed(used, table.features, table.label, options.impute)]
     with located(opened.source, options.encoding):
         return Prepared.of(
             options, opened.inferred, members, used[table.label], sizes=opened.sizes,

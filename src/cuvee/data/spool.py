@@ -22,6 +22,7 @@ from cuvee.data.label_summary import label_kind
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
 from cuvee.data.notes import notes, text_throughout
+from cuvee.data.noticed import filled
 from cuvee.data.row_places import placed
 from cuvee.data.targets import domain_names, suggest
 from cuvee.errors import DomainError, InputError, check_number
@@ -91,13 +92,14 @@ def spool(
     if encoder is None:
         encoder = _encoder(list(fit.values()), scan, impute, fit_on)
         encoder = encoder if standardise else encoder.unscaled()
+    gaps = {one.name: one.gaps for one in fit.values()} if impute else {}
     X, y = _write(Path(folder), scan, rows, encoder, labels.dtype)
     ends = np.cumsum(list(rows.values())).tolist()
     pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
     return Spooled(
         tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces),
         encoder,
-        scan.notes,
+        (*scan.notes, *filled(gaps)),
     )
 
 

@@ -19,7 +19,9 @@ from cuvee.mix.goal import Goal
 from cuvee.results import Floats
 from cuvee.simplex import check_alpha
 
-POOL, KEPT, DRAWS = 3000, 500, 256
+POOL, KEPT, WIDE, DRAWS = 3000, 500, 400, 1024
+DIFFERENT = 0.02  # of the mixture that two runs must differ in
+LIKELY = 0.01  # chance to be the best mixture that is worth a word
 FIRST_POOL, FIRST_NOISE = 800, 0.1
 
 
@@ -30,7 +32,10 @@ class Plan:
     domains: tuple[str, ...]
     alpha: Floats  # (k, N)
     reasons: tuple[str, ...]  # (k,)
-    gains: Floats  # (k,) expected improvement of the proposal by this run and those before it
+    gains: Floats
+    """(k,) how much of the uncertainty about the best mixture each run takes away, in units of the
+    goal.
+    """
 
     def __len__(self) -> int:
         return len(self.alpha)
@@ -53,35 +58,51 @@ def next_runs(
     k: int,
     seed: int,
 ) -> Plan:
-    """Return the k mixtures whose best is expected to be furthest below the proposal.
+    """Return the k mixtures whose runs are expected to tell most about which mixture is best.
 
-    Surfaces are drawn from what is believed. One mixture after the other is added: the one that
-    improves the best of the chosen ones most, on average over the draws. A mixture like one that
-    was chosen already improves nothing more, so the k differ.
+    Surfaces are drawn from what is believed. How often a mixture is the best of a surface is its
+    chance to be the best of all, and what matters is how those with a chance compare. One run after
+    the other is added: the one after which this comparison is least uncertain, with its noise and
+    with the runs before it counted in. Such a run need not be good itself. The first is the
+    proposal, and the k differ as far as mixtures are allowed to.
     """
     check_whole("k", k, 1)
-    pool = np.concatenate([proposal[None], _pool(goal, belief, polytope, proposal, starts, seed)])
-    drawn, spread = _draws(goal, belief, pool, seed)  # (DRAWS, m), (m,)
-    best = drawn[:, 0].copy()
-    chosen, gains, reasons = (
-        [0],
-        [0.0],
-        ["It is the proposal itself: its run tells what it is worth."],
-    )
+    near = _pool(goal, belief, polytope, proposal, starts, seed)
+    wide = polytope.draws(WIDE, [seed, 4], polytope.centre)
+    pool = _apart(np.concatenate([proposal[None], near, wide]))
+    drawn = _draws(goal, belief, pool, seed)  # (DRAWS, m)
+    chance = np.bincount(drawn.argmin(1), minlength=len(pool)) / DRAWS
+    apart = drawn - drawn.mean(0)
+    covariance, noise = apart.T @ apart / DRAWS, goal.noise(belief) ** 2
+    chosen, gains, reasons = list[int](), list[float](), list[str]()
+    left = np.ones(len(pool), dtype=bool)
     while len(chosen) < k:
-        gain = np.maximum(best[:, None] - drawn, 0.0).mean(0)
-        gain[chosen] = -1.0
-        i = int(gain.argmax())
-        if gain[i] <= 0.0:  # nothing can be better: learn where least is known
-            left = np.where(np.isin(np.arange(len(pool)), chosen), -1.0, spread)
-            i = int(left.argmax())
+        if not left.any():  # all that is allowed is chosen: noisy runs may come again
+            left[:] = True
+        variance = covariance.diagonal().clip(min=0.0)
+        # of the variance of the comparison, by chance, what a run of each would take away
+        shared = chance @ covariance**2 - (chance @ covariance) ** 2
+        told = shared / np.maximum(variance + noise, 1e-300)
+        i = int(np.where(left, told, -1.0).argmax()) if chosen else 0
+        again = i in chosen
         chosen.append(i)
-        gains.append(max(float(gain[i]), 0.0))
+        left &= np.abs(pool - pool[i]).sum(1) / 2 >= DIFFERENT
+        gains.append(float(max(told[i], 0.0) ** 0.5))
+        told_of = gains[-1] / goal.unit(belief)
         reasons.append(
-            _reason(polytope.domains, pool[i], proposal, gains[-1], spread[i], goal.unit(belief))
+            _reason(polytope.domains, pool[i], proposal, chance[i], told_of, again)
+            if len(chosen) > 1
+            else "It is the proposal itself: its run tells what it is worth."
         )
-        best = np.minimum(best, drawn[:, i])
+        column = covariance[:, i].copy()
+        covariance -= np.outer(column, column) / max(float(variance[i] + noise), 1e-300)
     return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains))
+
+
+def _apart(pool: Floats) -> Floats:
+    """Return the mixtures without those that stand there already, the first one first."""
+    _, first = np.unique(pool.round(6), axis=0, return_index=True)
+    return pool[np.sort(first)]
 
 
 def _pool(
@@ -106,8 +127,8 @@ def _pool(
     return drawn[np.argsort(low, kind="stable")[:KEPT]]
 
 
-def _draws(goal: Goal, belief: Belief, pool: Floats, seed: int) -> tuple[Floats, Floats]:
-    """Return the goal on surfaces drawn from what is believed (DRAWS, m), and its spread (m,)."""
+def _draws(goal: Goal, belief: Belief, pool: Floats, seed: int) -> Floats:
+    """Return the goal on surfaces drawn from what is believed, (DRAWS, m)."""
     with torch.no_grad():
         x = torch.as_tensor(pool, dtype=DTYPE)
         mean, covariance = belief.joint(x)  # (m, K), (K, m, m)
@@ -121,22 +142,22 @@ def _draws(goal: Goal, belief: Belief, pool: Floats, seed: int) -> tuple[Floats,
         together = torch.einsum("kl,lmd->kmd", mix, noise)
         surfaces = mean + (factor @ together).permute(2, 1, 0)  # (DRAWS, m, K)
         drawn = goal.value(belief, surfaces.reshape(-1, K), None).reshape(DRAWS, -1)
-        pulled = goal.pulled(x, belief)
-        return (drawn + pulled).numpy(), drawn.std(0).numpy()
+        return (drawn + goal.pulled(x, belief)).numpy()
 
 
 def _reason(
-    domains: Sequence[str], alpha: Floats, proposal: Floats, gain: float, spread: float, unit: float
+    domains: Sequence[str], alpha: Floats, proposal: Floats, chance: float, told: float, again: bool
 ) -> str:
+    """Return what sets a mixture apart and what its run tells, in a sentence."""
+    if again:
+        return "It was chosen before, and no other is allowed: a repeat tells how noisy a run is."
     apart = alpha - proposal
     more = [f"more {domains[j]}" for j in np.argsort(-apart)[:2] if apart[j] > 0.01]
     less = [f"less {domains[j]}" for j in np.argsort(apart)[:2] if apart[j] < -0.01]
     changed = " and ".join([*more, *less])
     how = f"{changed} than the proposal" if changed else "nearly the shares of the proposal"
-    if gain > 0:
-        sure = f"expected gain {gain / unit:.2g} spreads, uncertain by {spread / unit:.2g}"
-        return f"With {how} it may be better: {sure}."
-    return f"With {how}: little is known there (uncertain by {spread / unit:.2g} spreads)."
+    best = f"It may be the best one ({chance:.0%})" if chance >= LIKELY else "It is seldom the best"
+    return f"{best}; with {how} it tells which is, by {told:.2g} spreads."
 
 
 def first_runs(

@@ -46,6 +46,12 @@ class Goal:
         variance = ((part @ belief.calibration.correlation) * part).sum(1)
         return variance.clamp(min=1e-24).sqrt()
 
+    def noise(self, belief: Belief) -> float:
+        """Return the standard deviation of the goal of one run that noise alone makes."""
+        unit = belief.levels.slope[belief.scale] if self.worst else torch.ones(())
+        part = self.weights * belief.noise / unit
+        return float(((part @ belief.calibration.correlation) * part).sum().clamp(min=0.0).sqrt())
+
     def unit(self, belief: Belief) -> float:
         """Return the size of differences in the goal, so that searches need no settings."""
         return 1.0 if self.worst else max(float(self.weights @ belief.unit), 1e-12)

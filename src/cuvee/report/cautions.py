@@ -25,6 +25,7 @@ FEW = 10  # labelled rows
 UNUSED = 0.01  # a source whose α is below it for every target is unused
 ALMOST_ALL = 0.9  # α of one column
 MANY = 0.5  # share of targets
+MOST_NAMED = 3  # targets that a sentence lists with their scores
 IMBALANCED = 0.75  # share of test rows that are of their target's most frequent class
 FLATTERED = 0.1  # largest harmless difference of accuracy and balanced accuracy
 Flags = npt.NDArray[np.bool_]
@@ -33,7 +34,7 @@ Flags = npt.NDArray[np.bool_]
 def worries(findings: Findings) -> list[str]:
     """Return the sentences of all rules that apply, the gravest first."""
     rules = (
-        *(unsolved, unmixed, label_free, unlearnt, flattered, chance, unhelped),
+        *(unsolved, unmixed, label_free, unlearnt, flattered, chance, behind, unhelped),
         *(self_reliant, few_rows, unscored, unproven, leaning, unused),
     )
     return [sentence for rule in rules for sentence in rule(findings)]
@@ -164,6 +165,33 @@ def chance(findings: Findings) -> Iterator[str]:
         )
 
 
+def behind(findings: Findings) -> Iterator[str]:
+    """Yield a sentence about targets on which a baseline does clearly better.
+
+    Its interval lies beyond cuvee's score there, whatever the means over all targets say.
+    """
+    if CUVEE not in findings.methods or n_scored(findings) < 2:
+        return
+    us, sign = findings.methods.index(CUVEE), 1.0 if findings.higher_is_better else -1.0
+    ours, nearest = findings.scores[:, us, 0], 1 if findings.higher_is_better else 2
+    with np.errstate(invalid="ignore"):
+        lost = sign * (findings.scores[:, :, nearest] - ours[:, None]) > 0  # (M, methods)
+    lost[:, us] = False
+    if not lost.any():
+        return
+    each = []
+    for i in np.flatnonzero(lost.any(1)):
+        k = int(np.nanargmax(np.where(lost[i], sign * findings.scores[i, :, 0], np.nan)))
+        theirs, own = (score(float(findings.scores[i, m, 0]), findings.metric) for m in (k, us))
+        each.append(f"{findings.targets[i]} ({findings.methods[k]} {theirs} against {own})")
+    who = ", ".join(each[:MOST_NAMED])
+    who += f" and {len(each) - MOST_NAMED:,} more targets" if len(each) > MOST_NAMED else ""
+    yield (
+        f"A simple baseline does clearly better than cuvee on {who}: its 95 % interval "
+        "lies beyond cuvee's score. Use it there, or label more rows."
+    )
+
+
 def unhelped(findings: Findings) -> Iterator[str]:
     """Yield a sentence about targets whose model is no better than one from own rows."""
     if ALONE not in findings.methods or CUVEE not in findings.methods:
@@ -251,10 +279,11 @@ def unused(findings: Findings) -> Iterator[str]:
     bad = finite & (np.nan_to_num(alpha).max(0, initial=0.0) < UNUSED)
     if bad.any():
         who = [c for c, b in zip(findings.columns, bad, strict=False) if b]
+        they = "it" if len(who) == 1 else "they"
         yield (
             f"{count(len(who), 'source')} ({named(who)}) {'is' if len(who) == 1 else 'are'} used "
-            f"by no target, at most {number(UNUSED)} of any mixture: check the labels and units "
-            "there, or leave it out."
+            f"by no target, at most {number(UNUSED)} of any mixture: if {they} should be of "
+            "use, check the labels and units there."
         )
 
 

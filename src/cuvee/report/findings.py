@@ -14,6 +14,7 @@ numbers.
 """
 BALANCED, AUC, LOG_LOSS = ALSO = "balanced accuracy", "AUC", "log loss"  # beside accuracy
 LOWER = (LOG_LOSS,)  # of these, those where lower is better
+FEW_TARGETS = 5  # fewer say nothing about targets beside them
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,13 @@ from cuvee.report.theorem import theorem
 REPORT = "cuvee.report"  # where its templates are
 LONG = 600  # characters of an option's value
 CONTENTS = (
+    ("scores", "Scores"),
+    ("worries", "What to worry about"),
     ("weights", "How much from whom"),
     ("targets", "Target by target"),
-    ("scores", "Scores"),
     ("sensitivity", "Sensitivity"),
     ("certificates", "Certificates"),
     ("convergence", "Convergence"),
-    ("worries", "What to worry about"),
     ("again", "To do it again"),
 )
 

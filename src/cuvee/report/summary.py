@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cuvee.api import OWN
-from cuvee.report.findings import CONSTANT, CUVEE, Findings
+from cuvee.report.findings import CONSTANT, CUVEE, FEW_TARGETS, Findings
 from cuvee.report.formatting import count, number, score
 from cuvee.results import Floats, Status
 
@@ -140,12 +140,13 @@ def _compared(findings: Findings) -> str:
         verdict = f"which is {score(abs(gain), metric)} {'better' if gain > 0 else 'worse'}"
     if np.isfinite(low) and np.isfinite(high):
         span = f"95 % interval of the gain {score(low, metric)} to {score(high, metric)}"
+        span += ", for these targets alone" if 1 < scored < FEW_TARGETS else ""
         span += ", so it may be chance" if gain != 0 and low <= 0 <= high else ""
     else:
         span = "too few targets for an interval"
     if scored > 1:
         our_rank, other_rank = (number(float(findings.mean_rank[k])) for k in (us, best))
-        span += f"; mean rank {our_rank} against {other_rank}"
+        span += f"; mean rank {our_rank} against {other_rank}, 1 being the best"
     return f"{mean} against {other_score} for the best baseline, {name}, {verdict} ({span})."
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.problem import Array
-from cuvee.report.findings import ALSO, CUVEE, LOWER, MAJORITY, OWN_MEAN
+from cuvee.report.findings import ALSO, CUVEE, FEW_TARGETS, LOWER, MAJORITY, OWN_MEAN
 from cuvee.results import Floats
 from cuvee.run.judge import Judged
 
@@ -40,9 +40,9 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
     It has values with 95 % intervals, ranks, and what cuvee gains.
 
     A share of right answers has Wilson's interval; a root mean squared error that of the mean
-    squared error. Gains are paired, row by row and target by target; their interval is that of a
-    mean over targets, or that of the rows within them where this is wider: few targets may agree by
-    chance.
+    squared error. Gains are paired, row by row and target by target. Their interval is that of a
+    mean over targets, or that of the rows within them where this is wider: targets may agree by
+    chance. Fewer targets than FEW_TARGETS say nothing about others: then it is that of their rows.
     """
     score, low, high = (_rounded(v) for v in intervals(judged, rows, classify))
     scored = np.isfinite(score).all(1)
@@ -53,6 +53,7 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
     if scored.sum() == 1:
         mean = np.stack([score, low, high], -1)[scored][0]
     gain = _mean_interval(gains[scored], paired_error(judged, score, rows, classify)[scored])
+    gain = gain.clip(-1.0, 1.0) if classify else gain
     ranks = _ranks(-sign * score[scored])
     return {
         "metric": ACCURACY if classify else ERROR,
@@ -128,7 +129,7 @@ def _mean_interval(values: Floats, errors: Floats) -> Floats:
     """Return means over the targets with their intervals (methods, 3).
 
     `values` and their standard errors are (M, methods). The interval is that of Student's t over
-    the targets, or that of their own errors, whichever is wider.
+    the targets, or that of their own errors, whichever is wider; of few targets always the latter.
     """
     from scipy.stats import t
 
@@ -138,7 +139,9 @@ def _mean_interval(values: Floats, errors: Floats) -> Floats:
     mean = values.mean(0)
     within = LEVEL * np.sqrt((errors**2).sum(0)) / M
     between = (
-        t.ppf(0.975, M - 1) * values.std(0, ddof=1) / np.sqrt(M) if M > 1 else np.zeros(len(mean))
+        t.ppf(0.975, M - 1) * values.std(0, ddof=1) / np.sqrt(M)
+        if M >= FEW_TARGETS
+        else np.zeros(len(mean))
     )
     half = np.fmax(within, between)
     return np.stack([mean, mean - half, mean + half], -1)

@@ -28,18 +28,18 @@ from cuvee.data.labelled import LabelledFrame
 from cuvee.data.medians import counted, medians_by_counts
 from cuvee.data.notes import notes as sentences
 from cuvee.data.notes import text_throughout
+from cuvee.data.noticed import filled
 from cuvee.data.opened import COLUMNS, decodable, inferred_of
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
 from cuvee.data.roles import SMALL, Pool, excluded, pool
-from cuvee.data.spool import Spec
 from cuvee.data.targets import EACH, choose
 from cuvee.data.task import Inferred, Task, check_varies
 from cuvee.errors import DomainError, OptionError
 from cuvee.scale.parquet import parquet_files, row_groups, stretches
 from cuvee.scale.ray_cluster import address_of, connect, n_workers
 from cuvee.scale.ray_crew import RayCrew
-from cuvee.scale.ray_reader import Gaps, TableReader, as_labels
+from cuvee.scale.ray_reader import TableReader, as_labels
 
 Progress = Callable[[str, int, int], None]
 Say = Callable[[str], None]
@@ -98,6 +98,7 @@ class _Table:
         self.readers = [TableReader(run) for run in runs]
         self.crew = RayCrew(self.ray, self.readers)
         self.notes: tuple[str, ...] = ()
+        self.gaps: dict[str, int] = {}  # that are filled, by column
 
     def prepared(self) -> Prepared:
         """Return who learns from whom, encoded; as `data.prepare.assembled` has it."""
@@ -125,6 +126,7 @@ class _Table:
         encoder = encoder if options.standardise else encoder.unscaled()
         members = Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
         row_notes += drop_unseen(rows, encoder, places, parts, members.targets)
+        row_notes += filled(self.gaps)
         pooled = dict.fromkeys(small.names, SMALL)
         self._settle(domains={name: pooled.get(name, name) for name in fit_on}, encoder=encoder)
         sources = {s.name: s for s in self._introduced(members.sources)}
@@ -192,8 +194,10 @@ class _Table:
             )
         labels = together(there)
         check_varies(labels, self.spec.label)
-        if not self.options.impute:
-            _check_gaps(gaps, self.spec)
+        cells = sum((Counter(one.cells) for one in gaps), Counter[str]())
+        self.gaps = {name: cells[name] for name in self.spec.features if cells[name]}
+        if self.gaps and not self.options.impute:
+            say_missing(self.gaps, sum(g.rows for g in gaps), sum(g.of for g in gaps), "")
         return labels
 
     def _rows_here(
@@ -263,13 +267,3 @@ class _Table:
 
     def _introduced(self, sources: Sequence[str]) -> list[ShardedDomain]:
         return sharded(self.crew, self.crew.introduce(), sources)
-
-
-def _check_gaps(gaps: Sequence[Gaps], spec: Spec) -> None:
-    """Raise `DomainError` where cells are missing; it counts rows and columns."""
-    cells = Counter[str]()
-    for one in gaps:
-        cells.update(one.cells)
-    if cells:
-        ordered = {name: cells[name] for name in spec.features if cells[name]}
-        say_missing(ordered, sum(g.rows for g in gaps), sum(g.of for g in gaps), "")

@@ -1,0 +1,60 @@
+"""What the owner of a table should know of: gaps that are filled, ids, labels spelt twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuvee.data.columns import count, is_number, listed
+
+IDS = 50  # rows, from which on as many different whole numbers are most likely ids
+MOST = 10  # columns that a sentence names
+
+
+def noticed(
+    columns: Mapping[str, Any], features: Sequence[str], label: str, impute: bool
+) -> list[str]:
+    """Return sentences about tidy columns, name -> values (rows,)."""
+    gaps = {name: int(columns[name].isna().sum()) for name in features} if impute else {}
+    return [*filled(gaps), *_ids(columns, features), *_spellings(columns[label], label)]
+
+
+def filled(gaps: Mapping[str, int]) -> list[str]:
+    """Return a sentence about the columns whose gaps are filled, or none."""
+    named = [f"{name!r} ({count(n, 'gap')})" for name, n in gaps.items() if n]
+    if not named:
+        return []
+    more = f" and {len(named) - MOST} more" if len(named) > MOST else ""
+    return [
+        "gaps are filled, numbers with the column's median and categories with the most "
+        f"frequent value: {', '.join(named[:MOST])}{more}"
+    ]
+
+
+def _ids(columns: Mapping[str, Any], features: Sequence[str]) -> Iterator[str]:
+    for name in features:
+        values = columns[name]
+        if not is_number(values) or len(values) < IDS or not values.is_unique:
+            continue
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if np.isfinite(numbers).all() and (numbers == np.round(numbers)).all():
+            yield (
+                f"column {name!r} has a different whole number in every row: if it is an id, leave "
+                f"it out (--drop {name})"
+            )
+
+
+def _spellings(labels: Any, name: str) -> Iterator[str]:
+    if is_number(labels):
+        return
+    spelt: dict[str, list[str]] = {}
+    for value in labels.dropna().unique():
+        spelt.setdefault(str(value).strip().casefold(), []).append(str(value))
+    for alike in spelt.values():
+        if len(alike) > 1:
+            yield (
+                f"label {name!r} has {listed(alike, MOST)}, which differ in case or spaces alone "
+                "and are classes of their own: correct the table if they are the same"
+            )

@@ -1,0 +1,70 @@
+"""What the owner of a table is told of: gaps that were filled, ids, labels spelt in two ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from cuvee.data.columns import tidy
+from cuvee.data.noticed import noticed
+from cuvee.run import adapt
+
+ROWS = 80
+
+
+def columns(**changed):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(size=ROWS),
+            "ward": rng.choice(["a", "b"], ROWS),
+            "y": ["no", "yes"] * 40,
+        }
+    )
+    return frame.assign(**changed)
+
+
+def said(frame, impute=False):
+    tidied = {name: tidy(frame[name]) for name in frame}
+    return noticed(tidied, [name for name in frame if name != "y"], "y", impute)
+
+
+def test_an_ordinary_table_needs_no_word():
+    assert said(columns()) == []
+    assert said(columns(), impute=True) == []
+    few = columns(year=np.arange(ROWS) // 2)  # whole numbers that come again
+    assert said(few) == []
+
+
+def test_gaps_that_are_filled_are_counted():
+    frame = columns()
+    frame.loc[:4, "age"] = np.nan
+    frame.loc[7, "ward"] = None
+    (note,) = said(frame, impute=True)
+    assert "'age' (5 gaps), 'ward' (1 gap)" in note and "median" in note
+    assert said(frame) == []
+
+
+def test_a_column_of_row_numbers_is_named_with_what_to_do():
+    (note,) = said(columns(visit=np.arange(ROWS) + 10_000))
+    assert "'visit' has a different whole number in every row" in note and "--drop visit" in note
+    assert said(columns(visit=np.arange(ROWS) + 0.5)) == []
+
+
+def test_labels_that_differ_in_case_alone():
+    frame = columns()
+    frame.loc[0, "y"] = "No "
+    (note,) = said(frame)
+    assert note.startswith("label 'y' has ") and "'No '" in note and "'no'" in note
+    assert said(columns(y=np.arange(ROWS) % 2)) == []
+
+
+def test_a_run_says_it(tmp_path):
+    frame = columns(site=["north", "south", "west", "east"] * 20, visit=np.arange(ROWS))
+    frame.loc[3, "age"] = np.nan
+    run = adapt(
+        frame, tmp_path / "run", label="y", domain="site", targets=["east"], impute=True,
+        method="proportional",
+    )  # fmt: skip
+    notes = " ".join(run.notes)
+    assert "'age' (1 gap)" in notes and "--drop visit" in notes
