@@ -61,7 +61,7 @@ class Unlabelled:
         which = "target" if len(frames) == 1 else "targets"
         notes = [
             f"{count(len(frame), 'row')} of {which} {listed(list(frames))} without a label: their "
-            "inputs count in the weights (docs/unlabelled.md)"
+            "inputs count in the weights where they tell sources apart (docs/unlabelled.md)"
         ]
         if many:
             notes.append(f"of {listed(many)}, {MOST:,} such rows each are drawn, by the seed")
