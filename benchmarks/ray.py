@@ -106,6 +106,7 @@ def grown(kind: str, rows: int, counts: list[int], repeats: int) -> dict[str, An
     import torch
 
     import cuvee
+    from cuvee.numerics.parallel import workers
 
     near, threads = problem(kind, rows), torch.get_num_threads()
     table = {}
@@ -117,7 +118,8 @@ def grown(kind: str, rows: int, counts: list[int], repeats: int) -> dict[str, An
         for _ in range(repeats + 1):  # the first binds and warms up
             for name, work in sides.items():
                 began = time.perf_counter()
-                work()
+                with workers():  # as every public call has it
+                    work()
                 seconds[name].append(time.perf_counter() - began)
         torch.set_num_threads(threads)
         del sides, far
