@@ -74,7 +74,8 @@ def check_number(
     limits = [f"above {above:g}"] if above is not None else []
     limits += [f"at least {least:g}"] if least is not None else []
     limits += [f"at most {most:g}"] if most is not None else []
-    raise OptionError(f"{name} must be a finite number {' and '.join(limits)}; got {value!r}")
+    wanted = f"a finite number {' and '.join(limits)}".rstrip()
+    raise OptionError(f"{name} must be {wanted}; got {value!r}")
 
 
 def _finite(value: float) -> bool:

@@ -7,6 +7,8 @@ import json
 import pandas as pd
 import pytest
 
+from cuvee.report.formatting import weight
+
 
 @pytest.fixture
 def fitted(cli, folder):
@@ -70,3 +72,68 @@ def test_names_are_data_on_the_page(cli, folder):
 def test_errors_are_one_sentence(cli, fitted, words, sentence):
     ended = cli("mix", *words)
     assert ended.code == 2 and sentence in ended.err and ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("report", "mix", "--trade", "reading"), "trade must name two metrics, of reading, maths"),
+        (("report", "mix", "--trade", "reading,nope"), "trade must name two metrics"),
+        (("plan", "--domains", "web,web"), "there is a domain 'web' already"),
+        (("plan", "--domains", "web,run"), "a domain cannot be called 'run'"),
+        (("best", "mix", "--keep", "reading=nan"), "must be a finite number; got nan"),
+        (("best", "mix", "--scale", "7B"), "the runs, which have none: leave it out; got '7B'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(cli, fitted, words, sentence):
+    ended = cli("mix", *words)
+    assert ended.code == 2 and sentence in ended.err and ended.err.count("\n") == 1
+
+
+GOAL = (
+    "--worst", "--keep", "maths=9", "--maximum", "0.6", "--prior", "w.json", "--pull", "0.2",
+    "--risk", "0.5", "--seed", "3",
+)  # fmt: skip
+
+
+def test_next_runs_and_the_report_are_about_the_proposal_that_was_chosen(cli, fitted):
+    domains = [name for name in pd.read_csv("ratios.csv").columns if name != "run"]
+    (fitted / "w.json").write_text(json.dumps(dict.fromkeys(domains, 1 / len(domains))))
+    ended = cli("mix", "best", "mix", *GOAL, "--json")
+    assert ended.code == 0, ended
+    weights = json.loads(ended.out)["weights"]
+    assert cli("mix", "next", "mix", "--runs", "2", "--out", "next.csv", *GOAL).code == 0
+    first = pd.read_csv("next.csv").iloc[0]
+    assert {name: first[name] for name in weights} == pytest.approx(weights)
+    ended = cli("mix", "report", "mix", *GOAL)
+    assert ended.code == 0, ended
+    page = (fitted / "mix" / "report.html").read_text(encoding="utf-8")
+    assert "the worst of reading, maths" in page
+    largest = max(weights, key=weights.get)
+    assert f"The proposal gives most to {largest} {weight(weights[largest])}" in page
+
+
+def test_a_metric_to_maximise_is_shown_as_it_is(cli, folder):
+    fit = ("mix", "fit", "ratios.csv", "metrics.csv", "--out", "m", "--candidates", "law")
+    assert cli(*fit, "--maximise", "reading").code == 0
+    ended = cli("mix", "best", "m", "--minimise", "reading", "--maximum", "0.5")
+    assert ended.code == 0, ended
+    told = ended.out.split("Expected ")[1]
+    assert float(told.split(" for reading, at least ")[0]) > 0
+    assert "best run" in told and "(not allowed)" in told and "-" not in told
+    assert cli("mix", "report", "m", "--minimise", "reading", "--maximum", "0.5").code == 0
+    page = (folder / "m" / "report.html").read_text(encoding="utf-8")
+    assert "for reading, at least" in page and "(not allowed)" in page
+
+
+def test_few_runs_and_a_constant_metric_are_shown_as_what_they_are(cli, folder):
+    for name in ("ratios.csv", "metrics.csv"):
+        pd.read_csv(name).head(7).to_csv(name, index=False)
+    pd.read_csv("metrics.csv").assign(maths=2.5).to_csv("metrics.csv", index=False)
+    ended = cli("mix", "fit", "ratios.csv", "metrics.csv", "--out", "m", "--candidates", "law")
+    assert ended.code == 0 and "never varies" in ended.out and ended.out.count("%") == 1
+    ended = cli("mix", "best", "m")
+    assert ended.code == 0 and "nan" not in ended.out and "turn out worse" not in ended.out
+    assert cli("mix", "report", "m").code == 0
+    page = (folder / "m" / "report.html").read_text(encoding="utf-8")
+    assert "never varies" in page and "worse by about" not in page

@@ -127,6 +127,13 @@ def test_a_group_and_its_members_clash():
         (Constraints(tokens={"a": 3}), "tokens= limits shares only together with budget="),
         (Constraints(maximum={"a": -0.1}), "maximum of 'a' must be a finite number at least 0"),
         (Constraints(groups={"g": (("a", "y"), 0, 1)}), "names the domain 'y'"),
+        (Constraints(groups={"g": (["a"], float("nan"), 1)}), r"groups\['g'\] must be a list of"),
+        (Constraints(groups={"g": (["a", "b"], 0, "x")}), r"groups\['g'\] must be a list of domai"),
+        (Constraints(groups={"g": ("a", 0, 1)}), r"groups\['g'\] must be a list of domains"),
+        (Constraints(groups={"g": (["a"], 0)}), r"groups\['g'\] must be a list of domains"),
+        (Constraints(maximum={"a": "much"}), "maximum of 'a' must be a finite number at least 0"),
+        (Constraints(minimum="much"), "minimum must be a finite number at least 0"),
+        (Constraints(fixed=0.2), "fixed must be given by name"),
     ],
 )
 def test_wrong_constraints_are_refused_in_words(limits, words):

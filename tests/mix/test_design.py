@@ -21,6 +21,42 @@ def test_first_runs_are_on_the_simplex_within_limits_and_differ():
     assert len(np.unique(plan.alpha.round(6), axis=0)) == 10
 
 
+@pytest.mark.parametrize(
+    ("domains", "words"),
+    [
+        (["web", "web"], "there is a domain 'web' already"),
+        ([], "a mixture needs at least two domains; got 0"),
+        (["web"], "a mixture needs at least two domains; got 1"),
+        ([1, 2], "the name of a domain is a text, such as 'web'; got 1"),
+        (["web", "run"], "a domain cannot be called 'run'"),
+        ("web", "domains must be a list of names, or how many; got 'web'"),
+        (2.5, "domains must be a list of names, or how many; got 2.5"),
+        (1, "domains must be a whole number of at least 2"),
+    ],
+)
+def test_wrong_domains_are_refused_in_words(domains, words):
+    with pytest.raises(cuvee.InputError, match=words):
+        cuvee.first_runs(domains, 3)
+
+
+def test_a_number_of_domains_may_be_that_of_an_array():
+    assert cuvee.first_runs(np.int64(3), 2).alpha.shape == (2, 3)
+
+
+def test_one_mixture_alone_is_no_plan():
+    limits = cuvee.Constraints(fixed={"web": 0.3, "code": 0.7})
+    with pytest.raises(cuvee.InputError, match="the constraints allow one mixture alone"):
+        cuvee.first_runs(["web", "code"], 3, constraints=limits)
+    assert len(cuvee.first_runs(["web", "code"], 1, constraints=limits)) == 1
+
+
+def test_a_domain_called_reason_keeps_its_shares():
+    plan = cuvee.first_runs(["web", "reason"], 3)
+    frame = plan.to_frame()
+    np.testing.assert_array_equal(frame["reason"], plan.alpha[:, 1])
+    assert list(frame["reason (in words)"]) == list(plan.reasons)
+
+
 def test_the_first_run_is_the_prior():
     prior = {"web": 0.7, "code": 0.2, "books": 0.1}
     plan = cuvee.first_runs(list(prior), 3, prior=prior)

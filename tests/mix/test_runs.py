@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import cuvee
 from cuvee.errors import InputError
 from cuvee.mix.runs import read_runs
 from cuvee.mix.tables import read_table
@@ -37,6 +38,7 @@ def changed(frame, row, column, value):
         (RATIOS.drop(columns="run").iloc[:5], METRICS, "alpha has 5 rows and metrics 8"),
         (RATIOS, METRICS.assign(run=range(8)), "no run is in both tables: alpha names runs such"),
         (RATIOS, METRICS.assign(x=np.nan), "the metric 'x' has 8 gaps: leave it out"),
+        (RATIOS, METRICS.assign(x=METRICS.x * 1e300), "'x' of run 'r0' is .*e\\+300, too large"),
     ],
 )
 def test_what_is_wrong_is_named(ratios, metrics, words):
@@ -63,3 +65,24 @@ def test_decimal_commas_are_read(tmp_path):
     frame, notes = read_table(path)
     np.testing.assert_allclose(frame[["a", "b", "c"]].to_numpy(), ALPHA)
     assert any("decimal commas" in note for note in notes)
+
+
+def test_runs_that_can_tell_nothing_are_refused():
+    with pytest.raises(InputError, match="the runs have one domain, 'web': a mixture needs at le"):
+        cuvee.fit_surface(pd.DataFrame({"web": np.ones(8)}), METRICS)
+    with pytest.raises(InputError, match="all 8 runs have the same mixture, which tells nothing"):
+        cuvee.fit_surface(np.full((8, 3), 1 / 3), METRICS.drop(columns="run"))
+
+
+def test_two_different_mixtures_are_enough():
+    alpha = np.repeat([[1.0, 0.0], [0.5, 0.5]], 4, axis=0)
+    surface = cuvee.fit_surface(alpha, noisy(alpha))
+    assert np.isfinite(surface.predict(alpha).high).all()
+    assert np.isfinite(surface.best().alpha).all()
+
+
+@pytest.mark.parametrize("name", ["run", "run_id", "index", "scale"])
+def test_a_domain_is_not_called_like_a_column_of_all_tables(name):
+    runs = read_runs(RATIOS, METRICS)
+    with pytest.raises(InputError, match=f"a domain cannot be called '{name}': in tables that"):
+        runs.with_domain(name)

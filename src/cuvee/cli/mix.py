@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,10 +71,7 @@ def fit(
         if as_json:
             print_json(_fitted(surface))
             return
-        rows = [
-            (f.metric, f"{f.error:.4g}", f"{f.explained:.0%}", f"{f.rank:.2f}")
-            for f in surface.fits
-        ]
+        rows = [(f.metric, f"{f.error:.4g}", *f.in_words()) for f in surface.fits]
         print_table(("metric", "error", "explained", "rank"), rows, _title(surface))
         show(f"The surface is in {out / SURFACE}.")
 
@@ -130,6 +128,8 @@ def best(
             return
         order = sorted(proposal.weights.items(), key=lambda item: -item[1])
         print_table(("domain", "share"), [(n, f"{w:.4f}") for n, w in order], "The proposal:")
+        head = ("metric", "expected", "interval of a new run")
+        print_table(head, _metrics(proposal), "Its metrics:")
         show(_in_words(proposal))
 
 
@@ -140,12 +140,16 @@ def next_(
     out: of.OutTable = None,
     minimise: of.Minimise = None,
     worst: of.Worst = False,
+    keep: of.Keep = None,
     tokens: of.Tokens = None,
     budget: of.Budget = None,
     repeat: of.Repeat = 1.0,
     fixed: of.Fixed = None,
     minimum: of.Minimum = None,
     maximum: of.Maximum = None,
+    prior: of.Prior = None,
+    pull: of.Pull = 0.0,
+    risk: of.Risk = 0.25,
     scale: of.Scale = None,
     seed: asked.Seed = 0,
     force: asked.Force = False,
@@ -153,15 +157,17 @@ def next_(
 ) -> None:
     """Choose the next runs: those expected to improve the proposal most, each with its reason.
 
+    The first is what cuvee mix best proposes with the same options.
+
     Example: cuvee mix next mix --runs 4 --out next.csv
     """
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        limits = of.limits(tokens, budget, repeat, fixed, minimum, maximum)
         plan = _open(folder).next_runs(
-            runs, minimise=of.weights(minimise), worst=worst, constraints=limits, scale=scale,
-            seed=seed,
+            runs, minimise=of.weights(minimise), worst=worst, keep=of.pairs("--keep", keep) or None,
+            constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
+            prior=of.prior_of(prior), pull=pull, risk=risk, scale=scale, seed=seed,
         )  # fmt: skip
         write_frame(plan.to_frame(), out)
 
@@ -210,6 +216,8 @@ def report(
         typer.Option(metavar="NAMES", help="Two metrics for the front; by default the first two."),
     ] = None,
     minimise: of.Minimise = None,
+    worst: of.Worst = False,
+    keep: of.Keep = None,
     tokens: of.Tokens = None,
     budget: of.Budget = None,
     repeat: of.Repeat = 1.0,
@@ -217,10 +225,16 @@ def report(
     minimum: of.Minimum = None,
     maximum: of.Maximum = None,
     prior: of.Prior = None,
+    pull: of.Pull = 0.0,
+    risk: of.Risk = 0.25,
+    scale: of.Scale = None,
+    seed: asked.Seed = 0,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
     """Write a report of one page: fits, the proposal, sensitivities, the front, the next runs.
+
+    The proposal is what cuvee mix best proposes with the same options.
 
     Example: cuvee mix report mix
     """
@@ -231,9 +245,11 @@ def report(
         surface = _open(folder)
         check_out(where, force, (".html",))
         page = render(
-            surface, title=folder.resolve().name, minimise=of.weights(minimise),
+            surface, title=folder.resolve().name, minimise=of.weights(minimise), worst=worst,
+            keep=of.pairs("--keep", keep) or None,
             constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
-            prior=of.prior_of(prior), trade=asked.names(trade) or None,
+            prior=of.prior_of(prior), pull=pull, risk=risk, scale=scale, seed=seed,
+            trade=asked.names(trade) if trade else None,
         )  # fmt: skip
         write_file(where, lambda unfinished: unfinished.write_text(page, encoding="utf-8"))
         show(f"The report is in {where}.")
@@ -271,7 +287,8 @@ def _fitted(surface: Surface) -> dict[str, Any]:
         "notes": surface.notes,
         "metrics": {
             f.metric: {
-                "error": f.error, "explained": f.explained, "rank": f.rank, "shares": f.shares,
+                "error": f.error, "explained": f.explained, "rank": f.rank, "varies": f.varies,
+                "shares": f.shares,
             }
             for f in surface.fits
         },
@@ -287,6 +304,7 @@ def _proposed(proposal: Proposal) -> dict[str, Any]:
         "high": proposal.high,
         "disappointment": proposal.disappointment,
         "compared": dict(proposal.compared),
+        "not_allowed": proposal.forbidden,
         "repeats": dict(proposal.repeats),
         "notes": proposal.notes,
         "metrics": {
@@ -296,10 +314,19 @@ def _proposed(proposal: Proposal) -> dict[str, Any]:
     }
 
 
+def _metrics(proposal: Proposal) -> list[tuple[str, str, str]]:
+    """Return what every metric is expected to be, and the interval of a new run."""
+    p = proposal.prediction
+    return [
+        (name, f"{p.mean[0, k]:.4g}", f"{p.low[0, k]:.4g} to {p.high[0, k]:.4g}")
+        for k, name in enumerate(p.metrics)
+    ]
+
+
 def _in_words(proposal: Proposal) -> str:
-    others = ", ".join(f"{name} {value:.4g}" for name, value in proposal.compared.items())
-    return (
-        f"Expected {proposal.value:.4g}, at most {proposal.high:.4g} at the end of its interval; "
-        f"likely to turn out worse by {proposal.disappointment:.2g}, for it was chosen for looking "
-        f"good. Others: {others}."
+    luck = (
+        f"; likely to turn out worse by {proposal.disappointment:.2g}, for it was chosen for "
+        "looking good"
     )
+    known = isfinite(proposal.disappointment)
+    return f"{proposal.expected()}{luck if known else ''}. Others: {proposal.others()}."

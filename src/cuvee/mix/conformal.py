@@ -27,14 +27,6 @@ class Calibration:
     quantile: Tensor  # (K,) q
     correlation: Tensor  # (K, K) of held-out residuals between metrics
 
-    def half_run(self, spread: Tensor, precision: float | Tensor = 1.0) -> Tensor:
-        """Return half the width of the interval of a new run, for spreads (m, K)."""
-        return self.quantile * (spread.square() + self.noise.square() / precision).sqrt()
-
-    def half_mean(self, spread: Tensor) -> Tensor:
-        """Return half the width of the interval of the mean, for spreads (m, K)."""
-        return self.quantile * spread
-
 
 def calibrate(swarm: Swarm, mean: Tensor, spread: Tensor, level: float) -> Calibration:
     """Return the calibration from held-out means and spreads (n, K)."""

@@ -92,7 +92,8 @@ class Constraints:
 
     def _groups(self, names: list[str]) -> list[Limit]:
         limits = []
-        for group, (members, least, most) in self.groups.items():
+        for group, given in self.groups.items():
+            members, least, most = _group(group, given)
             _check_values(f"groups[{group!r}]", dict.fromkeys(members, 0.0), names)
             places = tuple(names.index(name) for name in dict.fromkeys(members))
             words = f"share of group {group!r} between {least:g} and {most:g}"
@@ -280,9 +281,31 @@ def _by_name(given: float | Mapping[str, float], names: Sequence[str]) -> dict[s
     return {name: float(value) for name, value in values.items()}
 
 
+def _group(name: str, given: Any) -> tuple[Sequence[str], float, float]:
+    """Return the domains of a group, and its least and largest share, or raise `OptionError`."""
+    try:
+        members, least, most = given
+        good = not isinstance(members, str) and not np.isnan([float(least), float(most)]).any()
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise OptionError(
+            f"groups[{name!r}] must be a list of domains, a least and a largest share, such as "
+            f"(['web', 'code'], 0.1, 0.5); got {given!r}"
+        )
+    return members, least, most
+
+
 def _check_values(what: str, given: Any, names: Sequence[str]) -> None:
     """Raise `OptionError` for a domain that is not there, or a value that is no number ≥ 0."""
-    for name, value in _by_name(given, names).items() if given is not None else ():
+    if not isinstance(given, Mapping):
+        if what in ("tokens", "fixed"):
+            raise OptionError(
+                f"{what} must be given by name, such as {{'web': 0.2}}; got {given!r}"
+            )
+        check_number(what, given, least=0.0)
+        return
+    for name, value in given.items():
         if name not in names:
             raise OptionError(
                 f"{what} names the domain {name!r}, which is not one of {', '.join(names)}"

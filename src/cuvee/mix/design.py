@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import check_whole
+from cuvee.errors import OptionError, check_whole
 from cuvee.mix import kernels
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
-from cuvee.mix.constraints import Constraints, Polytope
+from cuvee.mix.constraints import EXACT, Constraints, Polytope
 from cuvee.mix.goal import Goal
+from cuvee.mix.runs import check_domains
 from cuvee.results import Floats
 from cuvee.simplex import check_alpha
 
@@ -46,7 +48,9 @@ class Plan:
 
         frame = pd.DataFrame(self.alpha, columns=list(self.domains))
         frame.insert(0, "run", [f"next {i + 1}" for i in range(len(self.alpha))])
-        return frame.assign(reason=list(self.reasons))
+        # a domain may have that name
+        column = "reason (in words)" if "reason" in self.domains else "reason"
+        return frame.assign(**{column: list(self.reasons)})
 
 
 def next_runs(
@@ -187,9 +191,8 @@ def first_runs(
         >>> plan.alpha.shape
         (8, 3)
     """
-    if isinstance(domains, int):
-        check_whole("domains", domains, 2)
-        domains = [f"domain {j + 1}" for j in range(domains)]
+    check_whole("k", k, 1)
+    domains = _names(domains)
     polytope = (constraints or Constraints()).polytope(domains)
     if isinstance(prior, Mapping):
         prior = [float(prior.get(name, 0.0)) for name in domains]
@@ -197,12 +200,30 @@ def first_runs(
     return _first(polytope, k, usual, seed)
 
 
+def _names(domains: Any) -> list[str]:
+    """Return the names of domains, given as such or as their number."""
+    if isinstance(domains, Integral):
+        check_whole("domains", domains, 2)
+        return [f"domain {j + 1}" for j in range(int(domains))]
+    if isinstance(domains, str) or not isinstance(domains, Iterable):
+        raise OptionError(f"domains must be a list of names, or how many; got {domains!r}")
+    names = list(domains)
+    if len(names) < 2:
+        raise OptionError(f"a mixture needs at least two domains; got {len(names)}")
+    check_domains(names)
+    return names
+
+
 def _first(polytope: Polytope, k: int, prior: Floats | None, seed: int) -> Plan:
-    check_whole("k", k, 1)
     centre = polytope.repaired(
         (np.full(len(polytope.domains), 1.0) if prior is None else prior)[None]
     )[0]
     pool = np.concatenate([centre[None], polytope.draws(FIRST_POOL, seed, centre)])
+    if k > 1 and np.abs(pool - centre).max() < EXACT:
+        raise OptionError(
+            "the constraints allow one mixture alone, so there are no others to run: loosen them, "
+            "or ask for one run"
+        )
     covariance = _usual_gram(torch.as_tensor(pool, dtype=DTYPE)).numpy()
     chosen, reasons = [], []
     for step in range(k):

@@ -90,11 +90,8 @@ def load_surface(path: str | Path) -> Surface:
             counts=tuple(header["counts"]),
             **files.part(tensors, "levels."),
         )
-        index = torch.tensor(
-            [0] * len(runs) if runs.scale is None else [levels.scales.index(s) for s in runs.scale]
-        )
         y = torch.as_tensor(runs.metrics, dtype=DTYPE) * signs(runs.names, chosen.maximise)
-        swarm = swarm_of(runs, y, levels, index)
+        swarm = swarm_of(runs, y, levels, levels.places(runs))
         share = tensors["share"]
         halves = []
         for i in range(header["halves"]):

@@ -15,8 +15,8 @@ from cuvee.mix.average import Average, Judged, averaged, judge, shares
 from cuvee.mix.candidate import DTYPE, Method, Swarm
 from cuvee.mix.conformal import calibrate, enough
 from cuvee.mix.fitted import Fit, Half, Settings, signs
-from cuvee.mix.runs import Runs, read_runs
-from cuvee.mix.scales import Levels, fit_levels, spearman, transfers, unknown
+from cuvee.mix.runs import Runs, check_swarm, read_runs
+from cuvee.mix.scales import ROUNDING, Levels, fit_levels, spearman, transfers, unknown, varying
 from cuvee.mix.surface import Surface
 from cuvee.numerics.parallel import each, workers
 
@@ -44,7 +44,8 @@ def fit_surface(
         alpha: (n, N), a row per run on the simplex; or a frame with a column per domain, and
             perhaps columns `run` and `scale`.
         metrics: (n, K), or a frame with a column per metric, joined on `run` where both have it.
-        scale: the scale (n,) of each run, such as its parameters or tokens, if there are several.
+        scale: the scale (n,) of each run, a row of `alpha`, such as its parameters or tokens, if
+            there are several: numbers, or text such as "70M".
         maximise: metrics that are better when larger, such as accuracies.
         candidates: of "law", "root_law", "log_law", "quadratic", "gaussian", "bent_law" and
             "trees"; by default all but trees.
@@ -76,6 +77,7 @@ def fit_surface(
 
 def fit_runs(runs: Runs, settings: Settings, progress: Progress | None = None) -> Surface:
     """Return the surface of checked runs."""
+    check_swarm(runs)
     methods = registry.chosen(settings.candidates)
     tell = progress or (lambda what, done, total: None)
     y = torch.as_tensor(runs.metrics, dtype=DTYPE) * signs(runs.names, settings.maximise)
@@ -135,6 +137,7 @@ def _fits(
     total = swarm.y.var(0, correction=0).clamp(min=1e-24)
     rank, unit = spearman(mean, swarm.y), levels.slope[-1]
     names = [method.name for method in methods]
+    varies = varying(torch.as_tensor(runs.metrics, dtype=DTYPE), levels.places(runs))
     return tuple(
         Fit(
             metric=name,
@@ -143,6 +146,7 @@ def _fits(
             rank=float(rank[k]),
             shares=dict(zip(names, share[:, k].tolist(), strict=True)),
             errors=dict(zip(names, (alone[:, k] * unit[k]).tolist(), strict=True)),
+            varies=bool(varies[k]),
         )
         for k, name in enumerate(runs.names)
     )
@@ -166,10 +170,17 @@ def _cautions(runs: Runs, settings: Settings, fits: Sequence[Fit]) -> tuple[str,
         said.append(
             f"No run has any of {', '.join(unused)}: what is said of it is a guess from the others."
         )
-    poor = [fit.metric for fit in fits if fit.explained < 0.2]
+    constant = [fit.metric for fit in fits if not fit.varies]
+    if constant:
+        said.append(
+            f"All runs{' of a scale' if runs.scale else ''} have the same {', '.join(constant)}, "
+            f"within {ROUNDING:g}: nothing is known of what changes it. Multiply it if smaller "
+            "differences count."
+        )
+    poor = [fit.metric for fit in fits if fit.varies and fit.explained < 0.2]
     if poor:
         said.append(
-            f"The mixture hardly explains {', '.join(poor)} on runs that were held out: noise "
-            "hides its effect there."
+            f"The mixture hardly explains {', '.join(poor)} on runs that were held out: do not "
+            "choose by it. Noise may hide its effect, or the runs are too few to show it."
         )
     return tuple(said)

@@ -33,6 +33,13 @@ class Fit:
     rank: float  # Spearman
     shares: Mapping[str, float]  # of the candidates in the average
     errors: Mapping[str, float]  # root mean square of each candidate alone
+    varies: bool = True  # False: it is the same in all runs, and there is nothing to explain
+
+    def in_words(self) -> tuple[str, str]:
+        """Return the share of the variance that is explained, and the rank correlation."""
+        if not self.varies:
+            return "never varies", "–"
+        return f"{self.explained:.0%}", f"{self.rank:.2f}"
 
 
 class Half(NamedTuple):

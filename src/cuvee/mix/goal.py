@@ -12,6 +12,7 @@ from cuvee.errors import OptionError, check_number
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 
+LISTED = 4  # metrics of a goal that are named; of more it is said how many they are
 SHARP = 40.0  # of the smooth maximum, per unit of a metric's spread
 
 
@@ -69,6 +70,24 @@ class Goal:
         bounds = torch.tensor([self.guards[k] for k in places], dtype=DTYPE)
         high = mean if spread is None else mean + self.risk * belief.half_mean(spread)
         return (high[:, places] - bounds) / belief.unit[places]
+
+    def in_words(self, names: Sequence[str], sign: Tensor) -> tuple[str, float]:
+        """Return what the goal is, and −1 where it is to be shown negated, as larger is better."""
+        counted = [k for k, weight in enumerate(self.weights.tolist()) if weight > 0]
+        turned = [k for k in counted if sign[k] < 0]
+        direction = -1.0 if len(turned) == len(counted) and not self.worst else 1.0
+        minus = "" if direction < 0 else "−"
+        listed = ", ".join(f"{minus if k in turned else ''}{names[k]}" for k in counted)
+        if len(counted) > LISTED:
+            listed = f"{len(counted)} metrics"
+        if self.worst:
+            return f"the worst of {listed} (lower is better)", direction
+        if len(counted) == 1:
+            return listed, direction
+        even = float(self.weights[counted].max() - self.weights[counted].min()) < 1e-12
+        mean = f"the {'mean' if even else 'weighted mean'} of {listed}"
+        mixed = bool(turned) and direction > 0
+        return mean + (" (lower is better)" if mixed else ""), direction
 
 
 def read_goal(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import Polytope
 from cuvee.mix.goal import Goal
 from cuvee.mix.prediction import Prediction
-from cuvee.mix.search import QUICK, check_guards, minimise
+from cuvee.mix.runs import Runs
+from cuvee.mix.search import QUICK, broken_guards, check_guards, minimise
+from cuvee.mix.shares import ROUNDED
 from cuvee.results import Floats
 
 
@@ -23,7 +27,10 @@ class Proposal:
     """Hold the proposed mixture and what is expected of it.
 
     `disappointment` says by how much the goal is expected to turn out worse than `value`, because
-    the proposal was chosen for looking good: the winner's curse.
+    the proposal was chosen for looking good: the winner's curse. It is NaN with fewer than 8 runs.
+
+    In `value`, `high` and `compared` metrics that are to be maximised count with a minus, so that
+    lower is better; words show them as they are.
     """
 
     domains: tuple[str, ...]
@@ -35,6 +42,9 @@ class Proposal:
     compared: Mapping[str, float]  # the goal at the mean of other mixtures
     repeats: Mapping[str, float]  # how often the tokens of a domain would be seen
     notes: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()  # those of `compared` that the constraints do not allow
+    goal: str = "the goal"  # in words
+    direction: float = 1.0  # −1: the goal has metrics to maximise alone, and is shown negated
 
     @property
     def weights(self) -> dict[str, float]:
@@ -51,10 +61,24 @@ class Proposal:
     def __str__(self) -> str:
         shares = sorted(self.weights.items(), key=lambda item: -item[1])
         listed = ", ".join(f"{name} {share:.3f}" for name, share in shares if share >= 0.0005)
-        others = "; ".join(f"{name} {value:.4g}" for name, value in self.compared.items())
+        known = isfinite(self.disappointment)
+        luck = f", disappointment {self.disappointment:.2g}" if known else ""
+        return f"{listed}. {self.expected()}{luck}; compared with {self.others()}."
+
+    def expected(self) -> str:
+        """Return in words what the goal is expected to be, larger if its metrics are maximised."""
+        end = "at most" if self.direction > 0 else "at least"
         return (
-            f"{listed}. Expected {self.value:.4g} (at most {self.high:.4g} at the end of its "
-            f"interval, disappointment {self.disappointment:.2g}); compared with {others}."
+            f"Expected {self.direction * self.value:.4g} for {self.goal}, {end} "
+            f"{self.direction * self.high:.4g} at the end of its interval"
+        )
+
+    def others(self) -> str:
+        """Return in words what the goal is for other mixtures, and which are not allowed."""
+        return ", ".join(
+            f"{name} {self.direction * value:.4g}"
+            + (" (not allowed)" if name in self.forbidden else "")
+            for name, value in self.compared.items()
         )
 
 
@@ -66,6 +90,36 @@ def worth(goal: Goal, belief: Belief, alpha: Floats) -> tuple[float, float]:
         if goal.worst:
             return value, float(goal.value(belief, mean, spread))
         return value, value + float(goal.half(belief, spread))
+
+
+def not_allowed(
+    goal: Goal, belief: Belief, polytope: Polytope, others: Mapping[str, Floats]
+) -> tuple[str, ...]:
+    """Return the names of mixtures (N,) that the constraints or the guard rails forbid."""
+    return tuple(
+        name
+        for name, alpha in others.items()
+        if polytope.violation(alpha[None])[0] > ROUNDED or broken_guards(goal, belief, alpha)
+    )
+
+
+def best_run(
+    goal: Goal, belief: Belief, runs: Runs, y: Tensor, offered: Sequence[str]
+) -> Floats | None:
+    """Return the mixture (N,) of the run that was best for the goal, moved to the belief's scale.
+
+    `y` (n, K) are its metrics, lower is better. Runs that had any of a domain that is no longer
+    offered are passed over; None is returned where no others are left.
+    """
+    gone = [j for j, name in enumerate(runs.domains) if name not in offered]
+    rows = np.flatnonzero((runs.alpha[:, gone] == 0.0).all(1))
+    if not len(rows):
+        return None
+    levels, index = belief.levels, belief.levels.places(runs)
+    moved = levels.level[belief.scale] + belief.unit * levels.shaped(y, index)
+    here = torch.where((index == belief.scale)[:, None], y, moved)
+    value = goal.value(belief, here[rows], None)
+    return runs.alpha[rows[int(value.argmin())]]
 
 
 def best_mixture(

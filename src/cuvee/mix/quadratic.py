@@ -65,7 +65,8 @@ def fit(swarm: Swarm, start: object = None) -> Quadratic:
     n = len(x)
     target = (swarm.y - level) * weight
     along = U.T @ target  # (r, K)
-    ridge = STRENGTHS * S.square().mean()  # (g,)
+    # where all runs are of one mixture, they know no direction
+    ridge = STRENGTHS * (S.square().mean() if len(S) else 1.0)  # (g,)
     shrink = S.square() / (S.square() + ridge[:, None])  # (g, r)
     left = (target.square().sum(0) - along.square().sum(0)).clamp(min=0.0)
     error = left + ((1.0 - shrink).square() @ along.square())  # (g, K)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
+from cuvee.errors import OptionError
 from cuvee.mix.constraints import Constraints
 from cuvee.mix.design import Plan
 from cuvee.mix.front import Front
@@ -31,8 +33,14 @@ def render(
     *,
     title: str = "A data mixture",
     minimise: Minimise = None,
+    worst: bool = False,
+    keep: Mapping[str, float] | None = None,
     constraints: Constraints | None = None,
     prior: Any = None,
+    pull: float = 0.0,
+    risk: float = 0.25,
+    scale: str | float | None = None,
+    seed: int = 0,
     trade: Sequence[str] | None = None,
     k: int = 5,
 ) -> str:
@@ -41,21 +49,35 @@ def render(
     Args:
         surface: what to report on.
         title: of the page.
-        minimise: as for `Surface.best`.
-        constraints: as for `Surface.best`.
+        minimise: as for `Surface.best`, as are all up to `seed`.
+        worst: the worst of the metrics counts.
+        keep: guard rails.
+        constraints: limits on shares.
         prior: the mixture that the proposal is drawn beside; by default uniform.
+        pull: strength of the pull to it.
+        risk: 0 minimises the mean, 1 the upper end of its interval.
+        scale: by default the largest.
+        seed: of the search's draws.
         trade: two metrics for the front; by default the first two.
         k: how many next runs.
     """
+    traded = _traded(surface, trade)
     usual = surface.uniform() if prior is None else surface.shares_of(prior)
-    best = surface.best(minimise=minimise, constraints=constraints, prior=prior)
-    traded = tuple(trade or surface.metrics[:2])
-    front = surface.front(traded, constraints=constraints) if len(traded) > 1 else None
-    plan = surface.next_runs(k, minimise=minimise, constraints=constraints)
+    wanted: dict[str, Any] = {
+        "minimise": minimise, "worst": worst, "keep": keep, "constraints": constraints,
+        "prior": prior, "pull": pull, "risk": risk, "scale": scale, "seed": seed,
+    }  # fmt: skip
+    best = surface.best(**wanted)
+    front = None
+    if traded:
+        front = surface.front(traded, constraints=constraints, scale=scale, seed=seed)
+    plan = surface.next_runs(k, **wanted)
+    now = surface.predict(usual, scale=scale).mean[0]
+    effects = surface.sensitivity(best.alpha, scale=scale)
     parts = {
-        "proposal": _proposal(surface, best, usual, "uniform" if prior is None else "prior"),
+        "proposal": _proposal(best, usual, now, "uniform" if prior is None else "prior"),
         "fit": _fit(surface),
-        "sensitivity": _sensitivity(surface.sensitivity(best.alpha), surface),
+        "sensitivity": _sensitivity(effects, surface.spreads(scale), surface.directions()),
         "front": None if front is None else _front(front, best, surface),
         "next": _next(plan),
         "scales": _scales(surface),
@@ -98,12 +120,43 @@ def _summary(surface: Surface, best: Proposal) -> list[str]:
     return [
         f"{count(n, 'run')} with {count(N, 'domain')} and {count(len(surface.metrics), 'metric')}.",
         f"The proposal gives most to {shares}.",
-        f"It is expected at {number(best.value)}, and at most at {number(best.high)} at the upper "
-        f"end of its {surface.settings.level:.0%} interval.",
+        f"{_expected(best)} of {surface.settings.level:.0%}.",
     ]
 
 
-def _proposal(surface: Surface, best: Proposal, usual: Floats, name: str) -> dict[str, Any]:
+def _traded(surface: Surface, trade: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the two metrics of the front; none where there is one metric alone."""
+    if trade is None:
+        return surface.metrics[:2] if len(surface.metrics) > 1 else ()
+    known = not isinstance(trade, str) and all(name in surface.metrics for name in trade)
+    if not known or len(trade) != 2 or trade[0] == trade[1]:
+        given = trade if isinstance(trade, str) else ", ".join(map(str, trade))
+        raise OptionError(
+            f"trade must name two metrics, of {', '.join(surface.metrics)}; got {given!r}"
+        )
+    return tuple(trade)
+
+
+def _expected(best: Proposal) -> str:
+    """Return what the goal is expected to be, and the other end of its interval."""
+    end = "at most" if best.direction > 0 else "at least"
+    return (
+        f"Expected {number(best.direction * best.value, 4)} for {_shown(best.goal, 200)}, {end} "
+        f"{number(best.direction * best.high, 4)} at the end of its interval"
+    )
+
+
+def _others(best: Proposal) -> str:
+    """Return what the goal is for other mixtures, and which of them are not allowed."""
+    return ", ".join(
+        f"{name} {number(best.direction * value, 4)}"
+        + (" (not allowed)" if name in best.forbidden else "")
+        for name, value in best.compared.items()
+    )
+
+
+def _proposal(best: Proposal, usual: Floats, now: Floats, name: str) -> dict[str, Any]:
+    """Return the shares beside those of a usual mixture, and the metrics of both."""
     order = np.argsort(-best.alpha, kind="stable")[:LETTERS]
     largest = float(max(best.alpha.max(), usual.max()))
     cards = [
@@ -111,7 +164,6 @@ def _proposal(surface: Surface, best: Proposal, usual: Floats, name: str) -> dic
         _card(f"The {name} mixture.", "In the same order.", best.domains, usual, order, largest),
     ]
     p = best.prediction
-    now = surface.predict(usual).mean[0]
     rows = [
         (
             _shown(metric),
@@ -121,12 +173,14 @@ def _proposal(surface: Surface, best: Proposal, usual: Floats, name: str) -> dic
         )
         for k, metric in enumerate(p.metrics)
     ]
-    text = (
-        f"The goal, the weighted mean of the metrics, is expected at {number(best.value, 4)}. "
+    luck = (
         "Because this mixture was chosen for looking good, it is likely to be worse by about "
         f"{number(best.disappointment, 2)}, as surfaces of one half of the runs were when the "
         "other half judged them. "
-        + " ".join(f"The {name} mixture: {number(v, 4)}." for name, v in best.compared.items())
+    )
+    text = (
+        f"{_expected(best)}. {luck if isfinite(best.disappointment) else ''}"
+        f"Compared with {_others(best)}."
     )
     head = ("metric", "expected", "interval of a new run", f"at the {name} mixture")
     table = {"label": "Metrics of the proposal", "head": head, "rows": rows, "note": ""}
@@ -143,11 +197,11 @@ def _card(
 
 def _fit(surface: Surface) -> dict[str, Any]:
     fits = surface.fits[:MOST_METRICS]
-    ranked = [Bar(_shown(f.metric), max(f.rank, 0.0), number(f.rank, 2)) for f in fits]
+    ranked = [Bar(_shown(f.metric), max(f.rank, 0.0), number(f.rank, 2)) for f in fits if f.varies]
     names = surface.settings.candidates
     rows = [
         (
-            _shown(f.metric), number(f.error), f"{f.explained:.0%}", number(f.rank, 2),
+            _shown(f.metric), number(f.error), *f.in_words(),
             *(f"{f.shares[name]:.0%}" for name in names),
         )
         for f in fits
@@ -167,10 +221,9 @@ def _fit(surface: Surface) -> dict[str, Any]:
     return {"text": text, "cards": [card], "table": table}
 
 
-def _sensitivity(s: Sensitivity, surface: Surface) -> dict[str, Any]:
+def _sensitivity(s: Sensitivity, unit: Floats, directions: Floats) -> dict[str, Any]:
     """Return two maps, of help and of harm, in units of the metric's spread over the runs."""
-    unit = surface.spreads()
-    better = -s.change * surface.directions() / unit  # (N, K) above 0 is an improvement
+    better = -s.change * directions / unit  # (N, K) above 0 is an improvement
     sure = (s.low > 0) | (s.high < 0)
     domains = [_shown(name) for name in s.domains]
     metrics = [_shown(name) for name in s.metrics]

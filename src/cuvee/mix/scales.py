@@ -17,8 +17,10 @@ from torch import Tensor
 
 from cuvee.mix.candidate import DTYPE, Swarm
 from cuvee.mix.runs import Runs
+from cuvee.mix.sizes import ordered, place_of
 
 ROUNDS = 2  # of fitting the shape, then levels and slopes
+ROUNDING = 1e-12  # deviation below which a metric is the same in all runs, relative above 1
 PRIOR_RUNS = 4.0  # what the slope of the other scales counts for, in runs
 FEW = 8  # runs of a scale below which its slope is not its own
 Shape = Callable[[Swarm], Tensor]
@@ -36,9 +38,15 @@ class Levels:
     noise: Tensor  # (S,) standard deviation of the noise in units of the shape, relative
     counts: tuple[int, ...]  # (S,) runs
 
-    def place(self, scale: str | None) -> int:
-        """Return the index of a scale; None stands for the largest."""
-        return len(self.scales) - 1 if scale is None else self.scales.index(scale)
+    def place(self, scale: str | float | None) -> int:
+        """Return the index of a scale, by name or value; None stands for the largest."""
+        return len(self.scales) - 1 if scale is None else place_of(scale, self.scales)
+
+    def places(self, runs: Runs) -> Tensor:
+        """Return the index (n,) of the scale of every run."""
+        if runs.scale is None:
+            return torch.zeros(len(runs), dtype=torch.long)
+        return torch.tensor([self.scales.index(scale) for scale in runs.scale])
 
     def shaped(self, y: Tensor, index: Tensor) -> Tensor:
         """Return y (n, K) of runs at the scales `index` in units of the shape."""
@@ -53,24 +61,25 @@ class Levels:
         return self.level[s] + self.slope[s] * mean, variance.clamp(min=1e-24).sqrt()
 
 
-def ordered(scales: Sequence[str]) -> tuple[str, ...]:
-    """Return the scales, smallest first: by value if all are numbers, else as they came."""
-    different = list(dict.fromkeys(scales))
-    try:
-        return tuple(sorted(different, key=float))
-    except ValueError:
-        return tuple(different)
-
-
 def one_scale(y: Tensor) -> Levels:
     """Return the levels of runs without scales: mean and standard deviation."""
     deviation = y.std(0, correction=0)
-    slope = torch.where(deviation > 1e-12 * (1.0 + y.mean(0).abs()), deviation, 1.0)
+    slope = torch.where(_vary(y), deviation, 1.0)
     K = y.shape[1]
     return Levels(
         ("",), y.mean(0)[None], slope[None], torch.zeros(1, K, 2, 2, dtype=DTYPE),
         torch.ones(1, dtype=DTYPE), (len(y),),
     )  # fmt: skip
+
+
+def _vary(y: Tensor) -> Tensor:
+    """Return whether the columns (K,) of y (n, K) differ by more than rounding."""
+    return y.std(0, correction=0) > ROUNDING * (1.0 + y.mean(0).abs())
+
+
+def varying(y: Tensor, index: Tensor) -> Tensor:
+    """Return whether each metric (K,) differs between the runs of any scale."""
+    return torch.stack([_vary(y[index == s]) for s in index.unique()]).any(0)
 
 
 def fit_levels(runs: Runs, y: Tensor, shape: Shape) -> tuple[Levels, Tensor]:
@@ -175,7 +184,7 @@ class Transfer:
     small: str
     large: str
     mixtures: int  # run at both
-    rank: Tensor  # (K,) Spearman; NaN below three mixtures
+    rank: Tensor  # (K,) Spearman; NaN below three mixtures, and for a metric that never varies
     level: Tensor  # (K,) root mean square of y at the large scale minus level and slope applied
 
 
@@ -196,7 +205,8 @@ def transfers(runs: Runs, y: Tensor, index: Tensor, levels: Levels) -> tuple[Tra
             apart = levels.slope[large] * (shaped[second] - shaped[first])
             level = apart.square().mean(0).sqrt()
             if len(pairs) >= 3:
-                rank = spearman(y[first], y[second])
+                same = ~(_vary(y[first]) & _vary(y[second]))
+                rank = spearman(y[first], y[second]).masked_fill(same, torch.nan)
         measured.append(Transfer(levels.scales[s], levels.scales[large], len(pairs), rank, level))
     return tuple(measured)
 
@@ -219,11 +229,13 @@ def unknown(runs: Runs, levels: Levels, measured: Sequence[Transfer]) -> tuple[s
                 f"{large}: whether their order is the same there is not known. Run at least 3 of "
                 "the same mixtures at both."
             )
-        elif float(transfer.rank.min()) < 0.5:
-            name = runs.names[int(transfer.rank.argmin())]
+            continue
+        rank = transfer.rank.nan_to_num(1.0)
+        if float(rank.min()) < 0.5:
+            name = runs.names[int(rank.argmin())]
             said.append(
                 f"The order of mixtures at scale {transfer.small} is not that at scale {large} for "
-                f"{name!r} (rank correlation {float(transfer.rank.min()):.2f} on "
+                f"{name!r} (rank correlation {float(rank.min()):.2f} on "
                 f"{transfer.mixtures} mixtures): do not choose by it there."
             )
     return tuple(said)

@@ -66,14 +66,19 @@ def minimise(
     return candidates[int(np.argmin(values(goal, belief, candidates)))]
 
 
-def check_guards(goal: Goal, belief: Belief, alpha: Floats, names: tuple[str, ...]) -> None:
-    """Raise `InfeasibleError` that names the guard rails that the best mixture does not keep."""
+def broken_guards(goal: Goal, belief: Belief, alpha: Floats) -> list[int]:
+    """Return the metrics whose guard rail a mixture (N,) does not keep."""
     if not goal.guards:
-        return
+        return []
     with torch.no_grad():
         mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE)[None])
         above = goal.beyond(belief, mean, spread)[0].numpy()
-    broken = [names[k] for k, b in zip(goal.guards, above, strict=True) if b > TOLERANCE]
+    return [k for k, b in zip(goal.guards, above, strict=True) if b > TOLERANCE]
+
+
+def check_guards(goal: Goal, belief: Belief, alpha: Floats, names: tuple[str, ...]) -> None:
+    """Raise `InfeasibleError` that names the guard rails that the best mixture does not keep."""
+    broken = [names[k] for k in broken_guards(goal, belief, alpha)]
     if broken:
         end = "the end of its interval" if goal.risk > 0 else "the mean"
         raise InfeasibleError(
@@ -95,7 +100,8 @@ def _descend(
 
     def both(x: Floats) -> tuple[Floats, Floats]:
         """Return the goal and the guard rails (1 + g,), and their slopes (1 + g, N)."""
-        alpha = torch.as_tensor(x, dtype=DTYPE)[None].clamp(min=0.0).requires_grad_()
+        # a copy, as x may not be written to where all shares are fixed, of which PyTorch warns
+        alpha = torch.tensor(x, dtype=DTYPE)[None].clamp(min=0.0).requires_grad_()
         mean, spread = belief(alpha) if risky and goal.risk > 0 else (belief.mean(alpha), None)
         value = (goal.value(belief, mean, spread) + goal.pulled(alpha, belief)) / unit
         parts = torch.cat([value[:, None], goal.beyond(belief, mean, spread)], 1)[0]

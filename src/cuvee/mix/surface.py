@@ -55,7 +55,10 @@ class Surface:
     def __repr__(self) -> str:
         n, N = len(self.runs), len(self.domains)
         known = ", ".join(
-            f"{fit.metric} {fit.explained:.0%} explained, rank {fit.rank:.2f}" for fit in self.fits
+            f"{fit.metric} {fit.explained:.0%} explained, rank {fit.rank:.2f}"
+            if fit.varies
+            else f"{fit.metric} never varies"
+            for fit in self.fits
         )
         return f"Surface of {n} runs and {N} domains, on runs that were held out: {known}"
 
@@ -147,26 +150,22 @@ class Surface:
             goal = self._goal(minimise, worst, keep, risk, prior, pull)
             polytope = self._polytope(constraints)
             belief = self._belief(scale)
-            starts = self._starts(prior)
-            alpha = proposal.best_mixture(goal, belief, polytope, starts, self.metrics, seed)
+            alpha = self._chosen(goal, belief, polytope, prior, seed)
             halves = [replace(belief, average=half.average) for half in self.halves]
             pairs = list(zip(halves[::2], halves[1::2], strict=True))
             curse = proposal.disappointment(goal, pairs, polytope, alpha, seed)
             value, high = proposal.worth(goal, belief, alpha)
-            others = {
-                "uniform": self._read_alpha(self.uniform())[0],
-                "best run": self._best_run(goal),
-            }
-            if prior is not None:
-                others = {"prior": self._read_alpha(prior)[0], **others}
+            others = self._others(goal, belief, prior)
             compared = {name: proposal.worth(goal, belief, a)[0] for name, a in others.items()}
+            forbidden = proposal.not_allowed(goal, belief, polytope, others)
             places = [self.runs.domains.index(name) for name in self.domains]
             with torch.no_grad():
                 predicted = self._predicted(alpha[None], belief)
         shares = dict(zip(self.domains, alpha[places].tolist(), strict=True))
         return Proposal(
             self.domains, alpha[places], predicted, value, high, curse, compared,
-            repeats(constraints, shares), beyond_runs(alpha, self.runs),
+            repeats(constraints, shares), beyond_runs(alpha, self.runs), forbidden,
+            *goal.in_words(self.metrics, self._sign),
         )  # fmt: skip
 
     def front(
@@ -192,6 +191,8 @@ class Surface:
         check_whole("points", points, 2)
         if isinstance(metrics, str) or len(set(metrics)) < 2:
             raise OptionError("a front needs two or more metrics")
+        for name in metrics:
+            check_choice("a metric of the front", name, self.metrics)
         with workers():
             goal = self._goal(list(metrics), True, None, risk, None, 0.0)
             belief = self._belief(scale)
@@ -208,37 +209,45 @@ class Surface:
         *,
         minimise: Minimise = None,
         worst: bool = False,
+        keep: Mapping[str, float] | None = None,
         constraints: Constraints | None = None,
+        prior: Any = None,
+        pull: float = 0.0,
+        risk: float = 0.25,
         scale: str | float | None = None,
         seed: int = 0,
     ) -> Plan:
         """Return the k mixtures whose runs are expected to improve the proposal most, with reasons.
 
-        The first is the proposal itself, by its mean.
+        The first is the proposal itself: `best` with the same arguments.
 
         Args:
             k: how many.
-            minimise: as for `best`.
-            worst: as for `best`.
-            constraints: as for `best`.
+            minimise: as for `best`, as are all that follow.
+            worst: the worst of the metrics counts.
+            keep: guard rails.
+            constraints: limits on shares.
+            prior: a mixture to be pulled to.
+            pull: strength of the pull to it.
+            risk: of the proposal; the other runs are chosen by what they may bring.
             scale: by default the largest.
             seed: of the draws.
         """
         check_whole("k", k, 1)
         with workers():
-            goal = self._goal(minimise, worst, None, 0.0, None, 0.0)
+            goal = self._goal(minimise, worst, keep, risk, prior, pull)
             belief, polytope = self._belief(scale), self._polytope(constraints)
-            starts = self._starts(None)
-            here = proposal.best_mixture(goal, belief, polytope, starts, self.metrics, seed)
-            plan = design.next_runs(goal, belief, polytope, here, starts, k, seed)
+            here = self._chosen(goal, belief, polytope, prior, seed)
+            plan = design.next_runs(goal, belief, polytope, here, self._starts(prior), k, seed)
         places = [self.runs.domains.index(name) for name in self.domains]
         return replace(plan, domains=self.domains, alpha=plan.alpha[:, places])
 
     def with_runs(self, alpha: Any, metrics: Any, scale: Any = None) -> Surface:
-        """Return the surface fitted to its runs and these new ones."""
+        """Return the surface fitted to its runs and these new ones; one run is enough."""
         from cuvee.mix.fit import fit_runs
 
-        return fit_runs(self.runs.and_more(read_runs(alpha, metrics, scale)), self.settings)
+        new = read_runs(alpha, metrics, scale, known=self.runs, offered=self.domains)
+        return replace(fit_runs(self.runs.and_more(new), self.settings), dropped=self.dropped)
 
     def with_domain(self, name: str) -> Surface:
         """Return the surface with one more domain, of which no run had any so far.
@@ -267,9 +276,9 @@ class Surface:
         places = [self.runs.domains.index(name) for name in self.domains]
         return self._read_alpha(alpha)[0][places]
 
-    def spreads(self) -> Floats:
-        """Return the spread (K,) of each metric over the runs at the largest scale."""
-        return self.levels.slope[-1].numpy()
+    def spreads(self, scale: str | float | None = None) -> Floats:
+        """Return the spread (K,) of each metric over the runs, by default at the largest scale."""
+        return self.levels.slope[self.levels.place(scale)].numpy()
 
     def directions(self) -> Floats:
         """Return 1 (K,) for metrics that are better when lower, −1 for the others."""
@@ -286,10 +295,7 @@ class Surface:
         return signs(self.metrics, self.settings.maximise)
 
     def _belief(self, scale: str | float | None) -> Belief:
-        name = f"{scale:g}" if isinstance(scale, int | float) else scale
-        if name is not None:
-            check_choice("scale", name, self.levels.scales)
-        return Belief(self.average, self.levels, self.calibration, self.levels.place(name))
+        return Belief(self.average, self.levels, self.calibration, self.levels.place(scale))
 
     def _goal(
         self, minimise: Minimise, worst: bool, keep: Mapping[str, float] | None, risk: float,
@@ -326,9 +332,19 @@ class Surface:
         mean = self.runs.alpha[:, places].mean(0)
         return mean / mean.sum() if mean.sum() > 0 else np.full(len(places), 1.0 / len(places))
 
-    def _best_run(self, goal: Goal) -> Floats:
+    def _chosen(
+        self, goal: Goal, belief: Belief, polytope: Polytope, prior: Any, seed: int
+    ) -> Floats:
+        starts = self._starts(prior)
+        return proposal.best_mixture(goal, belief, polytope, starts, self.metrics, seed)
+
+    def _others(self, goal: Goal, belief: Belief, prior: Any) -> dict[str, Floats]:
+        """Return mixtures (N,) of all domains that a proposal is compared with."""
         y = torch.as_tensor(self.runs.metrics, dtype=DTYPE) * self._sign
-        return self.runs.alpha[int((y @ goal.weights).argmin())]
+        run = proposal.best_run(goal, belief, self.runs, y, self.domains)
+        others = {"prior": prior, "uniform": self.uniform()}
+        given = {name: self._read_alpha(a)[0] for name, a in others.items() if a is not None}
+        return given if run is None else {**given, "best run": run}
 
     def _starts(self, prior: Any) -> Floats:
         """Return mixtures (m, N) that a search looks at first: the runs, uniform, the prior."""

@@ -8,7 +8,7 @@ from typing import Any
 from cuvee.data.files import files
 from cuvee.data.notes import notes
 from cuvee.errors import InputError
-from cuvee.mix.runs import KEYS, SCALE
+from cuvee.mix.run_tables import KEYS, SCALE
 
 
 def read_table(path: Path) -> tuple[Any, tuple[str, ...]]:
