@@ -166,6 +166,17 @@ def test_next_runs_differ_where_the_proposal_is_a_corner():
     assert apart.min() >= 0.02 - 1e-9
 
 
+def test_next_runs_keep_guard_rails(surface):
+    first = METRICS[0]
+    bound = float(np.quantile(surface.runs.metrics[:, 0], 0.4))
+    wishes = {"minimise": METRICS[1], "keep": {first: bound}, "risk": 0.0}
+    alpha = surface.next_runs(6, **wishes).alpha
+    np.testing.assert_allclose(alpha[0], surface.best(**wishes).alpha, atol=1e-6)
+    free = surface.next_runs(6, minimise=METRICS[1], risk=0.0).alpha
+    assert surface.predict(alpha).mean[:, 0].max() <= bound + 1e-3 * surface.spreads()[0]
+    assert surface.predict(free).mean[:, 0].max() > bound
+
+
 def test_next_runs_come_again_where_only_one_mixture_is_allowed(surface):
     fixed = dict(zip(DOMAINS, [0.4, 0.3, 0.2, 0.1], strict=True))
     plan = surface.next_runs(3, constraints=cuvee.Constraints(fixed=fixed))

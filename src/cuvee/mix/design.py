@@ -73,7 +73,7 @@ def next_runs(
     check_whole("k", k, 1)
     near = _pool(goal, belief, polytope, proposal, starts, seed)
     wide = polytope.draws(WIDE, [seed, 4], polytope.centre)
-    pool = _apart(np.concatenate([proposal[None], near, wide]))
+    pool = _apart(_keeping(goal, belief, np.concatenate([proposal[None], near, wide])))
     drawn = _draws(goal, belief, pool, seed)  # (DRAWS, m)
     chance = np.bincount(drawn.argmin(1), minlength=len(pool)) / DRAWS
     apart = drawn - drawn.mean(0)
@@ -101,6 +101,17 @@ def next_runs(
         column = covariance[:, i].copy()
         covariance -= np.outer(column, column) / max(float(variance[i] + noise), 1e-300)
     return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains))
+
+
+def _keeping(goal: Goal, belief: Belief, pool: Floats) -> Floats:
+    """Return the first mixture, the proposal, and the others that keep the guard rails."""
+    if not goal.guards:
+        return pool
+    with torch.no_grad():
+        beyond = goal.beyond(belief, belief.mean(torch.as_tensor(pool, dtype=DTYPE)), None)
+    keeps = (beyond <= 0.0).all(1).numpy()
+    keeps[0] = True
+    return pool[keeps]
 
 
 def _apart(pool: Floats) -> Floats:

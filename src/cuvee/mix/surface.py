@@ -217,7 +217,7 @@ class Surface:
         scale: str | float | None = None,
         seed: int = 0,
     ) -> Plan:
-        """Return the k mixtures whose runs are expected to improve the proposal most, with reasons.
+        """Return the k mixtures whose runs tell most about which mixture is best, with reasons.
 
         The first is the proposal itself: `best` with the same arguments.
 
@@ -229,7 +229,7 @@ class Surface:
             constraints: limits on shares.
             prior: a mixture to be pulled to.
             pull: strength of the pull to it.
-            risk: of the proposal; the other runs are chosen by what they may bring.
+            risk: of the proposal; the other runs are chosen by what they tell.
             scale: by default the largest.
             seed: of the draws.
         """
