@@ -155,7 +155,7 @@ def next_(
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
-    """Choose the next runs: those expected to improve the proposal most, each with its reason.
+    """Choose the next runs: those that tell most about which mixture is best, with reasons.
 
     The first is what cuvee mix best proposes with the same options.
 

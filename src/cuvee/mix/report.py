@@ -291,7 +291,7 @@ def _next(plan: Plan) -> dict[str, Any]:
     for i, (alpha, reason) in enumerate(zip(plan.alpha, plan.reasons, strict=True)):
         rows.append((str(i + 1), _largest(plan.domains, alpha), _shown(reason, 300)))
     return {
-        "text": "The mixtures whose runs are expected to improve the proposal most, in order. "
+        "text": "The mixtures whose runs tell most about which mixture is best, in order. "
         "All shares are in what the command cuvee mix next writes.",
         "table": {
             "label": "Next runs",
