@@ -14,12 +14,15 @@ import resource
 import socket
 import time
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from cuvee.serve.limits import Limits
 
+PATIENCE = 1.0  # seconds for a connection that makes room to be closed
+LEAVING = 8  # connections that make room at a time; so many may be open beyond the most
 OWN_FILES = 128  # that are kept free for the models, the jobs and what else the server opens
 FULL = "all %d places for connections are taken: idle ones are closed, or new ones refused"
 log = logging.getLogger("cuvee.serve")
@@ -33,7 +36,7 @@ class Connection(socket.socket):
         super().__init__(*kind, fileno=accepted.detach())
         self.door, self.address = door, address
         self.transport: Any = None  # until a request may come, which by TLS takes a handshake
-        self._unread: float = float("inf")  # bytes of an answer, when it was last looked
+        self.unread = inf  # bytes of an answer, when they were counted last
 
     def close(self) -> None:
         self.door.gone(self)
@@ -49,9 +52,9 @@ class Connection(socket.socket):
 
     def reads(self) -> bool:
         """Return whether more of an answer was read since this was asked last."""
-        before = self._unread
-        self._unread = 0 if self.transport is None else self.transport.get_write_buffer_size()
-        return 0 < self._unread < before
+        before = self.unread
+        self.unread = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        return 0 < self.unread < before
 
 
 class Door:
@@ -63,7 +66,8 @@ class Door:
         # address -> its connections without a request under way, the oldest first -> the time by
         # which each is closed
         self._idle: dict[str, dict[Connection, float]] = {}
-        self._leaving: set[Connection] = set()  # that were told to end, and are not closed yet
+        # those that were told to end and are not closed yet -> when they were told
+        self._leaving: dict[Connection, float] = {}
 
     def came(self, connection: Connection) -> None:
         """Note a new connection."""
@@ -73,7 +77,7 @@ class Door:
     def gone(self, connection: Connection) -> None:
         """Forget a connection that is closed now."""
         self.open.pop(connection.fileno(), None)
-        self._leaving.discard(connection)
+        self._leaving.pop(connection, None)
         self.work(connection)
 
     def wait(self, connection: Connection, seconds: float) -> None:
@@ -91,20 +95,27 @@ class Door:
     @property
     def full(self) -> bool:
         """Return whether there is no place for another connection."""
-        return len(self.open) >= self.most
+        return len(self.open) - len(self._leaving) >= self.most
+
+    @property
+    def crowded(self) -> bool:
+        """Return whether connections that make room have to be closed before another may come."""
+        return len(self._leaving) >= LEAVING
 
     def make_room(self) -> bool:
-        """Close an idle connection of whoever has most of them; return whether one is closing."""
-        if not self._leaving and self._idle:
-            most = max(self._idle.values(), key=lambda idle: len(idle))
-            self._end(next(iter(most)))
-        return bool(self._leaving)
+        """Close the oldest idle connection of whoever has most; return whether there was one."""
+        if not self._idle:
+            return False
+        most = max(self._idle.values(), key=lambda idle: len(idle))
+        self._end(next(iter(most)))
+        return True
 
     async def sweep(self) -> None:
         """Close the connections whose time is over, unless their answers are being read."""
         now = time.monotonic()
         late = [one for idle in self._idle.values() for one, until in idle.items() if until <= now]
-        self._leaving.clear()  # who has not left by now is not waited for
+        # who has not left after so long is not waited for
+        self._leaving = {one: told for one, told in self._leaving.items() if now - told < PATIENCE}
         for one in late:
             if one.reads():
                 self.wait(one, self.limits.body_seconds)
@@ -113,7 +124,7 @@ class Door:
 
     def _end(self, connection: Connection) -> None:
         self.work(connection)
-        self._leaving.add(connection)
+        self._leaving[connection] = time.monotonic()
         connection.end()
 
 
@@ -132,9 +143,7 @@ class Listening(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """Return a new connection, for which there may have to be made room."""
         while True:
-            full = self._door.full
-            if full and self._door.make_room():
-                log.warning(FULL, self._door.most)
+            if self._door.crowded:
                 raise BlockingIOError
             try:
                 accepted, address = super().accept()
@@ -143,12 +152,14 @@ class Listening(socket.socket):
                     raise
                 self._refuse()
                 raise BlockingIOError from None
-            if not full:
-                connection = Connection(accepted, self._door, str(address[0]))
-                self._door.came(connection)
-                return connection, address
-            log.warning(FULL, self._door.most)
-            accepted.close()
+            if self._door.full:
+                log.warning(FULL, self._door.most)
+                if not self._door.make_room():
+                    accepted.close()
+                    continue
+            connection = Connection(accepted, self._door, str(address[0]))
+            self._door.came(connection)
+            return connection, address
 
     def close(self) -> None:
         if self._spare >= 0:
@@ -209,6 +220,7 @@ class _Watched:
     def pause_writing(self) -> None:
         super().pause_writing()  # type: ignore[misc]
         if self._place is not None:  # the client does not read its answer
+            self._place.unread = inf
             self.door.wait(self._place, self.door.limits.body_seconds)
 
     def resume_writing(self) -> None:
