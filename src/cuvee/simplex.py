@@ -61,16 +61,16 @@ def check_alpha(
     if array.ndim != 2 or array.shape[1] not in allowed:
         wanted = " or ".join(f"(M, {n})" for n in allowed)
         raise MixtureError(f"alpha must have shape {wanted}, a row per model; got {array.shape}")
-    for problem, bad in (
-        ("holds a value that is not finite", ~np.isfinite(array).all(1)),
-        ("has a negative entry", (array < 0).any(1)),
-        (f"does not sum to 1 within {atol:g}", ~(np.abs(array.sum(1) - 1) <= atol)),
+    apart = ~(np.abs(array.sum(1) - 1) <= atol)
+    for problem, bad, advice in (
+        ("holds a value that is not finite", ~np.isfinite(array).all(1), "correct it"),
+        ("has a negative entry", (array < 0).any(1), "weights are 0 or more"),
+        (f"does not sum to 1 within {atol:g}", apart, "divide its weights by their sum"),
     ):
         if bad.any():
-            row = int(np.argmax(bad))
+            row, many = int(np.argmax(bad)), int(bad.sum())
             raise MixtureError(
-                f"row {row} of alpha {problem} ({int(bad.sum())} such rows): min "
-                f"{array[row].min():.6g}, "
-                f"sum {array[row].sum():.9g}"
+                f"row {row} of alpha {problem} ({many} such row{'s' if many > 1 else ''}): min "
+                f"{array[row].min():.6g}, sum {array[row].sum():.9g}; {advice}"
             )
     return array

@@ -5,6 +5,7 @@ the command line.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.data.fingerprint import fingerprint_of, is_same
 from cuvee.errors import CuveeError, DomainError, InputError
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.folder import ABOUT, MANIFEST
@@ -755,6 +757,19 @@ def test_resume_with_another_table(cut):
         resume(cut, source=BASE)
     (cut.parent / "moved.csv").rename(source)
     assert resume(cut).finished
+
+
+def test_fingerprints_of_older_runs_contain_the_name_of_a_single_file(tmp_path):
+    content = BASE.to_csv(index=False).encode()
+    (tmp_path / "renamed.csv").write_bytes(content)
+    found = fingerprint_of(tmp_path / "renamed.csv", None, "utf-8")
+    assert found == hashlib.sha256(content).hexdigest()
+    older = hashlib.sha256(b"table.csv\0" + hashlib.sha256(content).digest()).hexdigest()
+    assert is_same(found, found, "renamed.csv") and is_same(found, older, "table.csv")
+    assert not is_same(found, older, "other.csv") and not is_same(found, "0" * 64, None)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "north.csv").write_bytes(content)  # its name is that of a domain
+    assert fingerprint_of(tmp_path / "folder", None, "utf-8") not in (found, older)
 
 
 def test_resume_of_a_table_in_memory(tmp_path):

@@ -16,6 +16,7 @@ from cuvee.errors import InputError
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.auth import KEPT, Role, Tokens, tokens_of
 from cuvee.serve.limits import Limits
+from cuvee.serve.problems import TITLES, Problem
 from serve_builders import TOKENS, Client
 
 URL = "/v1/targets/new%2Fward"
@@ -30,6 +31,14 @@ def problem(answered, status, words=""):
     assert answered.headers["content-type"] == "application/problem+json"
     content = answered.json()
     assert content["status"] == status and words in content["detail"], content
+    for advice in (
+        " --",
+        "(--",
+        "sys.",
+        "utf-8-sig",
+        "in Python",
+    ):  # which nobody can follow over HTTP
+        assert advice not in content["detail"]
     return content
 
 
@@ -83,7 +92,9 @@ def test_names_that_are_no_targets(quantity, name):
         (b'{"rows": [{"age": NaN}]}', 400, "NaN"),
         (b'{"rows": [{"age": 1e999}]}', 422, "no float"),
         (b'{"rows": [{"age": %s}]}' % (b"9" * 400), 422, "no float"),
-        (b'{"rows": [{"age": %s}]}' % (b"9" * 9000), 400, "not JSON"),
+        (b'{"rows": [{"age": %s}]}' % (b"9" * 9000), 400, "thousands of digits"),
+        (b'\xef\xbb\xbf{"rows": []}', 400, "byte order mark"),
+        (b'{"rows": [{"age": 1, "dose": null, "sex": "f"}]}', 422, "'dose' (1); fill them in, or leave these rows out"),
         (b'{"rows": [{"age": 1, "dose": 2}]}', 422, "'sex'"),
         (b'{"rows": [{"age": 1, "dose": 2, "sex": null}]}', 422, "'sex'"),
         (b'{"rows": [{"age": "old", "dose": 2, "sex": "f"}]}', 422, "'age' holds text"),
@@ -103,6 +114,30 @@ def test_bodies_that_are_no_rows(quantity, body, status, words):
         assert answered.status_code in (200, 422)  # a number that far is refused or answered
     else:
         problem(answered, status, words)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("age,dose,sex\n1,2,f\n".encode("utf-16"), "is UTF-16; send it in UTF-8"),
+        ("age,dose,sex\n1,2,mädchen\n".encode("latin-1"), "in line 2, is 0xE4"),
+        (b"age,dose,sex\n1,2,f\n3,inf,f\n", "infinite at row 1 (1 such value); correct it, or leave the row out (row 1 is line 3 of the CSV)"),
+        (b"age,dose,sex\n1,,f\n", "fill them in, or leave these rows out"),
+        (b"age,dose,sex\n1,37%,f\n", "write plain numbers, such as 1234.5 (row 0"),
+        (b"age,dose,sex\n1,\0,f\n", "is not text; send CSV in UTF-8"),
+        (",".join(map(str, range(10**6))).encode() + b"\n1\n", "first line has more than 1,048,576 bytes"),
+    ],
+)  # fmt: skip
+def test_advice_about_a_csv_can_be_followed(quantity, content, words):
+    headers = {"Content-Type": "text/csv"}
+    said = problem(quantity.post(PREDICT, content=content, headers=headers), 422, words)
+    assert said["title"] == "Unprocessable Content"
+
+
+def test_titles_are_those_of_rfc_9110_on_every_python(quantity):
+    for status, title in ((413, "Content Too Large"), (422, "Unprocessable Content")):
+        assert json.loads(Problem(status, "").response().body)["title"] == title
+    assert {*map(int, TITLES)} <= {413, 414, 416, 422}
 
 
 def test_formula_cells_are_text_like_any_other(quantity):
@@ -225,7 +260,8 @@ def test_arrow_streams_with_any_damage(quantity):
 
 @pytest.mark.parametrize(
     ("alpha", "words"),
-    [({"north": 0.5}, "sum"), ({"north": -1.0, "south": 2.0}, ""), ({"nowhere": 1.0}, "'nowhere'"), ({}, "weights"),
+    [({"north": 0.5}, "alpha does not sum to 1 within 1e-06: min 0, sum 0.5; divide its weights by their sum"),
+     ({"north": -1.0, "south": 2.0}, "weights are 0 or more"), ({"nowhere": 1.0}, "'nowhere'"), ({}, "weights"),
      ({"north": "1"}, "not a number"), ({"north": True}, "not a number"), ([1.0], "weights"),
      ({"(own sample)": 1.0}, "own sample"), ({"north": 1e999}, "")],
 )  # fmt: skip
@@ -245,7 +281,12 @@ def test_other_types_and_methods(quantity):
         "compressed",
     )
     problem(quantity.ask("PUT", "/v1/targets"), 405)
-    for path, methods in (("/v1/targets", "GET, POST"), (URL, "DELETE, GET"), (PREDICT, "POST")):
+    for path, methods in (
+        ("/v1/targets", "GET, HEAD, POST"),
+        (URL, "DELETE, GET, HEAD"),
+        (PREDICT, "POST"),
+        ("/v1/jobs/1/events", "GET"),
+    ):
         assert quantity.ask("OPTIONS", path).headers["allow"] == methods
     problem(quantity.get("/v1/nothing"), 404)
     problem(quantity.get("/v1/targets?limit=0"), 422)

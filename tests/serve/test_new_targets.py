@@ -192,6 +192,33 @@ def test_rows_that_cannot_be_learnt_leave_nothing_behind(client, path):
     assert not (path / "added").exists() and sum(client.state.jobs.counts().values()) == 0
 
 
+def test_two_names_that_differ_are_refused(kept):
+    refused = kept.post("/v1/targets?name=one", body("another"))
+    assert refused.status_code == 422 and "different names" in refused.json()["detail"]
+    assert kept.post("/v1/targets?name=new%2Fward", body("new/ward")).status_code == 409
+
+
+def test_rows_are_on_no_disk_but_for_their_job(kept, tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise AssertionError("rows of a request are written to a disk")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refused)
+    monkeypatch.setattr("tempfile.mkstemp", refused)
+    rows = WARD[["age", "dose", "sex"]].to_csv(index=False)
+    how = {"content": rows, "headers": {"Content-Type": "text/csv"}}
+    assert kept.post("/v1/targets/new%2Fward/predict", **how).status_code == 200
+    jobs, X = Jobs(tmp_path), np.random.default_rng(0).normal(size=(500, 3))
+    job = jobs.add("ward", (X, X[:, 0]))
+
+    def kept_rows():
+        part = X[250:260].tobytes()
+        return [file for file in tmp_path.iterdir() if part in file.read_bytes()]
+
+    assert kept_rows()
+    jobs.end(job.id)
+    assert not kept_rows()
+
+
 def test_deleting_is_for_added_targets_and_for_the_role(client):
     assert client.ask("DELETE", "/v1/targets/new%2Fward").status_code == 409
     assert client.ask("DELETE", "/v1/targets/nobody").status_code == 404

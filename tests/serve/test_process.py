@@ -161,6 +161,31 @@ def test_many_kills_lose_nothing_that_was_accepted(path):
     assert middle <= 3.0
 
 
+def started_anew(run, rounds=3):
+    """The seconds of `cuvee serve` from its command line to its address, and to its /readyz.
+
+    It is killed each time, and starts with all imports.
+    """
+    seconds = []
+    for _ in range(rounds):
+        began = time.monotonic()
+        with serving(run, env={"CUVEE_TOKEN": TOKEN}) as (ready, process):
+            said = time.monotonic() - began
+            assert httpx.get(f"{ready['url']}/readyz", timeout=60).json()["status"] == "ready"
+            seconds.append((said, time.monotonic() - began))
+            process.kill()
+    return seconds
+
+
+@pytest.mark.slow
+def test_starts_from_the_command_line(path):
+    for said, answered in started_anew(path):
+        busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+        print(
+            f"address after {said:.2f} s, /readyz after {answered:.2f} s; {busy:.1f} jobs per core"
+        )
+
+
 @pytest.mark.slow
 def test_tls_and_read_only(path, tmp_path):
     made = subprocess.run(

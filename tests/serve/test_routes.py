@@ -118,12 +118,21 @@ def test_without_its_table_a_run_predicts_and_says_why_it_cannot_mix(made, tmp_p
     assert client.post(f"{URL}/predict", {"rows": rows_of(visits()[:1])}).status_code == 200
     refused = client.post("/v1/mixtures", {"alpha": {"north": 1.0}})
     assert refused.status_code == 409 and "visits.csv" in refused.json()["detail"]
-    again = Client(tmp_path / "run", table=tmp_path / "moved.csv")
-    assert again.state.base is None  # its name belongs to its fingerprint
-    (tmp_path / "elsewhere").mkdir()
-    shutil.move(tmp_path / "moved.csv", tmp_path / "elsewhere" / "visits.csv")
-    again = Client(tmp_path / "run", table=tmp_path / "elsewhere" / "visits.csv")
+    again = Client(tmp_path / "run", table=tmp_path / "moved.csv")  # whatever it is called
     assert again.post("/v1/mixtures", {"alpha": {"north": 1.0}}).status_code == 200
+    visits(seed=1).to_csv(tmp_path / "other.csv", index=False)
+    other = Client(tmp_path / "run", table=tmp_path / "other.csv")
+    assert "the table is not the one" in other.state.why_not
+
+
+def test_head_is_answered_where_get_is(quantity):
+    for path in ("/healthz", "/readyz", "/", "/v1/targets", URL, "/openapi.json"):
+        asked, got = quantity.ask("HEAD", path), quantity.get(path)
+        assert asked.status_code == 200 and not asked.content
+        assert asked.headers["content-length"] == got.headers["content-length"]
+    assert quantity.ask("HEAD", "/v1/targets", role=None).status_code == 401
+    assert quantity.ask("HEAD", f"{URL}/predict").status_code in (404, 405)
+    assert 'method="HEAD",route="/healthz",status="200"' in quantity.get("/metrics").text
 
 
 def test_health_metrics_and_the_schema(quantity):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from cuvee.data.columns import short
 from cuvee.errors import InputError, OptionError
@@ -25,15 +25,18 @@ def check_encoding(encoding: Any) -> None:
         ) from None
 
 
-def undecodable(path: Path, packed: bool, encoding: str) -> InputError:
-    """Return the error that says where a text file is not in its encoding, and what to do."""
+def undecodable(path: Path, source: Path | BinaryIO, packed: bool, encoding: str) -> InputError:
+    """Return the error that says where a text file is not in its encoding, and what to do.
+
+    `path` is what it is called, and `source` what is read.
+    """
     named = "UTF-8" if encoding == UTF8 else encoding
     what_to_do = (
         f"save the table as UTF-8, or name its encoding, such as --encoding {USUAL} for a file of "
         f'Windows (encoding="{USUAL}" in Python)'
     )
     before = 0
-    with gzip.open(path) if packed else path.open("rb") as file:
+    with bytes_of(source, packed) as file:
         for number, line in enumerate(file, 1):
             try:
                 line.decode(encoding)
@@ -44,6 +47,13 @@ def undecodable(path: Path, packed: bool, encoding: str) -> InputError:
                 return InputError(f"{path} is not {named}: {where}{read}; {what_to_do}")
             before += len(line)
     return InputError(f"{path} is not {named}; {what_to_do}")
+
+
+def bytes_of(source: Path | BinaryIO, packed: bool) -> BinaryIO:
+    """Return a stream of what a text file holds, which gzip may have packed."""
+    if packed:
+        return cast(BinaryIO, gzip.open(source))
+    return source.open("rb") if isinstance(source, Path) else source
 
 
 def _word(line: bytes, at: int) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from cuvee.data.columns import as_written
+from cuvee.data.arrow_frames import to_frame
 from cuvee.data.encoding import UTF8, check_encoding, undecodable
-from cuvee.data.notation import Kind, Surveyed, as_numbers, survey
+from cuvee.data.notation import Surveyed, survey
 from cuvee.data.notes import Told
 from cuvee.data.row_places import line_of, placed
 from cuvee.errors import DomainError, InputError
@@ -81,19 +81,35 @@ def _recognised(path: Path, encoding: str) -> File:
         packed = magic[:2] == b"\x1f\x8b"
         with pa.input_stream(str(path), compression="gzip" if packed else None) as stream:
             head = stream.read(HEAD)
-        if not head.strip():
-            raise InputError(f"{path} is empty")
-        text = head.decode("utf-8-sig" if encoding == UTF8 else encoding, errors="replace")
-        if head[:2] in UTF16 and encoding == UTF8:
-            raise InputError(
-                f"{path} is UTF-16; save the table as UTF-8, or say --encoding utf-16 "
-                '(encoding="utf-16" in Python)'
-            )
-        if magic[:2] == b"PK" or "\0" in text:
-            raise InputError(f"{path} is not text; save the table as CSV in UTF-8, or as Parquet")
-        nameless = File(path, "text", (), separator_of(text), packed, encoding)
-        with understood(path, nameless), nameless.opened() as reader:
-            return replace(nameless, columns=tuple(reader.schema.names))
+        return _of_text(File(path, "text", (), packed=packed, encoding=encoding), head)
+
+
+def in_memory(content: bytes, name: str) -> File:
+    """Return the file of a text that is on no disk, in UTF-8; errors call it by this name."""
+    return _of_text(File(Path(name), "text", (), content=content), content[:HEAD])
+
+
+def _of_text(file: File, head: bytes) -> File:
+    """Return a text file that begins with `head`, with its separator and its columns."""
+    path, encoding = file.path, file.encoding
+    if not head.strip():
+        raise InputError(f"{path} is empty")
+    text = head.decode("utf-8-sig" if encoding == UTF8 else encoding, errors="replace")
+    if head[:2] in UTF16 and encoding == UTF8:
+        raise InputError(
+            f"{path} is UTF-16; save the table as UTF-8, or say --encoding utf-16 "
+            '(encoding="utf-16" in Python)'
+        )
+    if head[:2] == b"PK" or "\0" in text:
+        raise InputError(f"{path} is not text; save the table as CSV in UTF-8, or as Parquet")
+    if len(head) == HEAD and not {"\n", "\r"} & {*text}:
+        raise InputError(
+            f"{path}: its first line has more than {HEAD:,} bytes, which is too long for the names "
+            "of columns; give it fewer or shorter ones"
+        )
+    file = replace(file, delimiter=separator_of(text))
+    with understood(path, file), file.opened() as reader:
+        return replace(file, columns=tuple(reader.schema.names))
 
 
 def separator_of(head: str) -> str:
@@ -129,13 +145,13 @@ def understood(path: Path, text: File | None = None) -> Iterator[None]:
             raise InputError(f"{path} cannot be read: {reason}") from None
         reason = str(error).strip().partition("\n")[0][:200].rstrip(".") or type(error).__name__
         if text is not None and (isinstance(error, UnicodeDecodeError) or "UTF8" in reason):
-            raise undecodable(path, text.packed, text.encoding) from None
+            raise undecodable(path, text.source(), text.packed, text.encoding) from None
         raise InputError(f"{path} cannot be read as a table ({reason}); is it complete?") from None
 
 
 @dataclass(frozen=True)
 class File:
-    """A table on disk: what kind it is, and its columns."""
+    """A table on disk, or a text in memory: what kind it is, and its columns."""
 
     path: Path
     kind: Literal["Parquet", "Feather", "text"]
@@ -145,6 +161,7 @@ class File:
     encoding: str = UTF8
     groups: tuple[int, ...] | None = None  # row groups of a Parquet file; None: all
     first: int = 0  # number of its first row, where it is a part of a table
+    content: bytes | None = None  # where it is on no disk, so that `path` is but a name
 
     def batches(self, names: Sequence[str], rows: int = ROWS) -> Iterator[Any]:
         """Yield pyarrow Tables of about `rows` rows with these columns alone.
@@ -181,13 +198,20 @@ class File:
         kinds = (pa.types.is_string, pa.types.is_large_string)
         return [name for name in names if any(is_text(types[name]) for is_text in kinds)]
 
+    def source(self) -> Path | io.BytesIO:
+        """Return what can be read: where it is, or a stream of what it holds."""
+        return self.path if self.content is None else io.BytesIO(self.content)
+
     def opened(self, **convert: Any) -> Any:
         """Return pyarrow's reader of a text file."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
         return arrow_csv.open_csv(
-            pa.input_stream(str(self.path), compression="gzip" if self.packed else None),
+            pa.input_stream(
+                str(self.path) if self.content is None else pa.py_buffer(self.content),
+                compression="gzip" if self.packed else None,
+            ),
             # Small blocks: the reader is many of them ahead.
             arrow_csv.ReadOptions(
                 block_size=HEAD, encoding="utf8" if self.encoding == UTF8 else self.encoding
@@ -255,7 +279,7 @@ class File:
     def line(self, row: int) -> str:
         """Return where a row of a text file stands, in words; nothing for files of other kinds."""
         return (
-            line_of(self.path, row, self.delimiter, self.packed, self.encoding)
+            line_of(self.source(), row, self.delimiter, self.packed, self.encoding, self.path.name)
             if self.kind == "text"
             else ""
         )
@@ -272,60 +296,3 @@ def _sound(table: Any) -> Any:
     """
     table.validate(full=True)
     return table
-
-
-def to_frame(table: Any, kinds: Mapping[str, Kind], first: int = 0) -> Any:
-    """Return a frame of a pyarrow Table, its index from `first` on.
-
-    `kinds` says what text cells are.
-    """
-    import pandas as pd
-    import pyarrow as pa
-    from pyarrow import compute
-
-    columns = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = kinds.get(name)
-        if kind in ("number", "comma", "missing"):
-            column = as_numbers(column, kind)
-        elif kind == "truth":
-            column = compute.equal(compute.ascii_lower(column), "true")
-        if pa.types.is_boolean(column.type) and column.null_count:
-            # 0, 1 and NaN, where pandas would make objects of them
-            column = compute.cast(column, pa.float64())
-        columns[name] = _written(column) if kind == "text" else _exact(column)
-    return pd.DataFrame(columns).set_axis(pd.RangeIndex(first, first + len(table)))
-
-
-def _written(column: Any) -> Any:
-    """Return a column that was declared as text; its numbers are written out, 12.0 as "12"."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_integer(column.type):
-        column = compute.cast(column, pa.string())
-    elif (
-        pa.types.is_floating(column.type)
-        or pa.types.is_boolean(column.type)
-        or pa.types.is_decimal(column.type)
-    ):
-        return column.to_pandas().astype(object).map(as_written, na_action="ignore")
-    return column.to_pandas()
-
-
-def _exact(column: Any) -> Any:
-    """Return a column for pandas in which whole numbers stay exact.
-
-    Whole numbers beside gaps stay whole where floats would round them.
-    """
-    import pandas as pd
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_integer(column.type) and column.null_count:
-        ends = compute.min_max(column).as_py()
-        if ends["max"] is not None and max(ends["max"], -ends["min"]) >= 2**53:
-            return column.to_pandas(
-                types_mapper=lambda t: pd.UInt64Dtype() if t == pa.uint64() else pd.Int64Dtype()
-            )
-    return column.to_pandas()

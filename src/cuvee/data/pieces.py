@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.arrow_frames import to_frame
 from cuvee.data.columns import as_written, at, count
-from cuvee.data.files import File, files, to_frame
+from cuvee.data.files import File, files
 from cuvee.data.notation import as_numbers, survey
 from cuvee.data.notes import Told
 from cuvee.data.targets import suggest
@@ -53,12 +54,14 @@ class Part:
 
 
 def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
-    """Return the pieces of a path, a frame, a mapping or a triple of arrays, in order.
+    """Return the pieces of a path, a file, a frame, a mapping or a triple of arrays, in order.
 
     A mapping is name -> (X, y) or Dataset; a triple is (X, y, domain).
     """
     import pandas as pd
 
+    if isinstance(source, File):
+        return [of_file(source, None)]
     if isinstance(source, str | PathLike):
         return [of_file(file, name) for file, name in files(Path(source), encoding)]
     if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):

@@ -17,6 +17,7 @@ from typing import Any
 
 from cuvee.data.encode import Encoder, check_missing
 from cuvee.data.files import files
+from cuvee.data.fingerprint import fingerprint_of
 from cuvee.data.frame import located
 from cuvee.data.groups import Names, Taught, assigned, taught
 from cuvee.data.held_out import Divided, divided, drop_unseen
@@ -56,7 +57,7 @@ def prepare(
         else:
             opened = open_table(source, options, label_free=True)
             prepared, frame = _of_targets(opened), opened.table.frame
-        prepared = replace(prepared, fingerprint=_fingerprint(source, frame, options.encoding))
+        prepared = replace(prepared, fingerprint=fingerprint_of(source, frame, options.encoding))
         return prepared.checked(tell)
 
 
@@ -209,19 +210,3 @@ def _is_large(source: Any, options: Options) -> bool:
 
 def _bytes(path: Path, encoding: str) -> int:
     return sum(file.path.stat().st_size for file, _ in files(path, encoding))
-
-
-def _fingerprint(source: Any, frame: Any, encoding: str) -> str:
-    """Return the same text for the same files, or for the same values of a table in memory."""
-    import pandas as pd
-
-    digest = hashlib.sha256()
-    if isinstance(source, str | Path):
-        for table, _ in files(Path(source), encoding):
-            digest.update(table.path.name.encode() + b"\0")
-            with table.path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    else:
-        digest.update(repr(list(frame.columns)).encode())
-        digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
-    return digest.hexdigest()

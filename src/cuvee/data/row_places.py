@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
+from cuvee.data.encoding import bytes_of
 from cuvee.errors import DomainError
 
 
@@ -25,19 +26,21 @@ def placed(place: Callable[[int], str]) -> Iterator[None]:
         raise DomainError(f"{error} (row {error.row} is {where})") from None
 
 
-def line_of(path: Path, row: int, separator: str, packed: bool, encoding: str) -> str:
-    """Return "line 7 of visits.csv", where a row of a text file begins.
+def line_of(
+    source: Path | BinaryIO, row: int, separator: str, packed: bool, encoding: str, name: str
+) -> str:
+    """Return "line 7 of visits.csv", where a row of a text file of this name begins.
 
     Cells may hold several lines, and lines may be empty.
     """
-    opened: Any = gzip.open if packed else open
     try:
-        with opened(path, "rt", encoding=encoding, errors="replace", newline="") as file:
-            lines = csv.reader(file, delimiter=separator)
+        with bytes_of(source, packed) as file:
+            text = io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="")
+            lines = csv.reader(text, delimiter=separator)
             begin, rows = 1, -1  # the first line holds names
             for cells in lines:
                 if cells and rows == row:
-                    return f"line {begin:,} of {path.name}"
+                    return f"line {begin:,} of {name}"
                 rows, begin = rows + bool(cells), lines.line_num + 1
     except (OSError, csv.Error):  # the row is told all the same
         pass

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.arrow_frames import to_frame
 from cuvee.data.column_fit import ColumnFit
 from cuvee.data.columns import at, tidy
 from cuvee.data.encode import (
@@ -17,7 +18,7 @@ from cuvee.data.encode import (
     hides_variation,
     say_missing,
 )
-from cuvee.data.files import ROWS, File, to_frame
+from cuvee.data.files import ROWS, File
 from cuvee.data.label_summary import label_kind
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind

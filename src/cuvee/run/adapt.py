@@ -17,6 +17,7 @@ import numpy as np
 
 import cuvee
 from cuvee.api import ModelMap, estimate, learn, plan
+from cuvee.data.fingerprint import is_same
 from cuvee.data.options import LINEAR, Options, in_words
 from cuvee.data.prepare import prepare
 from cuvee.data.prepared import Prepared
@@ -176,7 +177,8 @@ def resume(
         with understood(path / ABOUT, "what this version of cuvee writes"):
             options = Options.from_dict(about["options"])
             options = options if on is None else replace(options, on=on)
-            place, fingerprint = about["data"]["path"], about["data"]["fingerprint"]
+            data = about["data"]
+            place, fingerprint = data["path"], data["fingerprint"]
         source = place if source is None else source
         if source is None:
             raise InputError(
@@ -184,7 +186,7 @@ def resume(
             )
         try:
             prepared = _prepared(source, options, path, progress, say)
-            if prepared.fingerprint != fingerprint:
+            if not is_same(prepared.fingerprint, fingerprint, data.get("name")):
                 raise InputError(
                     f"the table is not the one that {path} was begun with: bring that back, or "
                     "start a new run"

@@ -14,6 +14,7 @@ from cuvee.api import ModelMap, learn
 from cuvee.api.bound import Bound
 from cuvee.api.checks import MEMORY
 from cuvee.data.blends import of_sources
+from cuvee.data.fingerprint import is_same
 from cuvee.data.held_out import Divided
 from cuvee.data.opened import decodable, open_table
 from cuvee.data.options import LINEAR
@@ -96,7 +97,7 @@ class Base:
                 "given to new targets: make a run with --model linear"
             )
         prepared = prepare(source, replace(options, on=None))
-        if prepared.fingerprint != data["fingerprint"]:
+        if not is_same(prepared.fingerprint, data["fingerprint"], data.get("name")):
             raise InputError(
                 f"the table is not the one that {run.path} was made from: bring that back, or "
                 "make a new run"

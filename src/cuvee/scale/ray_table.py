@@ -7,7 +7,6 @@ this process.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ import numpy as np
 from cuvee.components.sharded import ShardedDomain, sharded
 from cuvee.data.column_fit import ColumnFit
 from cuvee.data.encode import Encoder, hides_variation, say_missing
+from cuvee.data.fingerprint import of_digests
 from cuvee.data.frame import spec_of
 from cuvee.data.groups import Names, assigned, taught
 from cuvee.data.held_out import divided, drop_unseen
@@ -151,11 +151,7 @@ class _Table:
         by_path = {
             path: one for share in self.crew.each_with("do", shares) for path, one in share.items()
         }
-        digest = hashlib.sha256()
-        for path in paths:
-            digest.update(path.name.encode() + b"\0")
-            digest.update(by_path[path])
-        return digest.hexdigest()
+        return of_digests(self.spec.files, by_path)
 
     def _each(self, what: str, *arguments: Any) -> list[Any]:
         return self.crew.each("do", what, *arguments)

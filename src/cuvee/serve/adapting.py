@@ -13,6 +13,7 @@ from cuvee.run.added import Added, write
 from cuvee.run.base import Base
 from cuvee.run.new_targets import Rows, adapted
 from cuvee.serve.jobs import Job, Jobs
+from cuvee.serve.sentences import over_http
 
 MOST = 16  # jobs that are computed together
 IDLE = 0.5  # seconds after which the file is looked at again: others write to it too
@@ -109,6 +110,6 @@ class Worker:
 
 def _why(error: Exception) -> str:
     if isinstance(error, CuveeError):
-        return str(error)
+        return over_http(str(error))
     log.error("a new target failed", exc_info=error)
     return f"it failed with an unexpected {type(error).__name__}; the server's log says where"

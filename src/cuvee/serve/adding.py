@@ -103,6 +103,8 @@ async def _named_rows(
             raise Problem(422, "say in the address who it is: /v1/targets?name=NAME")
         return bodies.check_name(name, limits), await bodies.read_rows(request, limits, wanted)
     content = await bodies.read_json(request, limits, required=("name", "rows"))
+    if name is not None and name != content["name"]:
+        raise Problem(422, "the address and the body give different names; give one name")
     name = bodies.check_name(content["name"], limits)
     return name, await bodies.framed(content["rows"], limits)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
@@ -98,8 +99,16 @@ def parse(content: bytes, depth: int) -> Any:
         ) from None
     except UnicodeDecodeError:
         raise Problem(400, "the body is not UTF-8; send JSON in UTF-8") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
+        if content.startswith(BOM_UTF8):
+            raise Problem(
+                400, "the body begins with a byte order mark, which is not JSON; send it without"
+            ) from None
         raise Problem(400, f"the body is not JSON ({error}); correct it") from None
+    except ValueError:  # of Python's int
+        raise Problem(
+            400, "the body is not JSON that can be read: a number has thousands of digits; round it"
+        ) from None
     if isinstance(parsed, dict | list):
         check_depth(parsed, depth)
     return parsed
@@ -201,7 +210,10 @@ def _check_text(text: str, where: str) -> None:
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number of JSON: leave the value out, or send null")
+    raise Problem(
+        400,
+        f"the body is not JSON: {constant} is no number there; leave the value out, or send null",
+    )
 
 
 def type_of(request: Request) -> str:

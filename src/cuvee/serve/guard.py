@@ -16,11 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cuvee.serve.auth import Role, Tokens
 from cuvee.serve.limits import Limits, Rate
 from cuvee.serve.metrics import Metrics
-from cuvee.serve.problems import Problem
+from cuvee.serve.problems import ENDLESS, Problem
 
 # what needs no token, because it holds nothing of the run
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/", "/page.css", "/page.js", "/mixture.js")
-ENDLESS = "/events"  # a stream, which ends by itself
 SAFE = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -42,7 +41,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 0
+        began, status, method = time.perf_counter(), 0, _method(scope)
+        if method == "HEAD" and not scope["path"].endswith(ENDLESS):
+            scope = {**scope, "method": "GET"}  # the server sends the headers of the answer alone
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -73,7 +74,7 @@ class Guard:
         finally:
             self._under_way -= 1
             seconds = time.perf_counter() - began
-            self._metrics.answered(_route(scope), _method(scope), status, seconds)
+            self._metrics.answered(_route(scope), method, status, seconds)
 
     def _check(self, scope: Scope) -> None:
         """Raise `Problem` unless the request may be answered; note whose it is."""

@@ -142,6 +142,7 @@ class Jobs:
         db = sqlite3.connect(self._file, timeout=20.0, isolation_level=None)
         try:
             db.execute("PRAGMA synchronous=FULL")
+            db.execute("PRAGMA secure_delete=ON")  # rows of jobs that ended are written over
             yield db
         finally:
             db.close()

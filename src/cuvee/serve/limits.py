@@ -25,7 +25,10 @@ class Limits:
     at_once: int = 200  # requests that are under way at a time
     jobs: int = 1_000  # new targets that wait to be made
     targets: int = 10_000  # new targets of one run
-    body_seconds: float = 20.0  # that a request's body may take to arrive
+    connections: int = 2_000  # of one process; fewer where it may open few files
+    header_seconds: float = 10.0  # that a connection may take to its request's headers
+    body_seconds: float = 20.0  # that a request's body may take to arrive, or an answer to be read
+    idle_seconds: float = 30.0  # that a connection may stay between two requests
     seconds: float = 60.0  # that an answer may take
     small: int = 500  # labelled rows of a new target that is answered at once, if it is quick
     at_once_seconds: float = 5.0  # that a small new target is waited for

@@ -17,8 +17,17 @@ from starlette.responses import Response
 
 from cuvee.errors import CuveeError
 from cuvee.outputs.visible import visible
+from cuvee.serve.sentences import over_http
 
 JSON, PROBLEM = "application/json", "application/problem+json"
+ENDLESS = "/events"  # at the end of the address of a stream, which ends by itself
+# as RFC 9110 has them; older Pythons know these by older names
+TITLES = {
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+}
 LONGEST = 1_000  # characters of a sentence: it may quote what was sent
 _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
@@ -37,7 +46,7 @@ class Problem(Exception):
             detail = f"{detail[:LONGEST]}…"
         content = {
             "type": "about:blank",
-            "title": HTTPStatus(self.status).phrase,
+            "title": TITLES.get(self.status) or HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": detail,
         }
@@ -81,7 +90,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(CuveeError)
     async def _refused(request: Request, error: CuveeError) -> Response:
-        return Problem(422, str(error)).response()
+        return Problem(422, over_http(str(error))).response()
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
@@ -111,5 +120,7 @@ def allowed(app: FastAPI, path: str) -> dict[str, str]:
     fits = [t for t in templates if re.fullmatch(re.sub(r"\\{.*?\\}", ".+", re.escape(t)), path)]
     if not fits:
         return {}
-    methods = templates[max(fits, key=len)]
-    return {"Allow": ", ".join(sorted(method.upper() for method in methods))}
+    methods = {method.upper() for method in templates[max(fits, key=len)]}
+    if "GET" in methods and not path.endswith(ENDLESS):
+        methods.add("HEAD")
+    return {"Allow": ", ".join(sorted(methods))}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,8 +21,10 @@ try:
 
     from cuvee.serve.app import create_app
     from cuvee.serve.auth import Tokens, tokens_of
+    from cuvee.serve.door import Door, Listening, protocol
     from cuvee.serve.limits import Limits
     from cuvee.serve.metrics import Metrics
+    from cuvee.serve.seldom import say_seldom
     from cuvee.serve.state import State, check_finished, home
     from cuvee.serve.workers import serve_together
 except ModuleNotFoundError as _error:
@@ -64,6 +68,8 @@ class Serving:
         for option, file in (("--certificate", self.certificate), ("--key", self.key)):
             if file is not None and not file.is_file():
                 raise OptionError(f"{option} {file}: there is no such file")
+        if self.certificate is not None and self.key is not None:
+            _check_pair(self.certificate, self.key)
 
     @property
     def exposed(self) -> bool:
@@ -117,17 +123,24 @@ def _serve(
     began: Callable[[Any], None],
 ) -> None:
     """Serve in this process, which may be one of several."""
-    metrics = Metrics()
+    say_seldom()
+    metrics, door = Metrics(), Door(serving.limits)
     state = State(serving.run, metrics, serving.table, read_only=serving.read_only)
-    server = uvicorn.Server(_config(serving, state, tokens, metrics))
+    server = uvicorn.Server(_config(serving, state, tokens, metrics, door))
     began(server)
     ready({"why_not": state.why_not, "targets": len(state.run.targets)})
-    server.run(sockets=[listening])
+    server.run(sockets=[Listening(listening, door)])
 
 
-def _config(serving: Serving, state: State, tokens: Tokens, metrics: Metrics) -> uvicorn.Config:
+def _config(
+    serving: Serving, state: State, tokens: Tokens, metrics: Metrics, door: Door
+) -> uvicorn.Config:
     return uvicorn.Config(
         create_app(state, tokens, serving.limits, metrics),
+        http=protocol(door),
+        loop="asyncio",  # others take connections from the system by themselves
+        callback_notify=door.sweep,
+        timeout_notify=0,  # as often as uvicorn looks, each second
         ssl_certfile=serving.certificate,
         ssl_keyfile=serving.key,
         access_log=False,  # addresses hold names of targets
@@ -136,9 +149,32 @@ def _config(serving: Serving, state: State, tokens: Tokens, metrics: Metrics) ->
         proxy_headers=False,
         ws="none",
         lifespan="on",
-        timeout_keep_alive=30,
+        timeout_keep_alive=math.ceil(serving.limits.idle_seconds),
         timeout_graceful_shutdown=GRACE,
     )
+
+
+def _check_pair(certificate: Path, key: Path) -> None:
+    """Raise `OptionError` unless these hold a certificate and its private key."""
+
+    def locked() -> str:
+        raise OptionError(
+            f"--key {key} asks for a passphrase: give --certificate {certificate} and a key "
+            "without one"
+        )
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, locked)
+    except OptionError:
+        raise
+    except (OSError, ValueError) as error:
+        if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+            problem = "the key does not belong to the certificate; give two that do"
+        elif isinstance(error, ssl.SSLError):
+            problem = "they must hold a certificate and its private key, in PEM; give such files"
+        else:
+            problem = f"they cannot be read ({error}); give other files"
+        raise OptionError(f"--certificate {certificate} and --key {key}: {problem}") from None
 
 
 def _tokens(serving: Serving, environment: Mapping[str, str]) -> tuple[Tokens, str | None]:
