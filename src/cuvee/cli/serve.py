@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,9 +54,13 @@ def serve(
     Example: cuvee serve run
     """
     with speaking(quiet) as voice:
-        from cuvee.serve.limits import Limits
-        from cuvee.serve.server import Serving
-        from cuvee.serve.server import serve as serve_run
+        gc.disable()  # what is loaded stays, as in cuvee_command
+        try:
+            from cuvee.serve.limits import Limits
+            from cuvee.serve.server import Serving
+            from cuvee.serve.server import serve as serve_run
+        finally:
+            gc.enable()
 
         def ready(about: dict[str, Any]) -> None:
             voice.begin()
