@@ -277,3 +277,22 @@ def test_round_trips(tmp_path, names, cells, kind):
     table = read(written(frame, tmp_path, kind))
     assert table.features == tuple(names)
     pd.testing.assert_frame_equal(table.frame[frame.columns], frame, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kept"),
+    [
+        (["101094", "7", "0"], [101094, 7, 0]),
+        (["900719925474091047", "900719925474091003", "1"], None),
+        (["007", "7", "70"], ["007", "7", "70"]),
+        (["1.50", "2", "-0"], ["1.50", "2", "-0"]),
+        (["12345678901234567890", "1", "2"], ["12345678901234567890", "1", "2"]),
+        (["true", "no", "yes"], ["true", "no", "yes"]),
+    ],
+)
+def test_columns_that_are_carried_over_stay_as_they_are_written(tmp_path, cells, kept):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,age\n" + "".join(f"{cell},{i}\n" for i, cell in enumerate(cells)))
+    rows = read_rows(path, ["age"], ["id"])
+    assert rows["id"].tolist() == (list(map(int, cells)) if kept is None else kept)
+    assert rows["age"].tolist() == [0.0, 1.0, 2.0]

@@ -95,11 +95,11 @@ def test_an_accuracy_that_owes_much_to_one_class():
 
 def test_one_answer_for_all_is_no_rival_among_mixtures():
     f = with_constant(calm(), accuracy=0.98)
-    (best,) = [m for m in f.methods if f"better than {m}" in " ".join(rules.chance(f))] or [
+    (best,) = [m for m in f.methods if f"better than “{m}”" in " ".join(rules.chance(f))] or [
         "nobody"
     ]
     assert best != "majority class"
-    assert "the best baseline, majority class" in summary(f)[1]
+    assert "the best baseline, “majority class”" in summary(f)[1]
 
 
 @pytest.mark.parametrize(
@@ -139,20 +139,6 @@ def test_targets_on_which_a_baseline_does_clearly_better(regression):
     scores[:5, 2, 1 if better > 0 else 2] = scores[:5, 0, 0] + better * 0.1
     (said,) = rules.behind(rescored(f, scores))
     assert "and 2 more targets" in said
-
-
-@pytest.mark.parametrize("regression", [False, True])
-def test_targets_that_no_mixture_helps(regression):
-    f = findings(4, 3, regression=regression)
-    scores = f.scores.copy()
-    better = -1.0 if regression else 1.0
-    scores[:, 0, 0] = scores[:, 4, 0] + better * 0.1
-    assert list(rules.unhelped(rescored(f, scores))) == []
-    scores[2, 0, 0] = scores[2, 4, 0]
-    scores[3] = np.nan
-    (said,) = rules.unhelped(rescored(f, scores))
-    assert said.startswith("Target target 3 gained nothing")
-    assert list(rules.unhelped(replace(f, methods=("cuvee", "a", "b", "c", "d")))) == []
 
 
 def test_targets_that_rely_on_themselves():

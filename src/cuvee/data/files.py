@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from cuvee.data.row_places import line_of, placed
 from cuvee.errors import DomainError, InputError
 
 HEAD = 1 << 20  # bytes that tell what a file is; no line may be longer
+WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # numbers that int64 writes as they were read
 ROWS = 1 << 16  # per batch
 BINARY = {
     ".parquet": "Parquet",
@@ -264,7 +266,8 @@ class File:
     ) -> tuple[Any, list[Told]]:
         """Return a frame of these columns, and what is worth saying of it.
 
-        The columns `text` are taken as text, and the `unchecked` are not looked into.
+        The columns `text` are taken as text, and the `unchecked` are not looked into: in a text
+        file they stay as they are written, whole numbers of int64 apart.
         """
         import pyarrow as pa
 
@@ -274,7 +277,12 @@ class File:
         table = pa.concat_tables(tables)
         with placed(self.line):
             kinds, remarks = self.survey([table], text, unchecked)
-        return to_frame(table, kinds), remarks
+        kept = {*unchecked} - {*text} if self.kind == "text" else set()
+        frame = to_frame(table, {**kinds, **dict.fromkeys(kept, "text")})
+        for name in kept:
+            if all(isinstance(v, str) and WHOLE.fullmatch(v) for v in frame[name]):
+                frame[name] = frame[name].astype("int64")
+        return frame, remarks
 
     def line(self, row: int) -> str:
         """Return where a row of a text file stands, in words; nothing for files of other kinds."""

@@ -63,10 +63,17 @@ def drop_unseen(
 def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:
     """Return notes on what is scored, and on the targets that have no row left to score on."""
     notes = _unscored(options, sizes, parts)
-    if options.labelled is None and any(len(test) for _, test in parts.values()):
+    if not any(len(test) for _, test in parts.values()):
+        return notes
+    if options.labelled is None:
         notes.append(
             "scores are of models that saw no test row; delivered models learn from all labelled "
             "rows"
+        )
+    else:
+        notes.append(
+            f"models learn from {options.labelled:,} labelled rows of each target (--labelled); "
+            "the others are for scores alone"
         )
     return notes
 

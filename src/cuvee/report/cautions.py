@@ -20,7 +20,6 @@ from cuvee.report.summary import (
     settled,
 )
 
-ALONE = "target only"  # the method that learns from own rows
 FEW = 10  # labelled rows
 UNUSED = 0.01  # a source whose α is below it for every target is unused
 ALMOST_ALL = 0.9  # α of one column
@@ -34,7 +33,7 @@ Flags = npt.NDArray[np.bool_]
 def worries(findings: Findings) -> list[str]:
     """Return the sentences of all rules that apply, the gravest first."""
     rules = (
-        *(unsolved, unmixed, label_free, unlearnt, flattered, chance, behind, unhelped),
+        *(unsolved, unmixed, label_free, unlearnt, flattered, chance, behind),
         *(self_reliant, few_rows, unscored, unproven, leaning, unused),
     )
     return [sentence for rule in rules for sentence in rule(findings)]
@@ -151,15 +150,14 @@ def chance(findings: Findings) -> Iterator[str]:
     mean = "" if n_scored(findings) == 1 else " on average"
     if high < 0:
         yield (
-            f"cuvee does worse than {name} by {score(-gain, findings.metric)}{mean}, which is more "
-            "than chance: "
-            f"use {name} here."
+            f"cuvee does worse than “{name}” by {score(-gain, findings.metric)}{mean}, which is "
+            f"more than chance: use “{name}” here."
         )
     elif gain <= 0:
-        yield f"cuvee is no better than {name}{mean}: the simpler {name} serves as well here."
+        yield f"cuvee is no better than “{name}”{mean}, which is simpler and serves as well here."
     elif not low > 0:
         yield (
-            f"That cuvee is better than {name} may be chance, because the interval of the gain "
+            f"That cuvee is better than “{name}” may be chance, because the interval of the gain "
             "includes 0: "
             "score more targets, or keep more test rows."
         )
@@ -192,21 +190,6 @@ def behind(findings: Findings) -> Iterator[str]:
     )
 
 
-def unhelped(findings: Findings) -> Iterator[str]:
-    """Yield a sentence about targets whose model is no better than one from own rows."""
-    if ALONE not in findings.methods or CUVEE not in findings.methods:
-        return
-    with_sources, alone = (findings.scores[:, findings.methods.index(m), 0] for m in (CUVEE, ALONE))
-    with np.errstate(invalid="ignore"):
-        bad = (with_sources <= alone) if findings.higher_is_better else (with_sources >= alone)
-    if bad.any():
-        yield (
-            f"{_who(findings, bad)} gained nothing from other sources over learning from own rows "
-            "only: "
-            "look for sources more like it, or use the simpler model."
-        )
-
-
 def self_reliant(findings: Findings) -> Iterator[str]:
     """Yield a sentence about targets that give almost all weight to their own rows."""
     if n_sources(findings) == len(findings.columns):
@@ -215,7 +198,7 @@ def self_reliant(findings: Findings) -> Iterator[str]:
     if bad.any():
         yield (
             f"{_who(findings, bad)} gave {ALMOST_ALL:.0%} or more of the weight to own rows: "
-            "no mixture of these sources helps, so label more rows there or find other sources."
+            "these sources help it little, so label more rows there or find other sources."
         )
 
 

@@ -147,7 +147,7 @@ def _compared(findings: Findings) -> str:
     if scored > 1:
         our_rank, other_rank = (number(float(findings.mean_rank[k])) for k in (us, best))
         span += f"; mean rank {our_rank} against {other_rank}, 1 being the best"
-    return f"{mean} against {other_score} for the best baseline, {name}, {verdict} ({span})."
+    return f"{mean} against {other_score} for the best baseline, “{name}”, {verdict} ({span})."
 
 
 def _article(metric: str) -> str:
