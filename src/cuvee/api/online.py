@@ -99,6 +99,7 @@ class OnlineMap:
         (True, True)
     """
 
+    @workers()
     def __init__(
         self,
         data: Problem | Sequence[Domain],
@@ -171,6 +172,7 @@ class OnlineMap:
 
     # ---- a round ---------------------------------------------------------------------------------
 
+    @workers()
     def predict_one(self, alpha: Any) -> Floats:
         """Begin a round and return ŵ_t (P,) for the next mixture α_t (N,).
 
@@ -180,6 +182,7 @@ class OnlineMap:
         """
         return self._begin(self._mixture(alpha)).w.copy()
 
+    @workers()
     def wants_label(self, alpha: Any) -> bool:
         """Return whether the round of α_t, begun by `predict_one` or else here, is worth a label.
 
@@ -265,6 +268,7 @@ class OnlineMap:
     # ---- accounts --------------------------------------------------------------------------------
 
     @property
+    @workers()
     def ledger(self) -> Ledger:
         """Return the rounds, the labels paid and the centres.
 
@@ -292,6 +296,7 @@ class OnlineMap:
 
     # ---- as a model map --------------------------------------------------------------------------
 
+    @workers()
     def __call__(
         self, alpha: Any, *, trust: Trust = "certified", tol: float | None = None
     ) -> Solution:
@@ -384,6 +389,7 @@ class OnlineMap:
             Path(path), {name: torch.as_tensor(value) for name, value in arrays.items()}, header
         )
 
+    @workers()
     def restore(self, path: str | Path) -> None:
         """Go back to a state that `save` or `checkpoint` wrote, of a map made like this one."""
         radius = self._regressor.radius if self.settings.radius == "given" else None

@@ -119,6 +119,7 @@ class OnlineMixtures:
         ((10,), 2)
     """
 
+    @workers()
     def __init__(
         self,
         data: Problem | Sequence[Domain],
@@ -175,6 +176,7 @@ class OnlineMixtures:
 
     # ---- a round ---------------------------------------------------------------------------------
 
+    @workers()
     def predict_one(self, target: Domain) -> Floats:
         """Begin a round and return α (N+1,) for the next target; there is always an answer.
 
@@ -182,6 +184,7 @@ class OnlineMixtures:
         """
         return self._alpha(self._begin(target))
 
+    @workers()
     def uncertainty_one(self, target: Domain) -> float:
         """Return a bound on the distance of this round's α to the oracle's answer.
 
@@ -190,6 +193,7 @@ class OnlineMixtures:
         now = self._current(target)
         return 0.0 if now.key in self._keys else float(now.forecast.bound[0])
 
+    @workers()
     def wants_label(self, target: Domain) -> bool:
         """Return whether the round's target is worth a label.
 
@@ -258,6 +262,7 @@ class OnlineMixtures:
 
     # ---- many targets ----------------------------------------------------------------------------
 
+    @workers()
     def predict(self, targets: Sequence[Domain]) -> Floats:
         """Return α (M, N+1) for many targets, as `predict_one` would say now, without a round."""
         alpha = self._learner.predict(self._statistics(targets)).alpha
@@ -318,6 +323,7 @@ class OnlineMixtures:
             header,
         )
 
+    @workers()
     def restore(self, path: str | Path) -> None:
         """Go back to a state that `save` or `checkpoint` wrote, of a mixer made like this one."""
         other = OnlineMixtures.__new__(OnlineMixtures)
