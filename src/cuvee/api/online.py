@@ -99,7 +99,6 @@ class OnlineMap:
         (True, True)
     """
 
-    @workers()
     def __init__(
         self,
         data: Problem | Sequence[Domain],
@@ -117,7 +116,8 @@ class OnlineMap:
         device: str = "cpu",
         memory: int | None = None,
     ) -> None:
-        bound = bind_sources(data, hypothesis, device, memory)
+        with workers():
+            bound = bind_sources(data, hypothesis, device, memory)
         check_sources(bound.problem)
         schedule = radius_of(radius, bound.problem.n_sources)
         asked = Asked(
@@ -139,7 +139,8 @@ class OnlineMap:
             )
         self._start(settings, schedule, prior_of(prior, settings, P), bound)
         if settings.centre and settings.label_budget > 0.0:
-            self._learn(bound, self._regressor.centre())
+            with workers():
+                self._learn(bound, self._regressor.centre())
 
     def _start(
         self, settings: Settings, radius: Radius, prior: Floats, bound: Bound | None, N: int = 0

@@ -119,7 +119,6 @@ class OnlineMixtures:
         ((10,), 2)
     """
 
-    @workers()
     def __init__(
         self,
         data: Problem | Sequence[Domain],
@@ -140,10 +139,9 @@ class OnlineMixtures:
         settings = Settings(
             label_budget, tol, level, method, discrepancy, C, adversaries, steps, folds, seed
         )
-        self.settings, self._bound = (
-            settings,
-            bind_sources(data, hypothesis, device, None, settings.seed),
-        )
+        self.settings = settings
+        with workers():
+            self._bound = bind_sources(data, hypothesis, device, None, settings.seed)
         if any(s.name == OWN for s in self._bound.problem.sources):
             raise OptionError(
                 f"a source is named {OWN!r}, which is the own sample's column: rename it"
@@ -152,7 +150,9 @@ class OnlineMixtures:
             warnings.warn(
                 "label_budget=0 never learns: every α is the default's", CuveeWarning, stacklevel=2
             )
-        self._start(*solve_panel(self._bound))
+        with workers():
+            panel = solve_panel(self._bound)
+        self._start(*panel)
 
     def _start(self, w: Tensor, sources: Sources) -> None:
         """Set the state before the first round."""
