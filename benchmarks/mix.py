@@ -17,8 +17,9 @@ runs, as means over seeds:
 - `seconds` of a fit of 512 runs and of a proposal with every kind of constraint.
 
 Seeds start at FIRST; those from 0 to 9 are for development. `CUVEE_SEEDS=20`, `CUVEE_SIZES=64,128`
-and `CUVEE_FAMILIES="log-linear;noisy"` choose less or more; `CUVEE_CACHE=folder` keeps every cell,
-so that a run goes on where it was stopped. LightGBM is in the extra `cuvee[mix]`.
+and `CUVEE_FAMILIES="log-linear;noisy"` choose less or more, `CUVEE_SIZES=` the next runs and the
+seconds alone; `CUVEE_CACHE=folder` keeps every cell, so that a run goes on where it was stopped.
+LightGBM is in the extra `cuvee[mix]`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def compared(quick: bool) -> dict[str, Any]:
 
 def _listed(name: str, default: Any, comma: str, kind: Callable[[str], Any]) -> list[Any]:
     given = os.environ.get(name)
-    return [kind(x) for x in given.split(comma)] if given else list(default)
+    return list(default) if given is None else [kind(x) for x in given.split(comma) if x]
 
 
 def available() -> tuple[list[str], list[str], dict[str, str]]:
