@@ -15,7 +15,8 @@ import torch
 import cuvee
 from cuvee import Domain, Problem, Ridge
 from cuvee.components import ALL, Batch, Folds, bind
-from cuvee.components.sites import Answerer, RemoteDomain
+from cuvee.components.answering import Answerer
+from cuvee.components.sites import RemoteDomain
 from cuvee.errors import DomainError
 from cuvee.run.judge import Rows
 from site_builders import HYPOTHESES, METHODS, ask_everything, learn_everything, problem_of

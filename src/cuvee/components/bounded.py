@@ -66,11 +66,10 @@ class BoundedComponents(LocalComponents):
 
     def losses(self, w: Tensor, batch: Batch) -> tuple[Tensor, Pullback]:
         M, Q, _ = w.shape
-        rows = self._signed_labels(self._rows(batch, self._inside))
-        W, version = self._columns(w, rows), rows.X._version
+        rows, W, tiles = self._laid_out(w, batch)
+        version = rows.X._version
         keep = len(rows.X) * W.shape[1] <= KEPT
         kept: list[Kept] = []
-        tiles = list(_tiles(rows, W))
         losses = self._values(W, rows, tiles, M, Q, kept if keep else None)
 
         def pullback(v: Tensor) -> Tensor:
@@ -85,9 +84,20 @@ class BoundedComponents(LocalComponents):
 
     def values(self, w: Tensor, batch: Batch) -> Tensor:
         M, Q, _ = w.shape
+        rows, W, tiles = self._laid_out(w, batch)
+        return self._values(W, rows, tiles, M, Q, None).to(w.dtype)
+
+    def pull(self, w: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Return Σ_j v_j ∇f_j(w) without working out the losses first."""
+        M, Q, _ = w.shape
+        rows, W, tiles = self._laid_out(w, batch)
+        return self._pull(W, rows, tiles, v.to(W.dtype).expand(M, Q, -1), []).to(w.dtype)
+
+    def _laid_out(self, w: Tensor, batch: Batch) -> tuple[Rows, Tensor, list[_Tile]]:
+        """Return the rows of a batch, the models in columns, and the rows' tiles."""
         rows = self._signed_labels(self._rows(batch, self._inside))
         W = self._columns(w, rows)
-        return self._values(W, rows, list(_tiles(rows, W)), M, Q, None).to(w.dtype)
+        return rows, W, list(_tiles(rows, W))
 
     def _signed_labels(self, rows: Rows) -> Rows:
         """Return the rows with −1 and 1 for the labels 1 and 0 of two classes."""

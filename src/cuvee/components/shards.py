@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cuvee.components.answering import QUESTIONS, asked
 from cuvee.components.bounded import BoundedComponents
 from cuvee.components.kinds import local_kind
 from cuvee.components.linear import MANY_FEATURES, LinearComponents, largest_moment
@@ -25,7 +26,6 @@ from cuvee.components.protocol import Part
 from cuvee.components.quadratic import QuadraticComponents
 from cuvee.components.rows import Rows, numbers_in_part
 from cuvee.components.sampling import RowStream
-from cuvee.components.sites import QUESTIONS, asked
 from cuvee.errors import DomainError
 from cuvee.facts import KnownFacts
 from cuvee.hypothesis.base import LossKind, Space

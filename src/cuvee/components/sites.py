@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from cuvee.components.answering import Introduction
 from cuvee.components.bounds import RiskBounds, RowConstants
 from cuvee.components.inputs import Fourier
 from cuvee.components.kinds import local_kind
@@ -28,23 +29,6 @@ from cuvee.facts import KnownFacts
 from cuvee.hypothesis.base import LossKind, Space
 from cuvee.problem import Array, Domain, Problem
 
-QUESTIONS = frozenset(
-    { "values", "pull", "pull_with_second", "hessians", "hessian_times", "hessian_blocks",
-    "statistics", "largest", "longest_row", "mean_squares", "rows_of_kind", "label_sizes", "means",
-    "spread", "source_grams", "reference", "source_moments", "bytes_per_row", "roundings",
-    "row_constants", "squared_lengths", "risk_bounds", "feature_means", "inputs_times", }
-)  # fmt: skip
-"""What a site may be asked once it is bound to a hypothesis: sums, maxima, means over its rows."""
-
-
-@dataclass(frozen=True)
-class Introduction:
-    """Hold what a site says of itself at first."""
-
-    facts: KnownFacts
-    input_shape: tuple[int, ...]
-    features: tuple[str, ...]
-
 
 class Site(Protocol):
     """Reach the place where the rows of one source live."""
@@ -52,42 +36,6 @@ class Site(Protocol):
     def ask(self, question: str, *arguments: Any) -> Any:
         """Return the answer of the site's `Answerer`."""
         ...
-
-
-class Answerer:
-    """Hold the rows of a site and answer questions about them."""
-
-    def __init__(self, domain: Domain) -> None:
-        self._domain, self._bound = domain, list[LocalComponents]()
-
-    def answer(self, question: str, *arguments: Any) -> Any:
-        """Return the answer to one question; only QUESTIONS may be asked of the rows."""
-        if question == "introduce":
-            return Introduction(
-                self._domain.facts.known(), self._domain.X.shape[1:], self._domain.features
-            )
-        if question == "bind":
-            space, loss, options = arguments
-            self._bound.append(
-                local_kind(space, loss)(Problem([self._domain]), space, loss, **options)
-            )
-            return len(self._bound) - 1
-        if question not in QUESTIONS:
-            raise DomainError(
-                f"domain {self._domain.name!r}: its site does not answer {question!r}; it answers "
-                f"{', '.join(sorted(QUESTIONS))}"
-            )
-        handle, *inputs = arguments
-        return asked(self._bound[handle], question, inputs)
-
-
-def asked(components: LocalComponents, question: str, inputs: Sequence[Any]) -> Any:
-    """Return the answer of components to a question; bounds and Gram matrices become tuples."""
-    attribute = getattr(components, question)
-    answer = attribute(*inputs) if callable(attribute) else attribute
-    if isinstance(answer, Grams | RiskBounds):
-        return tuple(getattr(answer, field.name) for field in fields(answer))
-    return answer
 
 
 class RemoteDomain(Domain):

@@ -62,7 +62,10 @@ class LabelledFrame(Labelled):
 
         What is fitted on them is then the same to the last bit, whoever of them is a target.
         """
-        return self.frame.iloc[np.unique(np.concatenate([np.zeros(0, np.int64), *places]))]
+        asked = np.zeros(len(self.frame), dtype=bool)
+        for at in places:
+            asked[at] = True
+        return self.frame.iloc[np.flatnonzero(asked)]
 
     def encoded(
         self, encoder: Encoder, places: Mapping[str, Array]

@@ -36,14 +36,19 @@ def filled(gaps: Mapping[str, int]) -> list[str]:
 def _ids(columns: Mapping[str, Any], features: Sequence[str]) -> Iterator[str]:
     for name in features:
         values = columns[name]
-        if not is_number(values) or len(values) < IDS or not values.is_unique:
+        if not is_number(values) or len(values) < IDS:
             continue
-        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        if np.isfinite(numbers).all() and (numbers == np.round(numbers)).all():
+        # a few tell most measurements from ids; to look at all for repeats takes long
+        if _whole(values.iloc[:IDS]) and _whole(values) and values.is_unique:
             yield (
                 f"column {name!r} has a different whole number in every row: if it is an id, leave "
                 f"it out (--drop {name})"
             )
+
+
+def _whole(values: Any) -> bool:
+    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
 
 
 def _spellings(labels: Any, name: str) -> Iterator[str]:

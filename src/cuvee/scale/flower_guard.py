@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import torch
 
+from cuvee.components.answering import QUESTIONS
 from cuvee.components.protocol import Batch, Folds, Half, Part
 from cuvee.components.rows import numbers_in_part
 from cuvee.components.sampling import RowStream
-from cuvee.components.sites import QUESTIONS
 from cuvee.errors import CuveeError
 from cuvee.problem import Domain
 

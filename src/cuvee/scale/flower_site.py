@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
+from cuvee.components.answering import asked
 from cuvee.components.kinds import local_kind
 from cuvee.components.local import LocalComponents
-from cuvee.components.sites import asked
 from cuvee.data.encode import Encoder
 from cuvee.errors import CuveeError, InputError
 from cuvee.problem import Domain, Problem
