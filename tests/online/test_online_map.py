@@ -50,7 +50,7 @@ mixtures = (
 
 
 def packed(online) -> None:
-    points, radii = online._regressor.S.points, online._regressor.radii.values
+    points, radii = online._state.regressor.S.points, online._state.regressor.radii.values
     assert len(points) == len(radii) == online.ledger.centres
     for j in range(1, len(points)):
         assert (np.linalg.norm(points[:j] - points[j], axis=1) > radii[j] * (1 - 1e-12)).all()
@@ -71,15 +71,15 @@ def test_centres_are_a_packing(stream, radius, variant, prior):
         "ridge", variant=variant, radius=schedule, prior=prior, label_budget=0.3, policy="coin"
     )
     for t, alpha in enumerate(stream, 1):
-        before = len(online._regressor.S)
+        before = len(online._state.regressor.S)
         online.predict_one(alpha)
         if variant != "curved":
-            near = np.linalg.norm(online._regressor.S.points - alpha, axis=1).min()
-            assert near <= online._regressor.radius(t)  # a ball is there for every round
+            near = np.linalg.norm(online._state.regressor.S.points - alpha, axis=1).min()
+            assert near <= online._state.regressor.radius(t)  # a ball is there for every round
         if online.wants_label(alpha):
             online.learn_one(alpha)
-        assert len(online._regressor.S) - before in (0, 1)
-        assert online.ledger.centres_at[-1] == len(online._regressor.S)
+        assert len(online._state.regressor.S) - before in (0, 1)
+        assert online.ledger.centres_at[-1] == len(online._state.regressor.S)
     packed(online)
 
 
@@ -154,7 +154,7 @@ def test_labels_that_carry_slopes_are_right_to_first_order(n_sources):
 def test_a_batch_says_what_rounds_say(variant, prior, tmp_path):
     online = make(variant=variant, prior=prior, label_budget=0.3, policy="coin")
     run(online, ALPHAS)
-    asked = np.concatenate([simplex.sample(20, N, 5), np.eye(N), online._regressor.S.points])
+    asked = np.concatenate([simplex.sample(20, N, 5), np.eye(N), online._state.regressor.S.points])
     whole = online(asked, trust="predicted").w
     alone = np.concatenate([online(row[None], trust="predicted").w for row in asked])
     assert_rounded(whole, alone)
@@ -188,8 +188,8 @@ def test_what_curvature_adds_is_kept_within_half_a_step():
     run(first, 0.9 * UNIFORM + 0.1 * ALPHAS[:20])
     far = np.eye(N)
     w, flat = online(far, trust="predicted").w, first(far, trust="predicted").w
-    s = [np.linalg.norm(online._regressor.S.points - a, axis=1).argmin() for a in far]
-    at = first(online._regressor.S.points[s], trust="predicted").w
+    s = [np.linalg.norm(online._state.regressor.S.points - a, axis=1).argmin() for a in far]
+    at = first(online._state.regressor.S.points[s], trust="predicted").w
     assert (
         np.linalg.norm(w - flat, axis=1) <= 0.5 * np.linalg.norm(flat - at, axis=1) * (1 + 1e-9)
     ).all()
@@ -202,7 +202,7 @@ def test_curvature_is_fitted_anew_however_many_sources_there_are():
     data = make_sources(0, 20, d=1, rows=5)
     online = OnlineMap(data, Ridge(0.1), label_budget=1.0, policy="coin")
     run(online, simplex.sample(200, 20))
-    assert online._regressor.balls.fitted > 170
+    assert online._state.regressor.balls.fitted > 170
 
 
 def test_curvature_pays():
@@ -281,7 +281,7 @@ def test_a_label_of_another_mixture_is_another_round():
     online.predict_one(ALPHAS[0])
     online.learn_one(ALPHAS[1])
     assert online.ledger.rounds == 2 and online.ledger.centres == 1
-    np.testing.assert_array_equal(online._regressor.S.points[0], ALPHAS[1])
+    np.testing.assert_array_equal(online._state.regressor.S.points[0], ALPHAS[1])
 
 
 @every_variant
@@ -307,7 +307,7 @@ def test_a_label_that_cannot_be_solved_is_noted(variant, tmp_path):
     )
     w = online.predict_one(np.eye(N)[0])
     assert np.isfinite(w).all() and online.wants_label(np.eye(N)[0])
-    labels, learnt = online.ledger.labels, online._regressor.state()
+    labels, learnt = online.ledger.labels, online._state.regressor.state()
     balls = {name: value.copy() for name, value in learnt.items()}
     assert online.learn_one(np.eye(N)[0]).status is Status.ABSENT_CLASS
     ledger = online.ledger
@@ -318,7 +318,7 @@ def test_a_label_that_cannot_be_solved_is_noted(variant, tmp_path):
         and np.isnan(ledger.loss)
     )
     assert "round 1" in ledger.notes[0] and "absent class" in ledger.notes[0]
-    for name, value in online._regressor.state().items():
+    for name, value in online._state.regressor.state().items():
         np.testing.assert_array_equal(value, balls[name])
     _, _, statuses = run(online, [ALPHAS[0], np.eye(N)[0], ALPHAS[1]])
     assert statuses == [Status.SOLVED, Status.ABSENT_CLASS, Status.SOLVED]
@@ -405,7 +405,7 @@ def test_rounds_that_cannot_be_evaluated_still_answer(tmp_path):
     assert (
         online.ledger.evaluated >= 300
         and len(online.ledger.losses) == 600
-        and len(online._waiting) < 256
+        and len(online._state.waiting) < 256
     )
 
 
@@ -431,7 +431,7 @@ def test_the_books_add_up():
     )
     np.testing.assert_array_equal(ledger.labels_at, np.cumsum(flips))
     assert (
-        ledger.centres == ledger.centres_at[-1] == len(online._regressor.S)
+        ledger.centres == ledger.centres_at[-1] == len(online._state.regressor.S)
         and (np.diff(ledger.centres_at) >= 0).all()
     )
     best = cuvee.solve(sources(), HYPOTHESES["binary"][1], ALPHAS, tol=1e-11).w

@@ -257,14 +257,14 @@ def compare(
             prior=prior,
             **options,
         )
-    P = len(online._regressor.prior)
+    P = len(online._state.regressor.prior)
     S, w, flips, paid = algorithm_4(
         variant,
         alphas,
         label or (lambda alpha: label_of(name, alpha.tobytes(), label_tol(online.settings.tol))),
         ask,
         paper_radius if radius is None else radius if callable(radius) else lambda t: float(radius),
-        {"paper": np.full(P, 1 / P), "zero": np.zeros(P)}.get(prior, online._regressor.prior)
+        {"paper": np.full(P, 1 / P), "zero": np.zeros(P)}.get(prior, online._state.regressor.prior)
         if isinstance(prior, str)
         else prior,
         online.settings.centre,
@@ -272,9 +272,9 @@ def compare(
     predicted, asked = run(online, alphas)
     assert asked == flips
     np.testing.assert_array_equal(
-        online._regressor.S.points, np.array([s["alpha"] for s in S]).reshape(-1, N)
+        online._state.regressor.S.points, np.array([s["alpha"] for s in S]).reshape(-1, N)
     )
-    assert_rounded(online._regressor.radii.values, [s["epsilon"] for s in S])
+    assert_rounded(online._state.regressor.radii.values, [s["epsilon"] for s in S])
     assert_rounded(predicted, w, PRECISION.get(variant, ROUNDING) if atol is None else atol)
     ledger = online.ledger
     assert ledger.labels == paid and ledger.failed == 0 and ledger.centres == len(S)

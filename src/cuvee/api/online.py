@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from cuvee.api import online_labels
+from cuvee.api import online_labels, online_state
 from cuvee.api.bound import Bound
 from cuvee.api.learning import check_sources
 from cuvee.api.model_map import as_solution
@@ -27,6 +27,7 @@ from cuvee.api.online_settings import (
     prior_of,
     radius_of,
 )
+from cuvee.api.online_state import State
 from cuvee.errors import (
     CuveeWarning,
     InputError,
@@ -41,19 +42,15 @@ from cuvee.learn import correct
 from cuvee.learn.correct import Trust
 from cuvee.learn.settings import label_tol
 from cuvee.numerics.parallel import workers
-from cuvee.online.accounts import Accounts, in_short
+from cuvee.online.accounts import in_short
 from cuvee.online.ledger import Ledger
-from cuvee.online.regressor import Radius, Regressor, Round
-from cuvee.online.variants import VARIANTS
-from cuvee.outputs import files
+from cuvee.online.regressor import Radius, Round
 from cuvee.problem import Domain, Problem
 from cuvee.results import Floats, Status
 from cuvee.simplex import check_alpha
 from cuvee.solution import Model, Solution, check_w
 
 TOGETHER = 256  # rounds that are evaluated at a time
-WHAT, FORMAT = "a cuvee online map", 2
-UNCHECKED = (1,)  # formats without a checksum
 
 
 class OnlineMap:
@@ -132,36 +129,31 @@ class OnlineMap:
             seed=seed,
         )
         settings = asked.settled(bound.space)
-        P = bound.space.n_params
         if settings.label_budget == 0.0:
             warnings.warn(
                 "label_budget=0 never learns: every answer is the prior", CuveeWarning, stacklevel=2
             )
-        self._start(settings, schedule, prior_of(prior, settings, P), bound)
+        prior = prior_of(prior, settings, bound.space.n_params)
+        self._go_on(State.first(settings, schedule, prior, bound), bound)
         if settings.centre and settings.label_budget > 0.0:
             with workers():
-                self._learn(bound, self._regressor.centre())
+                self._learn(bound, self._state.regressor.centre())
 
-    def _start(
-        self, settings: Settings, radius: Radius, prior: Floats, bound: Bound | None, N: int = 0
-    ) -> None:
-        """Set the state before the first round."""
-        self.settings, self._bound = settings, bound
-        self._N = N or (bound.problem.n_sources if bound else 0)
-        self._sources: tuple[str, ...] = bound.problem.source_names if bound else ()
-        balls = VARIANTS[settings.variant](self._N, len(prior))
-        self._regressor = Regressor(balls, self._N, radius, prior, nearest=settings.centre)
-        self._policy = policy_of(settings)
+    def _go_on(self, state: State, bound: Bound | None) -> None:
+        """Take over a state; the next round begins after it."""
+        self._state, self._bound = state, bound
+        self._policy = policy_of(state.settings)
         self._round: Round | None = None  # that a label would belong to
-        self._accounts = Accounts()
-        self._waiting: list[tuple[Floats, Floats]] = []  # (α_t, ŵ_t) not evaluated yet
+
+    @property
+    def settings(self) -> Settings:
+        """Return the options, each as it was settled."""
+        return self._state.settings
 
     def __repr__(self) -> str:
-        s = self.settings
-        so_far = self._accounts.ledger(self._N, np.zeros(0))
-        return (
-            f"OnlineMap of {self._N} sources, variant {s.variant!r}, labels by {s.policy}: {so_far}"
-        )
+        s, N = self.settings, self._state.n_sources
+        so_far = self._state.accounts.ledger(N, np.zeros(0))
+        return f"OnlineMap of {N} sources, variant {s.variant!r}, labels by {s.policy}: {so_far}"
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -169,7 +161,7 @@ class OnlineMap:
 
         They are () for a file of an earlier version that was loaded without data.
         """
-        return self._sources
+        return self._state.sources
 
     # ---- a round ---------------------------------------------------------------------------------
 
@@ -192,7 +184,7 @@ class OnlineMap:
         if self.settings.policy == "certificate":
             self._data("a certificate")
         now = self._current(alpha)
-        wanted = self._policy.wants(now, self._accounts.paid, lambda: self._gradient(now))
+        wanted = self._policy.wants(now, self._state.accounts.paid, lambda: self._gradient(now))
         # a coin knows nothing
         if wanted and self._bound is not None and self.settings.policy != "coin":
             wanted = online_labels.has_minimiser(self._bound, now.alpha)
@@ -227,31 +219,31 @@ class OnlineMap:
                 now.alpha,
                 now.w,
                 tol=label_tol(self.settings.tol),
-                slopes=self._regressor.balls.slopes,
+                slopes=self._state.regressor.balls.slopes,
                 K=self.settings.K,
             )
             why = status.sentence
         # whatever it was, the round has its answer and the stream goes on
         except Exception as error:
             w, slopes, status, why = None, None, Status.DIVERGED, in_short(error)
-        self._accounts.pay()
+        self._state.accounts.pay()
         if w is None:
-            self._accounts.fail(f"the label failed, {status}: {why}")
+            self._state.accounts.fail(f"the label failed, {status}: {why}")
         else:
-            self._regressor.learn(now, w, slopes)
-            self._accounts.learnt(len(self._regressor.S))
+            self._state.regressor.learn(now, w, slopes)
+            self._state.accounts.learnt(len(self._state.regressor.S))
         return w, status
 
     def _begin(self, alpha: Floats) -> Round:
-        now = self._regressor.observe(alpha)
+        now = self._state.regressor.observe(alpha)
         w = self._projected(now.w[None])[0]
         self._round = now = replace(now, w=w)
-        self._accounts.begin(len(self._regressor.S))
+        self._state.accounts.begin(len(self._state.regressor.S))
         if self.settings.evaluate:
-            self._waiting.append((alpha, w))
-            if len(self._waiting) >= TOGETHER:
-                self._accounts.evaluate(self._evaluated())
-                self._waiting.clear()
+            self._state.waiting.append((alpha, w))
+            if len(self._state.waiting) >= TOGETHER:
+                self._state.accounts.evaluate(self._evaluated())
+                self._state.waiting.clear()
         return now
 
     def _current(self, alpha: Any) -> Round:
@@ -259,11 +251,11 @@ class OnlineMap:
         return now if now is not None and np.array_equal(now.alpha, given) else self._begin(given)
 
     def _gradient(self, now: Round) -> float:
-        self._accounts.looks += 1
+        self._state.accounts.looks += 1
         try:
             return online_labels.gradient(self._data("a certificate"), now.alpha, now.w)
         except Exception as error:  # nothing is known of ŵ then, which is what a label is for
-            self._accounts.note(f"round {now.t}: no certificate: {in_short(error)}")
+            self._state.accounts.note(f"round {now.t}: no certificate: {in_short(error)}")
             return inf
 
     # ---- accounts --------------------------------------------------------------------------------
@@ -277,13 +269,13 @@ class OnlineMap:
 
         Reading it then solves the rounds since they were last evaluated, 255 at most.
         """
-        return self._accounts.ledger(self._N, self._evaluated())
+        return self._state.accounts.ledger(self._state.n_sources, self._evaluated())
 
     def _evaluated(self) -> Floats:
         """Return the losses of the rounds that wait for evaluation."""
-        if not self._waiting:
+        if not self._state.waiting:
             return np.zeros(0)
-        alpha, w = (np.stack(part) for part in zip(*self._waiting, strict=True))
+        alpha, w = (np.stack(part) for part in zip(*self._state.waiting, strict=True))
         return online_labels.losses(
             self._data("evaluation"), alpha, w, label_tol(self.settings.tol)
         )
@@ -293,7 +285,7 @@ class OnlineMap:
 
         `Mixtures` and data frames are matched by the names of their columns, as in `cuvee.solve`.
         """
-        return self._projected(self._regressor.predict(self._mixtures(alpha)))
+        return self._projected(self._state.regressor.predict(self._mixtures(alpha)))
 
     # ---- as a model map --------------------------------------------------------------------------
 
@@ -359,76 +351,26 @@ class OnlineMap:
         if data is not None and hypothesis is not None:
             bound = bind_sources(data, hypothesis, device, memory)
         online = cls.__new__(cls)
-        online._read(Path(path), bound, radius)
+        online._go_on(online_state.read(Path(path), bound, radius), bound)
         return online
 
     def checkpoint(self, path: str | Path, stream: dict[str, Any]) -> None:
         """Write what `save` writes, with notes on the stream that the map stands in."""
-        bound = self._bound
-        arrays = {f"balls.{name}": value for name, value in self._regressor.state().items()}
-        arrays["prior"] = self._regressor.prior
-        counted, accounts = self._accounts.state()
-        arrays |= counted
-        if self._waiting:
-            waiting = zip(*self._waiting, strict=True)
-            arrays |= {
-                f"waiting.{name}": np.stack(part)
-                for name, part in zip(("alpha", "w"), waiting, strict=True)
-            }
-        header = {
-            "what": WHAT,
-            "format": FORMAT,
-            "settings": asdict(self.settings),
-            "fingerprint": self._fingerprint if bound is None else bound.fingerprint,
-            "in_ball": bool(bound is not None and bound.space.radius is not None),
-            "n_sources": self._N,
-            "sources": self.sources,
-            "accounts": accounts,
-            "stream": stream,
-        }
-        files.write(
-            Path(path), {name: torch.as_tensor(value) for name, value in arrays.items()}, header
-        )
+        self._state.write(Path(path), stream)
 
     @workers()
     def restore(self, path: str | Path) -> None:
         """Go back to a state that `save` or `checkpoint` wrote, of a map made like this one."""
-        radius = self._regressor.radius if self.settings.radius == "given" else None
-        other = OnlineMap.__new__(OnlineMap)
-        other._read(Path(path), self._bound, radius)
-        if other.settings != self.settings:
+        mine = self._state
+        radius = mine.regressor.radius if mine.settings.radius == "given" else None
+        state = online_state.read(Path(path), self._bound, radius)
+        if state.settings != mine.settings:
             raise InputError(
-                f"{path} was made with {other.settings}, this map with {self.settings}"
+                f"{path} was made with {state.settings}, this map with {mine.settings}"
             )
-        if not np.array_equal(other._regressor.prior, self._regressor.prior):
+        if not np.array_equal(state.regressor.prior, mine.regressor.prior):
             raise InputError(f"{path} was made with another prior than this map")
-        vars(self).update(vars(other))
-
-    def _read(self, path: Path, bound: Bound | None, radius: Radius | None) -> None:
-        tensors, header = files.read(path, "cpu", WHAT, FORMAT, UNCHECKED)
-        arrays = {name: t.numpy() for name, t in tensors.items()}
-        with files.understood(path, WHAT):
-            settings = Settings(**header["settings"])
-            self._fingerprint = str(header["fingerprint"])
-            if bound is not None and bound.fingerprint != self._fingerprint:
-                raise InputError(f"{path} was learnt from other data or another hypothesis")
-            if bound is None and header["in_ball"]:
-                raise InputError(
-                    f"{path} needs its data, for W is a ball: load(path, data, hypothesis)"
-                )
-            if bound is None:
-                settings = replace(settings, evaluate=False)
-            N = int(header["n_sources"])
-            self._start(settings, _schedule(path, settings, radius, N), arrays["prior"], bound, N)
-            self._sources = self._sources or tuple(map(str, header.get("sources", ())))
-            if len(self._sources) not in (0, N):
-                raise ValueError(f"it names {len(self._sources)} sources, but has {N}")
-            self._accounts = Accounts.restored(arrays, header["accounts"])
-            self._regressor.restore(self._accounts.rounds, files.part(arrays, "balls."))
-            if "waiting.alpha" in arrays and settings.evaluate:
-                self._waiting = list(zip(arrays["waiting.alpha"], arrays["waiting.w"], strict=True))
-            # what does not fit together shows here
-            self._regressor.predict(np.full((1, N), 1.0 / N))
+        self._go_on(state, self._bound)
 
     # ---- small things ----------------------------------------------------------------------------
 
@@ -445,29 +387,17 @@ class OnlineMap:
 
     def _mixtures(self, alpha: Any) -> Floats:
         """Return many α (M, N), checked, with their columns in the order of the sources."""
-        return check_alpha(ordered_alpha(alpha, self.sources or None, own=False), self._N)
+        ordered = ordered_alpha(alpha, self.sources or None, own=False)
+        return check_alpha(ordered, self._state.n_sources)
 
     def _mixture(self, alpha: Any) -> Floats:
         """Return one α (N,), checked, in the order of the sources."""
-        alpha = ordered_alpha(alpha, self.sources or None, own=False)
+        alpha, N = ordered_alpha(alpha, self.sources or None, own=False), self._state.n_sources
         try:
             shape = np.shape(alpha)
         except ValueError:
             shape = ("ragged",)
-        if shape != (self._N,):
-            raise MixtureError(f"alpha must be one mixture of {self._N} weights; got shape {shape}")
-        return check_alpha(alpha[None] if isinstance(alpha, torch.Tensor) else [alpha], self._N)[
-            0
-        ].copy()
-
-
-def _schedule(path: Path, settings: Settings, radius: Radius | None, n_sources: int) -> Radius:
-    """Return ε_t of a map in a file.
-
-    A file cannot hold a function: that one is to be given again, and no other.
-    """
-    if settings.radius == "given" and not callable(radius):
-        raise InputError(f"{path} was made with a radius that is a function: give it again")
-    if settings.radius != "given" and radius is not None:
-        raise InputError(f"{path} was made with a radius that is {settings.radius!r}: leave it out")
-    return radius_of(settings.radius if radius is None else radius, n_sources)
+        if shape != (N,):
+            raise MixtureError(f"alpha must be one mixture of {N} weights; got shape {shape}")
+        one = alpha[None] if isinstance(alpha, torch.Tensor) else [alpha]
+        return check_alpha(one, N)[0].copy()
