@@ -29,7 +29,7 @@ class State:
     settings: Settings
     sources: tuple[str, ...]  # () in a file of an earlier version
     n_sources: int
-    fingerprint: str  # of the data and the hypothesis
+    made_from: Bound | str  # the data and the hypothesis, or their fingerprint, read from a file
     in_ball: bool  # whether W is a ball, and a prediction has to be projected onto it
     regressor: Regressor
     accounts: Accounts = field(default_factory=Accounts)
@@ -41,7 +41,13 @@ class State:
         """Return the state before the first round."""
         names, in_ball = bound.problem.source_names, bound.space.radius is not None
         regressor = _regressor(settings, radius, prior, len(names))
-        return cls(settings, names, len(names), bound.fingerprint, in_ball, regressor)
+        return cls(settings, names, len(names), bound, in_ball, regressor)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return that of the data and the hypothesis, for which all rows are read once."""
+        made_from = self.made_from
+        return made_from if isinstance(made_from, str) else made_from.fingerprint
 
     def write(self, path: Path, stream: dict[str, Any]) -> None:
         """Write it to a safetensors file, whole or not at all, with notes on its stream."""
