@@ -23,6 +23,7 @@ FOLDERS = (
     "components",
     "erm",
     "hypothesis",
+    "inputs",
     "learn",
     "mix",
     "mixture",
@@ -31,7 +32,12 @@ FOLDERS = (
     "theory",
 )
 FILES = ("simplex", "sklearn", "solution")
-NUMERIC = [*(f"tests/{name}" for name in FOLDERS), *(f"tests/test_{name}.py" for name in FILES)]
+WHOLE = ("cli/test_saved_models", "data/test_plain_rows", "run/test_adapt")
+NUMERIC = [
+    *(f"tests/{name}" for name in FOLDERS),
+    *(f"tests/test_{name}.py" for name in FILES),
+    *(f"tests/{name}.py" for name in WHOLE),  # what is predicted in a whole run
+]
 
 PART = [  # for CI: the kinds of tests that once compared bits, in about two minutes a setting
     "tests/components",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cuvee.errors import MixtureError
+from cuvee.inputs.arrays import as_array
 
 
 def project(v: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ def check_alpha(
     Nothing is renormalised silently.
     """
     try:
-        given = alpha.detach().cpu() if isinstance(alpha, Tensor) else alpha
+        given = as_array(alpha)
         if np.iscomplexobj(given):
             raise TypeError
         # A copy, row after row in memory of its own: torch wants to be allowed to write to it, and

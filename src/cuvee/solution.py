@@ -8,10 +8,10 @@ from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from cuvee.errors import DomainError, OptionError
 from cuvee.hypothesis.base import Space
+from cuvee.inputs.arrays import as_array
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array, Domain
 from cuvee.results import Floats, Status, raise_unless_ok
@@ -26,7 +26,10 @@ class Certificate:
 
     distance: Floats  # (M,) ≥ ‖w − w*(α)‖
     excess_risk: Floats  # (M,) ≥ f_α(w) − f_α(w*)
-    gradient_norm: Floats  # (M,) ‖∇f_α(w)‖∞; on the sphere of an active W, of its Lagrangian
+    gradient_norm: Floats
+    """(M,) ‖∇f_α(w)‖∞ as float64 computes it; on the sphere of an active W, that of its Lagrangian.
+    What rounding may hide of it is in the bounds.
+    """
     rests_on: str
     """What the bounds rest on, in a sentence."""
     calibrated: npt.NDArray[np.bool_] | None = None
@@ -195,7 +198,7 @@ def _rows(space: Space, features: tuple[str, ...], X: Any) -> Array:
 def check_w(w: Any, n_models: int, n_params: int) -> Floats:
     """Return w (M, P) as float64; raise an error that names the row that does not fit."""
     try:
-        array = np.asarray(w.detach().cpu() if isinstance(w, torch.Tensor) else w)
+        array = as_array(w)
         if array.dtype.kind == "c":
             raise TypeError
         array = np.require(array, dtype=np.float64, requirements=["C", "W"])

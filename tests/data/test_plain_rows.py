@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from cuvee.data.encode import Encoder
 from cuvee.data.plain_rows import PlainRows
+from rounding import assert_rounded
 
 FRAME = pd.DataFrame({
     "age": [20, 40, 33.5], "sex": ["f", "m", "f"], "same": [7, 7, 7], "one": ["x", "x", "x"],
@@ -24,7 +24,7 @@ def test_plain_rows_are_encoded_as_in_a_frame(features, impute):
         for row in FRAME.sample(20, replace=True, random_state=0).to_dict("records")
     ]
     encoded = PlainRows(encoder)(rows)
-    np.testing.assert_allclose(encoded, encoder(pd.DataFrame(rows)), rtol=1e-15, atol=0)
+    assert_rounded(encoded, encoder(pd.DataFrame(rows)))
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,49 @@ def test_the_gradient_of_ridge_is_that_of_the_model_handed_out():
             rtol=0.5,
         )
     assert all(s.ok for s in solution.status)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_gradient_in_all_columns_counts_the_rounding_of_w(intercept):
+    """A wide table is solved in other coordinates: what it costs to leave them is reported too."""
+    rng = np.random.default_rng(3)
+    sources = []
+    for name, rows in (("a", 60), ("b", 80)):
+        X = 6e3 + 50 * rng.normal(size=(rows, 200))
+        y = 1.7e7 + X @ rng.normal(size=200) * 300 + 1e3 * rng.normal(size=rows)
+        sources.append(Domain(name, X, y))
+    alpha, hypothesis = np.array([[0.3, 0.7]]), Ridge(l2=1e-2, intercept=intercept)
+    solution = cuvee.solve(sources, hypothesis, alpha)
+    oracle = oracle_of("ridge", sources, alpha[0], 1e-2, intercept)
+    true = float(np.abs(oracle.derivatives(solution.w[0].astype(np.longdouble))[0]).max())
+    reported = solution.certificate.gradient_norm[0]
+    assert true <= 10 * reported and reported <= 10 * true  # it was 200 times too small
+    again = cuvee.certify(sources, hypothesis, alpha, solution.w)
+    np.testing.assert_allclose(again.gradient_norm[0], reported, rtol=0.5)
+    assert solution.status[0].ok
+
+
+def test_alpha_is_found_in_as_many_columns_as_there_are_rows(monkeypatch):
+    seen = []
+
+    def components(problem, space, *arguments, **options):
+        seen.append(space.n_params)
+        return bind(problem, space, *arguments, **options)
+
+    bind = erm.components
+    monkeypatch.setattr(erm, "components", components)
+    problem = problem_of("ridge", d=400)
+    cuvee.estimate(problem, Ridge())
+    rows = sum(d.n_rows for d in (*problem.sources, *problem.targets))
+    assert seen and max(seen) <= rows + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "most"), [("estimate", 1024), ("solve", 128)]
+)  # MiB: 5.6 GB and 1.2 GB before
+def test_wide_tables_need_little_memory(what, most):
+    from benchmarks import wide
+
+    columns = {"estimate": 1000, "solve": 3000}[what]
+    assert wide.measured(what, columns)["peak_MiB"] <= most

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 import cuvee
 from builders import make_problem
@@ -401,3 +402,11 @@ def test_streams_of_targets_have_no_names_of_sources():
         )
     with pytest.raises(OptionError, match="stream"):
         cuvee.run_online({"s0": 1.0}, ONLINE, progress=False)
+
+
+def test_tensors_of_every_float_are_weights_and_models():
+    for dtype in (torch.bfloat16, torch.float16):
+        alpha = torch.tensor([[0.5, 0.25, 0.25]], dtype=dtype)
+        solution = cuvee.solve(PROBLEM.sources, RIDGE, alpha)
+        w = torch.as_tensor(solution.w).to(dtype)
+        assert cuvee.certify(PROBLEM.sources, RIDGE, alpha, w).certified.all()

@@ -80,27 +80,40 @@ class WideFamily:
             # ‖∇‖∞ in the columns is at most ‖∇‖₂ in the coordinates, and that √P times ‖∇‖∞ there.
             enough = tol / part.rows.space.n_params**0.5
             solved = part.family.solve(alpha[part.models], tol=enough, start=near)
-            outcome = self._expanded(part.rows, solved)
-            # a model that missed the stricter tolerance may still meet the one asked for
-            if not self._space.quadratic:
-                late = [
-                    s in (Status.ITERATION_LIMIT, Status.ILL_CONDITIONED) for s in outcome.status
-                ]
-                outcome.status[(outcome.gradient <= tol).cpu().numpy() & late] = Status.SOLVED
+            outcome = self._handed_out(part, alpha[part.models], solved, tol)
             outcomes.append(outcome)
             if progress is not None:
                 progress(sum(len(o.w) for o in outcomes), len(alpha))
         return _joined(outcomes)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
-        outcomes = []
-        for part in self._parts():
-            canonical = self._space.canonical(w[part.models], features=False)
-            inside = self._space.project(canonical)
-            u, unseen = part.rows.split(inside)
-            outcome = part.family.certify(alpha[part.models], u, tol=tol)
-            outcomes.append(self._expanded(part.rows, outcome, unseen).moved_from(canonical))
-        return _joined(outcomes)
+        return _joined(
+            [self._looked_at(p, alpha[p.models], w[p.models], tol) for p in self._parts()]
+        )
+
+    def _looked_at(self, part: Part, alpha: Tensor, w: Tensor, tol: float) -> Outcome:
+        """Return what can be proven of w by one pass over the rows of this part."""
+        canonical = self._space.canonical(w, features=False)
+        u, unseen = part.rows.split(self._space.project(canonical))
+        outcome = part.family.certify(alpha, u, tol=tol)
+        return self._expanded(part.rows, outcome, unseen).moved_from(canonical)
+
+    def _handed_out(self, part: Part, alpha: Tensor, solved: Outcome, tol: float) -> Outcome:
+        """Return the outcome of solved models as they are in all columns.
+
+        Expanding w rounds it once more, which a column with a large mean feels: gradient and bounds
+        are those of the rounded w, and no other w in float64 is much better.
+        """
+        outcome = self._expanded(part.rows, solved)
+        looked = self._looked_at(part, alpha, outcome.w, tol)
+        status = outcome.status.copy()
+        # a model that missed the stricter tolerance may still meet the one asked for
+        if not self._space.quadratic:
+            late = (status == Status.ITERATION_LIMIT) | (status == Status.ILL_CONDITIONED)
+            status[(looked.gradient <= tol).cpu().numpy() & late] = Status.SOLVED
+        # intercepts of absent classes are fixed far out, and have no part in the gradient
+        free = torch.as_tensor(status != Status.ABSENT_CLASS, device=alpha.device)
+        return _chosen(free, looked, replace(outcome, status=status))
 
     def _expanded(self, rows: RowsSpace, seen: Outcome, unseen: Tensor | None = None) -> Outcome:
         """Return the outcome in all columns.
@@ -164,6 +177,17 @@ class WideFamily:
         """Return symmetric (..., r, r) of the coordinates as (..., P, P) of the columns."""
         rows = self._first.rows
         return rows.expand(rows.expand(H).transpose(-1, -2))
+
+
+def _chosen(first: Tensor, a: Outcome, b: Outcome) -> Outcome:
+    """Return b, with the gradients and bounds of `a` for the models `first` (M,)."""
+
+    def of(x: Tensor, y: Tensor) -> Tensor:
+        return torch.where(first.view(-1, *[1] * (x.ndim - 1)), x, y)
+
+    bounds = Bounds(of(a.bounds.distance, b.bounds.distance), of(a.bounds.excess, b.bounds.excess))
+    gradient, vector = of(a.gradient, b.gradient), of(a.vector, b.vector)
+    return replace(b, gradient=gradient, vector=vector, bounds=bounds)
 
 
 def _joined(outcomes: list[Outcome]) -> Outcome:
