@@ -11,6 +11,7 @@ import pytest
 
 from cuvee.report import cautions as rules
 from cuvee.report.cautions import worries
+from cuvee.report.scoring import scores
 from cuvee.report.summary import summary
 from report_builders import findings, nothing_known, rescored, with_constant
 
@@ -59,6 +60,38 @@ def test_mixtures_that_did_not_settle():
     )
     (said,) = rules.unmixed(missing)
     assert said.startswith("Target target 2 got no mixture at all")
+
+
+def test_scores_that_rest_on_few_rows():
+    f = calm(3)
+    assert list(rules.few_tests(f)) == []
+    assert list(rules.few_tests(replace(f, tested={"no": 90, "yes": 5}))) == []
+    few = replace(f, test_rows=np.array([8.0, 8, 8]), tested={"no": 21, "yes": 3}, about={})
+    (said,) = rules.few_tests(few)
+    assert said == (
+        "The scores rest on 24 test rows of 3 targets, with 3 of class 'yes' among them: they can "
+        "be far from the truth. Label more rows, or keep more of them for scores with --test."
+    )
+    assert worries(few)[0] == said
+    many = replace(f, test_rows=np.array([50.0, 0, 50]), tested={"no": 98, "yes": 2})
+    (said,) = rules.few_tests(many)
+    assert "100 test rows of 2 targets, with 2 of class 'yes'" in said
+    (said,) = rules.few_tests(replace(few, tested={}))  # a quantity
+    assert "24 test rows of 3 targets: they" in said
+    (said,) = rules.few_tests(replace(few, about={"options": {"labelled": 20}}))
+    assert said.endswith("or learn from fewer of them with --labelled.")
+    assert list(rules.few_tests(replace(few, test_rows=np.zeros(3)))) == []  # said elsewhere
+
+
+def test_means_over_some_of_the_targets_say_so():
+    f = with_constant(calm(), accuracy=0.98)  # the first target has no AUC
+    (said,) = rules.unlearnt(f)
+    assert "balanced accuracy (0.500) and AUC (0." in said and ") (11 of 12 targets)," in said
+    assert "mean AUC (11 of 12 targets)" in scores(f)["means"]["head"]
+    fair = with_constant(calm(), accuracy=0.8, balanced=0.6)
+    fair.also["balanced accuracy"][3] = np.nan
+    (said,) = rules.flattered(fair)
+    assert "cuvee has 0.600 (11 of 12 targets), so look" in said
 
 
 def test_models_that_predict_no_better_than_one_answer():

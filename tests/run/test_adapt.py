@@ -33,6 +33,21 @@ BASE = table(5, 16)
 TARGETS = ("site 0", "site 3")
 
 
+def by_class(y, order, many):
+    """Test rows one by one, each of the class that has given the smallest share of its rows."""
+    waiting = {c: [row for row in order if y[row] == c] for c in np.unique(y)}
+    size, tested = {c: len(rows) for c, rows in waiting.items()}, []
+
+    def turn(c):
+        given, last = size[c] - len(waiting[c]), len(waiting[c]) == 1
+        first = given == 0 and size[c] > 1
+        return (given + 0.5) / size[c] - first + last, -order.index(waiting[c][0])
+
+    while len(tested) < many:
+        tested.append(waiting[min((c for c in waiting if waiting[c]), key=turn)].pop(0))
+    return np.array(tested)
+
+
 def problem_by_hand(frame, label, targets, seed=0, test=0.25, labelled=None):
     """Sources and targets as a reader of the docs would make them: pandas, numpy and an encoder on
     training rows.
@@ -42,7 +57,11 @@ def problem_by_hand(frame, label, targets, seed=0, test=0.25, labelled=None):
         rows = np.flatnonzero(frame.site == t)
         order[t] = np.random.default_rng([seed, i]).permutation(len(rows))
         keep = labelled or max(len(rows) - round(test * len(rows)), 5)
-        learn[t], held[t] = rows[np.sort(order[t][:keep])], rows[np.sort(order[t][keep:])]
+        tested = order[t][keep:]
+        if label == "sick" and not labelled:
+            tested = by_class(frame[label].to_numpy()[rows], order[t].tolist(), len(tested))
+        learn[t] = rows[~np.isin(np.arange(len(rows)), tested)]
+        held[t] = rows[np.sort(tested)]
     sources = {s: np.flatnonzero(frame.site == s) for s in frame.site.unique() if s not in targets}
     train = frame.iloc[np.concatenate([*sources.values(), *learn.values()])]
     mean, scale = train.age.mean(), train.age.std(ddof=0)

@@ -248,6 +248,7 @@ def _show(run: Run, as_json: bool) -> None:
     """Print the targets, what was found, and where the report is."""
     from cuvee.report.cautions import worries
     from cuvee.report.findings import ALSO, BALANCED
+    from cuvee.report.summary import partly
 
     results = run.as_dict()
     if as_json:
@@ -277,7 +278,7 @@ def _show(run: Run, as_json: bool) -> None:
     )
     print_text(one_line(run.summary()))
     if beside := [
-        f"{name} {also[name]['mean'][0]:.3f}"
+        f"{name} {also[name]['mean'][0]:.3f}{partly(run.findings, name)}"
         for name in ALSO
         if name in also and also[name]["scored"]
     ]:

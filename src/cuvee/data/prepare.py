@@ -20,7 +20,13 @@ from cuvee.data.files import files
 from cuvee.data.fingerprint import fingerprint_of
 from cuvee.data.frame import located
 from cuvee.data.groups import Names, Taught, assigned, taught
-from cuvee.data.held_out import Divided, divided, drop_unseen
+from cuvee.data.held_out import (
+    Divided,
+    class_labels,
+    classes_tested,
+    divided,
+    drop_unseen,
+)
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.noticed import noticed
 from cuvee.data.opened import OpenedTable, decodable, open_table
@@ -88,7 +94,8 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     with located(opened.source, options.encoding):
         kept, row_notes = taught(rows, groups, opened.inferred.task, strict=options.strict)
     places = {name: at for group in kept for name, at in group.targets.items()}
-    parts = divided({name: len(at) for name, at in places.items()}, options)
+    labels = class_labels(rows, places, opened.inferred.task)
+    parts = divided({name: len(at) for name, at in places.items()}, options, labels)
     encoders = _Encoders(rows, table.features, options)
     members = tuple(_members(encoders, group, parts) for group in kept)
     more = Unlabelled.of(table, set(places), opened.label_free, options)
@@ -114,6 +121,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
             domain=table.domain, n_features=len(table.features), rows=encoded,
             together=_together(encoders, members, places), unlabelled=more.encoded,
+            tested=classes_tested(class_labels(rows, places, opened.inferred.task), parts),
         )  # fmt: skip
 
 

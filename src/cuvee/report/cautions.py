@@ -17,10 +17,13 @@ from cuvee.report.summary import (
     means_also,
     n_scored,
     n_sources,
+    partly,
     settled,
 )
 
 FEW = 10  # labelled rows
+FEW_TESTS = 30  # test rows of all targets together
+FEW_OF_CLASS = 5  # test rows of the rarest class
 UNUSED = 0.01  # a source whose α is below it for every target is unused
 ALMOST_ALL = 0.9  # α of one column
 MANY = 0.5  # share of targets
@@ -33,7 +36,7 @@ Flags = npt.NDArray[np.bool_]
 def worries(findings: Findings) -> list[str]:
     """Return the sentences of all rules that apply, the gravest first."""
     rules = (
-        *(unsolved, unmixed, label_free, unlearnt, flattered, chance, behind),
+        *(unsolved, unmixed, label_free, few_tests, unlearnt, flattered, chance, behind),
         *(self_reliant, few_rows, unscored, unproven, leaning, unused),
     )
     return [sentence for rule in rules for sentence in rule(findings)]
@@ -80,6 +83,29 @@ def label_free(findings: Findings) -> Iterator[str]:
         yield warning(findings, names)
 
 
+def few_tests(findings: Findings) -> Iterator[str]:
+    """Yield a sentence about scores that rest on few rows, or on few rows of a class."""
+    rows = int(np.nansum(findings.test_rows))
+    rarest = min(findings.tested, key=lambda name: findings.tested[name], default=None)
+    of_rarest = rows if rarest is None else findings.tested[rarest]
+    if not rows or (rows >= FEW_TESTS and of_rarest >= FEW_OF_CLASS):
+        return
+    targets = count(int((findings.test_rows > 0).sum()), "target")
+    among = (
+        "" if rarest is None else f", with {of_rarest:,} of class '{named([rarest])}' among them"
+    )
+    asked = (findings.about.get("options") or {}).get("labelled") is not None
+    how = (
+        "learn from fewer of them with --labelled"
+        if asked
+        else "keep more of them for scores with --test"
+    )
+    yield (
+        f"The scores rest on {count(rows, 'test row')} of {targets}{among}: they can be far from "
+        f"the truth. Label more rows, or {how}."
+    )
+
+
 def unlearnt(findings: Findings) -> Iterator[str]:
     """Yield a sentence if models predict no better than one answer for all."""
     best = constant(findings)
@@ -94,9 +120,12 @@ def unlearnt(findings: Findings) -> Iterator[str]:
             f"“{findings.label}”, so check them before using the models."
         )
         return
-    beside = {name: float(v[us]) for name, v in means_also(findings).items() if name != LOG_LOSS}
     advice = (
-        " and ".join(f"{name} ({score(value, metric)})" for name, value in beside.items())
+        " and ".join(
+            f"{name} ({score(float(v[us]), metric)}){partly(findings, name)}"
+            for name, v in means_also(findings).items()
+            if name != LOG_LOSS
+        )
         or "the columns"
     )
     rare = (
@@ -132,8 +161,8 @@ def flattered(findings: Findings) -> Iterator[str]:
             f"An {metric} of {score(accuracy, metric)} is misleading, because always answering the "
             "most frequent class has "
             f"{score(most, metric)}: with every class counted equally cuvee has "
-            f"{score(fair, metric)}, so look at the rare classes before relying on it, and label "
-            "more rows of them."
+            f"{score(fair, metric)}{partly(findings, BALANCED)}, so look at the rare classes "
+            "before relying on it, and label more rows of them."
         )
 
 

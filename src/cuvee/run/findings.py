@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.columns import as_written
 from cuvee.report.findings import ALSO, Convergence, Expected, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run.added import Added
@@ -85,7 +86,17 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
             if name in metrics.get("also", {})
         },
         expected=_expected(metrics.get("label_free")),
+        tested=_tested(prepared),
     )
+
+
+def _tested(prepared: dict[str, Any]) -> dict[str, int]:
+    """Return the test rows of all targets by class; nothing of a quantity, or an older version."""
+    each = [target["tested"] for target in prepared["targets"] if "tested" in target]
+    if prepared["classes"] is None or not each:
+        return {}
+    names = [as_written(one) for one in prepared["classes"]]
+    return {name: sum(rows.get(name, 0) for rows in each) for name in names}
 
 
 def judged_notes(folder: RunFolder) -> tuple[str, ...]:
