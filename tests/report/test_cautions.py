@@ -141,7 +141,8 @@ def test_one_answer_for_all_is_no_rival_among_mixtures():
         ((0.02, 0.01, 0.03), None),
         ((0.02, -0.01, 0.05), "may be chance"),
         ((0.02, np.nan, np.nan), "may be chance"),
-        ((-0.02, -0.05, 0.01), "no better than"),
+        ((-0.02, -0.05, 0.01), " test rows no difference in accuracy between cuvee and"),
+        ((0.0, 0.0, 0.0), "no difference in accuracy between cuvee and"),
         ((-0.02, -0.03, -0.01), "does worse than"),
     ],
 )
@@ -149,6 +150,23 @@ def test_a_comparison_that_says_little(gain, wanted):
     f = calm()
     said = list(rules.chance(replace(f, gain=np.tile(gain, (5, 1)))))
     assert (said == []) if wanted is None else (len(said) == 1 and wanted in said[0])
+
+
+@pytest.mark.parametrize("gain", [(0.0, -0.05, 0.05), (0.01, -0.05, 0.07)])
+def test_log_loss_speaks_where_accuracies_are_alike(gain):
+    f = with_constant(calm())
+    scores = f.scores.copy()
+    scores[:, :5] = scores[:, :1]  # all models give the same answers
+    f = replace(rescored(f, scores), gain=np.tile(gain, (6, 1)))
+    f.also["log loss"][:] = [0.277, 0.290, 0.29, 0.284, 0.3, 0.5]
+    (said,) = rules.chance(f)
+    assert "serves as well" not in said and "“pooled + own”" in said  # the best of equals
+    assert ", but cuvee has the better log loss, 0.277 against 0.284: " in said
+    f.also["log loss"][:, 3] = 0.27
+    (said,) = rules.chance(f)
+    assert "“pooled + own”, which is simpler, has the better log loss, 0.27 against 0.277" in said
+    f.also["log loss"][:, 3] = 0.277
+    assert ", and their log loss is the same, 0.277: " in "".join(rules.chance(f))
 
 
 @pytest.mark.parametrize("regression", [False, True])

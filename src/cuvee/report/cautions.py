@@ -171,7 +171,7 @@ def chance(findings: Findings) -> Iterator[str]:
 
     Baselines that give one answer for all have rules of their own.
     """
-    best = best_baseline(findings, without=CONSTANT)
+    best = _rival(findings)
     if best is None:
         return
     gain, low, high = (float(v) for v in findings.gain[best])
@@ -183,13 +183,46 @@ def chance(findings: Findings) -> Iterator[str]:
             f"more than chance: use “{name}” here."
         )
     elif gain <= 0:
-        yield f"cuvee is no better than “{name}”{mean}, which is simpler and serves as well here."
+        tests = count(float(np.nansum(findings.test_rows)), "test row")
+        yield (
+            f"On {tests} no difference in {findings.metric} between cuvee and “{name}” can be "
+            f"seen{_by_log_loss(findings, best)}: label more rows, or keep more of them for scores."
+        )
     elif not low > 0:
         yield (
             f"That cuvee is better than “{name}” may be chance, because the interval of the gain "
-            "includes 0: "
+            f"includes 0{_by_log_loss(findings, best)}: "
             "score more targets, or keep more test rows."
         )
+
+
+def _rival(findings: Findings) -> int | None:
+    """Return the baseline with the best mean score; of equals, that with the least log loss."""
+    best = best_baseline(findings, without=CONSTANT)
+    losses = means_also(findings).get(LOG_LOSS)
+    if best is None or losses is None:
+        return best
+    equals = [
+        k
+        for k, method in enumerate(findings.methods)
+        if method not in (CUVEE, *CONSTANT) and findings.mean[k, 0] == findings.mean[best, 0]
+    ]
+    return min(equals, key=lambda k: float(losses[k]))
+
+
+def _by_log_loss(findings: Findings, other: int) -> str:
+    """Return what log loss says where another score says little; nothing where there is none."""
+    losses = means_also(findings).get(LOG_LOSS)
+    if losses is None:
+        return ""
+    us, name = findings.methods.index(CUVEE), findings.methods[other]
+    ours, theirs = (number(float(losses[k])) for k in (us, other))
+    if ours == theirs:
+        return f", and their {LOG_LOSS} is the same, {ours}"
+    better = "cuvee" if losses[us] < losses[other] else f"“{name}”, which is simpler,"
+    first, second = (ours, theirs) if better == "cuvee" else (theirs, ours)
+    partial = partly(findings, LOG_LOSS)
+    return f", but {better} has the better {LOG_LOSS}, {first} against {second}{partial}"
 
 
 def behind(findings: Findings) -> Iterator[str]:
