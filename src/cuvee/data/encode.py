@@ -316,12 +316,17 @@ def hides_variation(scaler: Any, low: float, high: float) -> bool:
     return high > low if whole else high - low > ROUNDING * float(np.spacing(largest))
 
 
+def too_many(different: int, rows: int) -> bool:
+    """Return whether a column with so many different values in so many rows is no category."""
+    return different > MOST_CATEGORIES or (different >= MANY and different >= NEARLY_ALL * rows)
+
+
 def check_categories(name: str, different: int, rows: int, example: str, where: str) -> None:
     """Raise `DomainError` where a column has more categories than a model can learn from.
 
     Such a column is most likely an id, a free text or a date.
     """
-    if different > MOST_CATEGORIES or (different >= MANY and different >= NEARLY_ALL * rows):
+    if too_many(different, rows):
         raise DomainError(
             f"{at(where)}column {name!r} has {different:,} different values in "
             f"{count(rows, 'row')}, like "
