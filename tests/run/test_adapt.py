@@ -641,6 +641,26 @@ def test_domains_named_by_numbers(tmp_path):
         adapt(frame, tmp_path / "no", options=options(targets=True))
 
 
+def test_a_text_names_columns_and_domains_as_a_list_does(tmp_path):
+    frame = BASE.assign(**{"order, id": range(len(BASE)), "ward": np.arange(len(BASE)) % 3})
+    lists = {"drop": ["sick", "order, id"], "text": ["ward", "sex"], "exclude": ["site 1"]}
+    texts = {"drop": 'sick, "order, id"', "text": "ward,sex", "exclude": "site 1"}
+    runs = [
+        adapt(frame, tmp_path / str(i), label="cost", domain="site", targets=TARGETS, **given)
+        for i, given in enumerate((lists, texts))
+    ]
+    assert runs[0].options == runs[1].options and "site 1" not in runs[1].columns
+    assert Options(features="age").features == ("age",) and Options(drop="age").drop == ("age",)
+    assert Options(exclude="site 1,north*").exclude == ("site 1,north*",)  # as targets are
+    both = [
+        run.predict(frame, target="site 0", keep=keep)
+        for keep, run in zip((["age", "sex"], "age,sex"), runs, strict=True)
+    ]
+    pd.testing.assert_frame_equal(*both)
+    with pytest.raises(InputError, match="drop must be a list of names; got 4"):
+        Options(drop=4)
+
+
 def test_domain_names_of_all_kinds(tmp_path):
     names = {
         "site 0": 'a "quoted", name',

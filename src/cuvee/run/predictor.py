@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written
+from cuvee.data.columns import as_written, comma_list
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.options import Options
@@ -113,8 +113,9 @@ class Predictor(ABC):
         if not (target is None or isinstance(target, str)):
             raise OptionError(f"target must be the name of a target; got {target!r}")
         for name, value in (("keep", keep), ("text", text)):
-            if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+            if not all(isinstance(v, str) for v in value):
                 raise OptionError(f"{name} must be a list of column names; got {value!r}")
+        keep, text = (comma_list(v) if isinstance(v, str) else v for v in (keep, text))
         source = self._table(source, target)
         with understood(self.path, "a run of this version of cuvee"):
             encoding = encoding or self.options.encoding
