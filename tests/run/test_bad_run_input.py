@@ -186,7 +186,7 @@ BAD_TABLES = {
     "an id": (
         BASE.assign(sex=[f"patient {i}" for i in BASE.index]),
         {},
-        "'sex' has 4. different values.*drop it",
+        "'sex' has 4. different values in .* training rows.*drop it with --drop sex",
     ),
     "dates": (
         BASE.assign(age=pd.Timestamp("2020-01-01")),

@@ -5,8 +5,9 @@ it.
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -155,6 +156,17 @@ def comma_list(text: str) -> tuple[str, ...]:
     """
     row = next(csv.reader([text], skipinitialspace=True), [])
     return tuple(name.strip() for name in row if name.strip())
+
+
+def in_comma_list(names: Iterable[str]) -> str:
+    """Return names as `comma_list` reads them.
+
+    >>> in_comma_list(["age", "weight, kg"])
+    'age,"weight, kg"'
+    """
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(names)
+    return out.getvalue()
 
 
 def short(value: Any) -> str:

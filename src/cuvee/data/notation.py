@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from cuvee.data.columns import short, too_long
-from cuvee.data.encode import MOST_CATEGORIES, too_many
 from cuvee.data.notes import Cell, Told
+from cuvee.data.refused import MOST_CATEGORIES, too_many
 from cuvee.errors import DomainError
 
 Kind = Literal["number", "comma", "truth", "text", "missing"]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cuvee.data.encode import Encoder, check_missing
+from cuvee.data.encode import Encoder
 from cuvee.data.files import files
 from cuvee.data.fingerprint import fingerprint_of
 from cuvee.data.frame import located
@@ -32,6 +32,7 @@ from cuvee.data.noticed import noticed
 from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
+from cuvee.data.refused import check_missing
 from cuvee.data.roles import label_free_notes
 from cuvee.data.streamed import streamed
 from cuvee.data.unlabelled import Unlabelled
@@ -90,7 +91,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     """
     options, table, rows, used = opened.options, opened.table, opened.rows, opened.used
     if not options.impute:  # told of all rows at once, not of those learnt from first
-        check_missing([used[name] for name in table.features], "")
+        check_missing([used[name] for name in table.features], "", to_fit=True)
     with located(opened.source, options.encoding):
         kept, row_notes = taught(rows, groups, opened.inferred.task, strict=options.strict)
     places = {name: at for group in kept for name, at in group.targets.items()}

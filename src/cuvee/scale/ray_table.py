@@ -18,7 +18,7 @@ import numpy as np
 
 from cuvee.components.sharded import ShardedDomain, sharded
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.encode import Encoder, hides_variation, say_missing
+from cuvee.data.encode import Encoder, hides_variation
 from cuvee.data.fingerprint import of_digests
 from cuvee.data.frame import spec_of
 from cuvee.data.groups import Names, assigned, taught
@@ -32,6 +32,7 @@ from cuvee.data.noticed import filled
 from cuvee.data.opened import COLUMNS, decodable, inferred_of
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
+from cuvee.data.refused import say_missing
 from cuvee.data.roles import SMALL, Pool, excluded, pool
 from cuvee.data.targets import EACH, choose
 from cuvee.data.task import Inferred, Task, check_varies
@@ -227,7 +228,9 @@ class _Table:
         where = self.spec.where
         empty = next((c.name for c in columns.values() if c.gaps == c.rows), None)
         if empty is not None:
-            raise DomainError(f"{where}: column {empty!r} is missing in every row; drop it")
+            raise DomainError(
+                f"{where}: column {empty!r} is missing in every row; drop it (--drop)"
+            )
         hidden = {
             c.name: c.low
             for c in columns.values()
