@@ -202,7 +202,7 @@ def predict(
             check_out(out, force, (".csv", ".parquet"))
         lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
         answers = _models(models, hypothesis).predict(
-            rows, target=target, **lists, encoding=encoding
+            rows, target=target, **lists, encoding=encoding, say=voice.note
         )
         write_frame(answers, out)
         if out is not None:
