@@ -22,6 +22,7 @@ from cuvee.data.encode import Encoder
 from cuvee.data.levels import take_out
 from cuvee.data.prepare import prepare
 from cuvee.errors import InputError
+from cuvee.report.cautions import worries
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.alpha_file import from_csv, to_csv
 from cuvee.run.judge import Judged
@@ -241,6 +242,17 @@ def test_baselines_are_what_they_are_called(tmp_path):
     found = dict(zip(run.metrics["methods"], run.metrics["scores"][0], strict=True))
     for name, value in wanted.items():
         assert found[name][0] == pytest.approx(value, rel=1e-6), name
+
+
+def test_a_printed_run_says_what_to_worry_about_most(ridge):
+    (few, *others) = worries(ridge.findings)
+    assert few.startswith("The scores rest on 8 test rows of 2 targets: they can be far from")
+    printed = repr(ridge).splitlines()
+    assert printed[1:] == [f"What to worry about: {few} ({len(others)} more in the report)"]
+    assert printed[0] == f"Run at {ridge.path}: {ridge.summary()}"
+    assert "The scores rest on 8 test rows" in ridge._repr_html_()
+    # weights by name
+    assert ridge.as_dict()["alpha"]["site 3"]["site 1"] == ridge.alpha[1, 0] > 0
 
 
 def test_one_target_has_the_interval_of_its_rows(tmp_path):

@@ -246,7 +246,7 @@ def _how_to_resume(folder: Path) -> str:
 
 def _show(run: Run, as_json: bool) -> None:
     """Print the targets, what was found, and where the report is."""
-    from cuvee.report.cautions import worries
+    from cuvee.report.cautions import gravest
     from cuvee.report.findings import ALSO, BALANCED
     from cuvee.report.summary import partly
 
@@ -285,9 +285,8 @@ def _show(run: Run, as_json: bool) -> None:
         print_text(f"Beside {results['metric']}, on average: {', '.join(beside)}.")
     if said := run.expectation():
         print_text(one_line(said))
-    if gravest := worries(run.findings):
-        more = f" ({len(gravest) - 1} more in the report)" if len(gravest) > 1 else ""
-        print_text(one_line(f"What to worry about: {gravest[0]}{more}"))
+    if worry := gravest(run.findings):
+        print_text(one_line(worry))
     show(f"report: {results['report']}")
 
 

@@ -42,6 +42,13 @@ def worries(findings: Findings) -> list[str]:
     return [sentence for rule in rules for sentence in rule(findings)]
 
 
+def gravest(findings: Findings) -> str:
+    """Return a sentence on what to worry about most, and how many more there are; or nothing."""
+    found = worries(findings)
+    more = f" ({len(found) - 1} more in the report)" if len(found) > 1 else ""
+    return f"What to worry about: {found[0]}{more}" if found else ""
+
+
 def unsolved(findings: Findings) -> Iterator[str]:
     """Yield a sentence about models that are not solved."""
     bad = [is_bad(s) for s in findings.model_status]
