@@ -176,7 +176,8 @@ def predict(
         ),
     ] = None,
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")
+        list[str] | None,
+        typer.Option(metavar="COLS", help="Columns to copy into the output, such as an id: a,b."),
     ] = None,
     text: asked.Text = None,
     hypothesis: Annotated[
@@ -206,8 +207,12 @@ def predict(
         )
         write_frame(answers, out)
         if out is not None:
-            whose = "its domain's model each" if target is None else f"the model of {target!r}"
-            voice.note(f"{len(answers):,} rows, predicted by {whose}: {out}")
+            whose = (
+                "each by the model of its domain"
+                if target is None
+                else f"by the model of {target!r}"
+            )
+            voice.note(f"{len(answers):,} rows, predicted {whose}: {out}")
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:

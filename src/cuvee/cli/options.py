@@ -198,7 +198,7 @@ C = Annotated[
         "--C",
         metavar="X",
         rich_help_panel=_MODEL,
-        help="Price of leaning on few rows; path finds its own.",
+        help="Penalty for relying on few rows; path finds its own.",
     ),
 ]
 Tol = Annotated[

@@ -20,7 +20,8 @@ BEYOND = (
 MEANINGS = {
     BALANCED: "Balanced accuracy counts every class equally, however rare",
     AUC: "AUC is how often a row of the second class is ranked above one of the first",
-    LOG_LOSS: "log loss is how little chance a model gave to the right class, and lower is better",
+    LOG_LOSS: "log loss is a penalty that is large when the right class got a low probability, and "
+    "lower is better",
 }
 COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them holds
 
