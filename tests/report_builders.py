@@ -259,7 +259,11 @@ def _terms(rng, M, regression):
     values[:, 100:] = np.nan
     values[5, min(M, 100) - 1] = np.nan
     return LearningTerms(
-        "the squared error" if regression else "the chance of wrong classes", regression, *values
+        "the squared error"
+        if regression
+        else "the probability that the model gives to wrong classes",
+        regression,
+        *values,
     )
 
 

@@ -34,6 +34,19 @@ def test_adapt_ends_with_a_table_and_the_report(cli, folder):
     assert ": regression\n" in ended.err and "hypothesis: ridge regression, l2 = 0.01" in ended.err
 
 
+def test_predict_says_what_it_filled(cli, folder):
+    assert cli("adapt", *ROLES, *QUICK, "--impute").code == 0
+    frame = pd.read_csv("visits.csv", dtype={"hospital": str})
+    column = next(c for c in open_run("run").features if frame[c].dtype == float)
+    frame.loc[:4, column] = np.nan
+    frame.to_csv("gaps.csv", index=False)
+    ended = cli("predict", "run", "gaps.csv", "--target", "new")
+    assert ended.code == 0 and ended.out.count("\n") == len(frame) + 1
+    assert "cuvee: note: gaps are filled, numbers with the column's median" in ended.err
+    assert f"'{column}' (5 gaps)" in ended.err
+    assert "gaps" not in cli("predict", "run", "visits.csv", "--target", "new").err
+
+
 @pytest.mark.parametrize(
     ("status", "distance", "words"),
     [

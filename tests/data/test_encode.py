@@ -178,6 +178,28 @@ def test_missing_values_without_impute():
         Encoder.fit(frame.assign(age=None), FEATURES, impute=True)
 
 
+def test_all_columns_that_are_refused_are_named_in_one_error():
+    ids = {"order id": [f"o{i}" for i in range(300)], "when, where": [f"w{i}" for i in range(300)]}
+    frame = pd.DataFrame({**ids, "age": range(300), "sex": ["f", "m"] * 150})
+    with pytest.raises(DomainError) as caught:
+        Encoder.fit(frame, [*frame])
+    said = str(caught.value)
+    assert "column 'order id' has 300 different values in 300 training rows, like 'o0'; " in said
+    assert said.endswith(
+        "drop them with --drop 'order id,\"when, where\"' (drop= in Python), or make numbers of them"
+    )
+    gaps = frame.assign(age=frame.age.where(frame.age > 9))
+    with pytest.raises(DomainError, match="10 of 300 rows have missing values") as caught:
+        Encoder.fit(gaps, [*frame])
+    assert str(caught.value).endswith(
+        "the columns have too many different values besides, as ids and free texts do: "
+        "'order id', 'when, where'; add --drop 'order id,\"when, where\"' --impute"
+    )
+    with pytest.raises(DomainError) as caught:  # of rows to predict on nothing is known
+        Encoder.fit(frame, ["age", "sex"])(gaps)
+    assert "--drop" not in str(caught.value)
+
+
 def test_a_column_of_gaps_alone_is_missing_whatever_kind_of_gaps():
     """Found by the fuzz of runs: objects that are all NaT have no kind to complain of."""
     for gap in (None, np.nan, pd.NaT, pd.NA):
@@ -225,12 +247,13 @@ def test_unseen_values():
 def test_ids_are_not_categories():
     ids = [f"p{i}" for i in range(300)]
     with pytest.raises(
-        DomainError, match="column 'id' has 300 different values in 300 rows, like 'p0'; an id"
+        DomainError,
+        match="column 'id' has 300 different values in 300 training rows, like 'p0'; an id",
     ):
         Encoder.fit(pd.DataFrame({"id": ids}), ["id"])
-    with pytest.raises(DomainError, match="'id' has 25 different values in 26 rows"):
+    with pytest.raises(DomainError, match="'id' has 25 different values in 26 training rows"):
         Encoder.fit(pd.DataFrame({"id": [*ids[:25], "p0"]}), ["id"])
-    with pytest.raises(DomainError, match="'id' has 201 different values in 2,010 rows"):
+    with pytest.raises(DomainError, match="'id' has 201 different values in 2,010 training rows"):
         Encoder.fit(pd.DataFrame({"id": ids[:201] * 10}), ["id"])
     assert len(Encoder.fit(pd.DataFrame({"id": ids[:200] * 2}), ["id"]).names) == 200
     assert len(Encoder.fit(pd.DataFrame({"id": ids[:10]}), ["id"]).names) == 10

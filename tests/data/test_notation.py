@@ -12,6 +12,7 @@ from cuvee.data.encode import Encoder
 from cuvee.data.frame import read, read_rows, spec
 from cuvee.data.spool import spool
 from cuvee.errors import DomainError
+from cuvee.serve.sentences import over_http
 from frame_builders import FUZZ
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,6 +125,35 @@ def test_other_notations_are_refused(tmp_path, cells):
         assert read(source, text=["x"]).frame["x"].tolist() == cells
     with pytest.raises(DomainError, match="a notation that is not read"):
         spool(spec(csv_of(cells, tmp_path)), tmp_path, batch_rows=1)
+
+
+def test_decimal_commas_between_commas_say_what_works(tmp_path):
+    """Text is advised where it would be taken, and not for more values than categories have."""
+    few, many = ["1,5", "2,5", "3,5", "4"], [f"{i},5" for i in range(300)]
+    path = csv_of(many, tmp_path)
+    with pytest.raises(DomainError) as caught:
+        read(path)
+    assert (
+        "write plain numbers, such as 1234.5, or drop the column (--drop); if its commas are "
+        "decimal, save the file with ';' between columns, or read it in Python with "
+        'pd.read_csv(path, decimal=",")'
+    ) in str(caught.value)
+    assert "at row 0; write plain numbers, such as 1234.5 (row" in over_http(str(caught.value))
+    assert read(pd.read_csv(path, decimal=",")).frame["x"][1] == 1.5
+    semicolons = tmp_path / "semicolons.csv"
+    pd.read_csv(path, dtype=str).to_csv(semicolons, sep=";", index=False)
+    assert read(semicolons).frame["x"][1] == 1.5
+    with pytest.raises(DomainError, match=r"\(--text\) if it holds categories; if its commas are"):
+        read(csv_of(few, tmp_path))
+    with pytest.raises(DomainError) as caught:
+        read(frame_of(many))
+    assert "semicolon" not in str(caught.value) and "';'" not in str(caught.value)
+    with pytest.raises(DomainError) as caught:
+        read(csv_of([f"{i}%" for i in range(300)], tmp_path))
+    assert "--text" not in str(caught.value) and "its commas" not in str(caught.value)
+    days = pd.date_range("2024-01-01", periods=300).strftime("%Y-%m-%d").tolist()
+    with pytest.raises(DomainError, match=r"since a date\?\), or drop the column \(--drop\)"):
+        read(csv_of(days, tmp_path))
 
 
 @pytest.mark.parametrize(

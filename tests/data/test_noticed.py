@@ -59,7 +59,7 @@ def test_labels_that_differ_in_case_alone():
     assert said(columns(y=np.arange(ROWS) % 2)) == []
 
 
-def test_a_run_says_it(tmp_path):
+def test_a_run_says_it_and_so_do_its_predictions(tmp_path):
     frame = columns(site=["north", "south", "west", "east"] * 20, visit=np.arange(ROWS))
     frame.loc[3, "age"] = np.nan
     run = adapt(
@@ -68,3 +68,11 @@ def test_a_run_says_it(tmp_path):
     )  # fmt: skip
     notes = " ".join(run.notes)
     assert "'age' (1 gap)" in notes and "--drop visit" in notes
+    heard: list[str] = []
+    new = frame.assign(age=frame.age.where(frame.index > 9))
+    answers = run.predict(new, target="east", keep=["age"], say=heard.append)
+    assert len(answers) == ROWS and answers.age.isna().sum() == 10
+    assert heard == [
+        "gaps are filled, numbers with the column's median and categories with the most frequent "
+        "value: 'age' (10 gaps)"
+    ]

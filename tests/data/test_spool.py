@@ -181,7 +181,7 @@ BAD = {
     "few ids": (
         shops(30).assign(kind=[f"p{i}" for i in range(30)]),
         {},
-        "'kind' has 30 different values in 30 rows",
+        "'kind' has 30 different values in 30 training rows",
     ),
     "no labels": (shops(50).assign(sold=np.nan), {}, "no row has a label in column 'sold'"),
     "infinite": (

@@ -11,6 +11,7 @@ import pytest
 
 from cuvee.report import cautions as rules
 from cuvee.report.cautions import worries
+from cuvee.report.scoring import scores
 from cuvee.report.summary import summary
 from report_builders import findings, nothing_known, rescored, with_constant
 
@@ -61,6 +62,38 @@ def test_mixtures_that_did_not_settle():
     assert said.startswith("Target target 2 got no mixture at all")
 
 
+def test_scores_that_rest_on_few_rows():
+    f = calm(3)
+    assert list(rules.few_tests(f)) == []
+    assert list(rules.few_tests(replace(f, tested={"no": 90, "yes": 5}))) == []
+    few = replace(f, test_rows=np.array([8.0, 8, 8]), tested={"no": 21, "yes": 3}, about={})
+    (said,) = rules.few_tests(few)
+    assert said == (
+        "The scores rest on 24 test rows of 3 targets, with 3 of class 'yes' among them: they can "
+        "be far from the truth. Label more rows, or keep more of them for scores with --test."
+    )
+    assert worries(few)[0] == said
+    many = replace(f, test_rows=np.array([50.0, 0, 50]), tested={"no": 98, "yes": 2})
+    (said,) = rules.few_tests(many)
+    assert "100 test rows of 2 targets, with 2 of class 'yes'" in said
+    (said,) = rules.few_tests(replace(few, tested={}))  # a quantity
+    assert "24 test rows of 3 targets: they" in said
+    (said,) = rules.few_tests(replace(few, about={"options": {"labelled": 20}}))
+    assert said.endswith("or learn from fewer of them with --labelled.")
+    assert list(rules.few_tests(replace(few, test_rows=np.zeros(3)))) == []  # said elsewhere
+
+
+def test_means_over_some_of_the_targets_say_so():
+    f = with_constant(calm(), accuracy=0.98)  # the first target has no AUC
+    (said,) = rules.unlearnt(f)
+    assert "balanced accuracy (0.500) and AUC (0." in said and ") (11 of 12 targets)," in said
+    assert "mean AUC (11 of 12 targets)" in scores(f)["means"]["head"]
+    fair = with_constant(calm(), accuracy=0.8, balanced=0.6)
+    fair.also["balanced accuracy"][3] = np.nan
+    (said,) = rules.flattered(fair)
+    assert "cuvee has 0.600 (11 of 12 targets), so look" in said
+
+
 def test_models_that_predict_no_better_than_one_answer():
     assert list(rules.unlearnt(calm())) == [] and list(rules.flattered(calm())) == []
     assert worries(with_constant(calm())) == []
@@ -108,7 +141,8 @@ def test_one_answer_for_all_is_no_rival_among_mixtures():
         ((0.02, 0.01, 0.03), None),
         ((0.02, -0.01, 0.05), "may be chance"),
         ((0.02, np.nan, np.nan), "may be chance"),
-        ((-0.02, -0.05, 0.01), "no better than"),
+        ((-0.02, -0.05, 0.01), " test rows no difference in accuracy between cuvee and"),
+        ((0.0, 0.0, 0.0), "no difference in accuracy between cuvee and"),
         ((-0.02, -0.03, -0.01), "does worse than"),
     ],
 )
@@ -116,6 +150,23 @@ def test_a_comparison_that_says_little(gain, wanted):
     f = calm()
     said = list(rules.chance(replace(f, gain=np.tile(gain, (5, 1)))))
     assert (said == []) if wanted is None else (len(said) == 1 and wanted in said[0])
+
+
+@pytest.mark.parametrize("gain", [(0.0, -0.05, 0.05), (0.01, -0.05, 0.07)])
+def test_log_loss_speaks_where_accuracies_are_alike(gain):
+    f = with_constant(calm())
+    scores = f.scores.copy()
+    scores[:, :5] = scores[:, :1]  # all models give the same answers
+    f = replace(rescored(f, scores), gain=np.tile(gain, (6, 1)))
+    f.also["log loss"][:] = [0.277, 0.290, 0.29, 0.284, 0.3, 0.5]
+    (said,) = rules.chance(f)
+    assert "serves as well" not in said and "“pooled + own”" in said  # the best of equals
+    assert ", but cuvee has the better log loss, 0.277 against 0.284: " in said
+    f.also["log loss"][:, 3] = 0.27
+    (said,) = rules.chance(f)
+    assert "“pooled + own”, which is simpler, has the better log loss, 0.27 against 0.277" in said
+    f.also["log loss"][:, 3] = 0.277
+    assert ", and their log loss is the same, 0.277: " in "".join(rules.chance(f))
 
 
 @pytest.mark.parametrize("regression", [False, True])

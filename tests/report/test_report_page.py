@@ -167,7 +167,7 @@ def test_scores_beside_accuracy():
     f = SHAPES["one answer"]()
     text = words(page("one answer"))
     assert (
-        "mean balanced accuracy mean AUC mean log loss" in text
+        "mean balanced accuracy mean AUC (5 of 6 targets) mean log loss" in text
         and "Where all test rows are of one class" in text
     )
     for k, method in enumerate(f.methods):

@@ -22,6 +22,7 @@ from cuvee.data.encode import Encoder
 from cuvee.data.levels import take_out
 from cuvee.data.prepare import prepare
 from cuvee.errors import InputError
+from cuvee.report.cautions import worries
 from cuvee.run import Options, adapt, open_run, resume
 from cuvee.run.alpha_file import from_csv, to_csv
 from cuvee.run.judge import Judged
@@ -33,6 +34,21 @@ BASE = table(5, 16)
 TARGETS = ("site 0", "site 3")
 
 
+def by_class(y, order, many):
+    """Test rows one by one, each of the class that has given the smallest share of its rows."""
+    waiting = {c: [row for row in order if y[row] == c] for c in np.unique(y)}
+    size, tested = {c: len(rows) for c, rows in waiting.items()}, []
+
+    def turn(c):
+        given, last = size[c] - len(waiting[c]), len(waiting[c]) == 1
+        first = given == 0 and size[c] > 1
+        return (given + 0.5) / size[c] - first + last, -order.index(waiting[c][0])
+
+    while len(tested) < many:
+        tested.append(waiting[min((c for c in waiting if waiting[c]), key=turn)].pop(0))
+    return np.array(tested)
+
+
 def problem_by_hand(frame, label, targets, seed=0, test=0.25, labelled=None):
     """Sources and targets as a reader of the docs would make them: pandas, numpy and an encoder on
     training rows.
@@ -42,7 +58,11 @@ def problem_by_hand(frame, label, targets, seed=0, test=0.25, labelled=None):
         rows = np.flatnonzero(frame.site == t)
         order[t] = np.random.default_rng([seed, i]).permutation(len(rows))
         keep = labelled or max(len(rows) - round(test * len(rows)), 5)
-        learn[t], held[t] = rows[np.sort(order[t][:keep])], rows[np.sort(order[t][keep:])]
+        tested = order[t][keep:]
+        if label == "sick" and not labelled:
+            tested = by_class(frame[label].to_numpy()[rows], order[t].tolist(), len(tested))
+        learn[t] = rows[~np.isin(np.arange(len(rows)), tested)]
+        held[t] = rows[np.sort(tested)]
     sources = {s: np.flatnonzero(frame.site == s) for s in frame.site.unique() if s not in targets}
     train = frame.iloc[np.concatenate([*sources.values(), *learn.values()])]
     mean, scale = train.age.mean(), train.age.std(ddof=0)
@@ -222,6 +242,17 @@ def test_baselines_are_what_they_are_called(tmp_path):
     found = dict(zip(run.metrics["methods"], run.metrics["scores"][0], strict=True))
     for name, value in wanted.items():
         assert found[name][0] == pytest.approx(value, rel=1e-6), name
+
+
+def test_a_printed_run_says_what_to_worry_about_most(ridge):
+    (few, *others) = worries(ridge.findings)
+    assert few.startswith("The scores rest on 8 test rows of 2 targets: they can be far from")
+    printed = repr(ridge).splitlines()
+    assert printed[1:] == [f"What to worry about: {few} ({len(others)} more in the report)"]
+    assert printed[0] == f"Run at {ridge.path}: {ridge.summary()}"
+    assert "The scores rest on 8 test rows" in ridge._repr_html_()
+    # weights by name
+    assert ridge.as_dict()["alpha"]["site 3"]["site 1"] == ridge.alpha[1, 0] > 0
 
 
 def test_one_target_has_the_interval_of_its_rows(tmp_path):
@@ -620,6 +651,26 @@ def test_domains_named_by_numbers(tmp_path):
     assert run.predict(rows, target=4).equals(run.predict(rows, target="4"))
     with pytest.raises(InputError, match="targets must be a list of names; got True"):
         adapt(frame, tmp_path / "no", options=options(targets=True))
+
+
+def test_a_text_names_columns_and_domains_as_a_list_does(tmp_path):
+    frame = BASE.assign(**{"order, id": range(len(BASE)), "ward": np.arange(len(BASE)) % 3})
+    lists = {"drop": ["sick", "order, id"], "text": ["ward", "sex"], "exclude": ["site 1"]}
+    texts = {"drop": 'sick, "order, id"', "text": "ward,sex", "exclude": "site 1"}
+    runs = [
+        adapt(frame, tmp_path / str(i), label="cost", domain="site", targets=TARGETS, **given)
+        for i, given in enumerate((lists, texts))
+    ]
+    assert runs[0].options == runs[1].options and "site 1" not in runs[1].columns
+    assert Options(features="age").features == ("age",) and Options(drop="age").drop == ("age",)
+    assert Options(exclude="site 1,north*").exclude == ("site 1,north*",)  # as targets are
+    both = [
+        run.predict(frame, target="site 0", keep=keep)
+        for keep, run in zip((["age", "sex"], "age,sex"), runs, strict=True)
+    ]
+    pd.testing.assert_frame_equal(*both)
+    with pytest.raises(InputError, match="drop must be a list of names; got 4"):
+        Options(drop=4)
 
 
 def test_domain_names_of_all_kinds(tmp_path):

@@ -202,7 +202,8 @@ def test_auto_takes_trees_where_fields_interact_and_the_linear_model_where_not(
     if kind == "none":
         noise = np.random.default_rng(1).logistic(size=len(frame))
         frame["y"] = np.where(2 * frame.a - frame.b + noise > 0, "yes", "no")
-    run = cuvee.adapt(frame, tmp_path / "run", **asked, model="auto")
+    heard = []
+    run = cuvee.adapt(frame, tmp_path / "run", **asked, model="auto", say=heard.append)
     chosen = json.loads((run.path / "model.json").read_text())
     assert chosen["model"] == ("trees" if kind == "interactions" else "linear")
     assert re.search(
@@ -211,6 +212,11 @@ def test_auto_takes_trees_where_fields_interact_and_the_linear_model_where_not(
         r"linear [\d.]+ \(\d+ s\), trees [\d.]+ \(\d+ s\), forest [\d.]+ \(\d+ s\)",
         chosen["why"],
     )
+    assert heard[-1] == chosen["why"]
+    words = (
+        "histogram gradient boosting, on" if kind == "interactions" else "linear models: logistic"
+    )
+    assert f"with {words}" in run.summary() and "(the choice of --model auto)" in run.summary()
     assert chosen["why"] in run.as_dict()["notes"] and chosen["why"] in run.findings.notes
     assert (run.path / "fitted").exists() == (kind == "interactions")
     rows = frame[frame.site.isin(NEW)]

@@ -121,11 +121,25 @@ def test_without_its_table_a_run_predicts_and_says_why_it_cannot_mix(made, tmp_p
     assert client.post(f"{URL}/predict", {"rows": rows_of(visits()[:1])}).status_code == 200
     refused = client.post("/v1/mixtures", {"alpha": {"north": 1.0}})
     assert refused.status_code == 409 and "visits.csv" in refused.json()["detail"]
+    assert refused.json()["detail"].endswith("(cuvee serve --table)")
     again = Client(tmp_path / "run", table=tmp_path / "moved.csv")  # whatever it is called
     assert again.post("/v1/mixtures", {"alpha": {"north": 1.0}}).status_code == 200
     visits(seed=1).to_csv(tmp_path / "other.csv", index=False)
     other = Client(tmp_path / "run", table=tmp_path / "other.csv")
     assert "the table is not the one" in other.state.why_not
+
+
+def test_a_run_of_trees_predicts_and_says_that_only_linear_models_are_mixed(tmp_path):
+    frame = visits()
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    adapt(tmp_path / "visits.csv", tmp_path / "run", label="cost", domain="hospital",
+          targets=NAME, drop=("sick",), method="uniform", model="trees")  # fmt: skip
+    client = Client(tmp_path / "run")
+    assert client.post(f"{URL}/predict", {"rows": rows_of(frame[:1])}).status_code == 200
+    refused = client.post("/v1/mixtures", {"alpha": {"north": 1.0}})
+    detail = refused.json()["detail"]
+    assert refused.status_code == 409 and "are trees, and only linear ones" in detail
+    assert detail.endswith("make a run with --model linear") and "--table" not in detail
 
 
 def test_head_is_answered_where_get_is(quantity):

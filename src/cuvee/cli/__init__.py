@@ -47,7 +47,7 @@ def _global(
 
 PANELS = {
     "From a table to models": (adapt.adapt, adapt.resume, adapt.predict, adapt.report),
-    "The steps singly": (steps.weights, steps.solve, maps.learn, maps.plan, maps.online),
+    "Single steps": (steps.weights, steps.solve, maps.learn, maps.plan, maps.online),
     "A service": (serve.serve,),
     "To see it work": (dev.sample, dev.demo, dev.bench, dev.reproduce),
 }

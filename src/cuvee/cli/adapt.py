@@ -176,7 +176,8 @@ def predict(
         ),
     ] = None,
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="COLS", help="Columns to carry over, a,b.")
+        list[str] | None,
+        typer.Option(metavar="COLS", help="Columns to copy into the output, such as an id: a,b."),
     ] = None,
     text: asked.Text = None,
     hypothesis: Annotated[
@@ -202,12 +203,16 @@ def predict(
             check_out(out, force, (".csv", ".parquet"))
         lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
         answers = _models(models, hypothesis).predict(
-            rows, target=target, **lists, encoding=encoding
+            rows, target=target, **lists, encoding=encoding, say=voice.note
         )
         write_frame(answers, out)
         if out is not None:
-            whose = "its domain's model each" if target is None else f"the model of {target!r}"
-            voice.note(f"{len(answers):,} rows, predicted by {whose}: {out}")
+            whose = (
+                "each by the model of its domain"
+                if target is None
+                else f"by the model of {target!r}"
+            )
+            voice.note(f"{len(answers):,} rows, predicted {whose}: {out}")
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
@@ -246,8 +251,9 @@ def _how_to_resume(folder: Path) -> str:
 
 def _show(run: Run, as_json: bool) -> None:
     """Print the targets, what was found, and where the report is."""
-    from cuvee.report.cautions import worries
+    from cuvee.report.cautions import gravest
     from cuvee.report.findings import ALSO, BALANCED
+    from cuvee.report.summary import partly
 
     results = run.as_dict()
     if as_json:
@@ -277,16 +283,15 @@ def _show(run: Run, as_json: bool) -> None:
     )
     print_text(one_line(run.summary()))
     if beside := [
-        f"{name} {also[name]['mean'][0]:.3f}"
+        f"{name} {also[name]['mean'][0]:.3f}{partly(run.findings, name)}"
         for name in ALSO
         if name in also and also[name]["scored"]
     ]:
         print_text(f"Beside {results['metric']}, on average: {', '.join(beside)}.")
     if said := run.expectation():
         print_text(one_line(said))
-    if gravest := worries(run.findings):
-        more = f" ({len(gravest) - 1} more in the report)" if len(gravest) > 1 else ""
-        print_text(one_line(f"What to worry about: {gravest[0]}{more}"))
+    if worry := gravest(run.findings):
+        print_text(one_line(worry))
     show(f"report: {results['report']}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -199,7 +198,7 @@ C = Annotated[
         "--C",
         metavar="X",
         rich_help_panel=_MODEL,
-        help="Price of leaning on few rows; path finds its own.",
+        help="Penalty for relying on few rows; path finds its own.",
     ),
 ]
 Tol = Annotated[
@@ -231,8 +230,9 @@ def names(given: Said) -> tuple[str, ...]:
     >>> names(["age,sex", '"weight, kg"'])
     ('age', 'sex', 'weight, kg')
     """
-    lists = csv.reader(given or (), skipinitialspace=True)
-    return tuple(name.strip() for one in lists for name in one if name.strip())
+    from cuvee.data.columns import comma_list
+
+    return tuple(name for one in given or () for name in comma_list(one))
 
 
 def of_all_rows(**given: Any) -> Options:

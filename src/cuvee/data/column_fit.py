@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import at, is_number
-from cuvee.data.encode import MOST_CATEGORIES, Category, Number, check_categories
+from cuvee.data.encode import Category, Number
 from cuvee.data.files import ROWS
+from cuvee.data.refused import MOST_CATEGORIES, check_categories
 from cuvee.errors import DomainError
 
 

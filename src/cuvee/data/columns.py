@@ -4,8 +4,10 @@ it.
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -144,6 +146,27 @@ def is_number(column: Any) -> bool:
 def as_written(value: Any) -> str:
     """Return a number or truth value as the name of a category: 12.0 is '12'."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    """Return the names in a comma list; quotes keep a comma in a name.
+
+    >>> comma_list('age, "weight, kg"')
+    ('age', 'weight, kg')
+    """
+    row = next(csv.reader([text], skipinitialspace=True), [])
+    return tuple(name.strip() for name in row if name.strip())
+
+
+def in_comma_list(names: Iterable[str]) -> str:
+    """Return names as `comma_list` reads them.
+
+    >>> in_comma_list(["age", "weight, kg"])
+    'age,"weight, kg"'
+    """
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(names)
+    return out.getvalue()
 
 
 def short(value: Any) -> str:

@@ -8,15 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written, at, count, is_number, listed, pick, short, tidy
+from cuvee.data.columns import (
+    as_written,
+    at,
+    count,
+    is_number,
+    listed,
+    pick,
+    short,
+    tidy,
+)
+from cuvee.data.refused import check_missing, crowded_columns, say_crowded
 from cuvee.errors import DomainError, InputError
 from cuvee.problem import Array
 from cuvee.results import Floats
 
 FORMAT = 1
-MOST_CATEGORIES = 200
 ROUNDING = 16  # units in the last place that two values may differ by and still be the same
-MANY, NEARLY_ALL = 20, 0.9  # this many different values, in this share of the rows, make an id
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,9 @@ class Encoder:
                 f"{at(where)}there are no {'rows' if columns else 'columns'} to learn from"
             )
         if not impute:
-            check_missing(columns, where)
+            check_missing(columns, where, to_fit=True)
+        if crowded := crowded_columns(columns):
+            say_crowded(crowded, where)
         return cls(tuple(_fit(column, impute, where) for column in columns))
 
     def unscaled(self) -> Encoder:
@@ -277,7 +287,7 @@ def _fit(column: Any, impute: bool, where: str) -> Number | Category:
 
     name, numeric = str(column.name), is_number(column)
     if column.isna().all():
-        raise DomainError(f"{at(where)}column {name!r} is missing in every row; drop it")
+        raise DomainError(f"{at(where)}column {name!r} is missing in every row; drop it (--drop)")
     cells = column.to_numpy(np.float64 if numeric else object, na_value=np.nan)[:, None]
     fill = None
     if impute:
@@ -296,7 +306,6 @@ def _fit(column: Any, impute: bool, where: str) -> Number | Category:
         return Number.fitted(
             name, scaler, low, high, None if fill is None else float(fill), where, origin
         )
-    check_categories(name, column.nunique(), column.count(), column.dropna().iloc[0], where)
     return Category(name, tuple(OneHotEncoder().fit(cells).categories_[0].tolist()), fill)
 
 
@@ -314,44 +323,3 @@ def hides_variation(scaler: Any, low: float, high: float) -> bool:
     largest = max(abs(low), abs(high))
     whole = low.is_integer() and high.is_integer() and largest < 2**53
     return high > low if whole else high - low > ROUNDING * float(np.spacing(largest))
-
-
-def check_categories(name: str, different: int, rows: int, example: str, where: str) -> None:
-    """Raise `DomainError` where a column has more categories than a model can learn from.
-
-    Such a column is most likely an id, a free text or a date.
-    """
-    if different > MOST_CATEGORIES or (different >= MANY and different >= NEARLY_ALL * rows):
-        raise DomainError(
-            f"{at(where)}column {name!r} has {different:,} different values in "
-            f"{count(rows, 'row')}, like "
-            f"{short(example)}; an id, a free text or a date cannot be one-hot encoded: drop it, "
-            "or make numbers of it"
-        )
-
-
-def check_missing(columns: Sequence[Any], where: str) -> None:
-    """Raise `DomainError` where values are missing; it counts rows and columns."""
-    gaps = {str(column.name): column.isna().to_numpy() for column in columns}
-    gaps = {name: gap for name, gap in gaps.items() if gap.any()}
-    if gaps:
-        rows = np.any(list(gaps.values()), axis=0)
-        say_missing(
-            {name: int(gap.sum()) for name, gap in gaps.items()}, int(rows.sum()), len(rows), where
-        )
-
-
-def say_missing(cells: Mapping[str, int], rows: int, of: int, where: str) -> None:
-    """Raise `DomainError`: `rows` of the `of` rows have missing values.
-
-    `cells` has the number of missing values in each column.
-    """
-    named = ", ".join(f"{name!r} ({n:,})" for name, n in list(cells.items())[:5]) + (
-        ", …" if len(cells) > 5 else ""
-    )
-    raise DomainError(
-        f"{at(where)}{rows:,} of {count(of, 'row')} have missing values, in "
-        f"{count(len(cells), 'column')}: {named}; "
-        "fill them in, drop the columns, or let --impute (impute=True) fill them with each "
-        "column's median or most frequent value"
-    )

@@ -6,27 +6,80 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cuvee.data.columns import count, listed
+from cuvee.data.columns import as_written, count, listed
 from cuvee.data.encode import Encoder
-from cuvee.data.labelled import LabelledFrame
+from cuvee.data.labelled import Labelled, LabelledFrame
 from cuvee.data.options import Options
 from cuvee.data.roles import LEAST_LABELLED
+from cuvee.data.task import Task
 from cuvee.problem import Array
 
 # of every target: numbers of its rows to learn from, and for scores
 Divided = dict[str, tuple[Array, Array]]
+# of every target: how many of its test rows each class has, by the class's name
+ByClass = Mapping[str, Mapping[str, int]]
 
 
-def divided(rows: Mapping[str, int], options: Options) -> Divided:
-    """Return which labelled rows of every target are learnt from, and which are for scores."""
-    return {name: _divided(n, options, i) for i, (name, n) in enumerate(rows.items())}
+def divided(
+    rows: Mapping[str, int], options: Options, classes: Mapping[str, Array] | None = None
+) -> Divided:
+    """Return which labelled rows of every target are learnt from, and which are for scores.
+
+    `classes` holds the labels of these rows where they are classes: each class then gives its share
+    of the test rows, unless `labelled` asks for a number of rows, which is drawn as if by somebody
+    who does not know the labels yet.
+    """
+    labels = classes if classes is not None and options.labelled is None else {}
+    return {
+        name: _divided(n, options, i, labels.get(name)) for i, (name, n) in enumerate(rows.items())
+    }
 
 
-def _divided(rows: int, options: Options, position: int) -> tuple[Array, Array]:
+def _divided(
+    rows: int, options: Options, position: int, labels: Array | None
+) -> tuple[Array, Array]:
     order = np.random.default_rng([options.seed, position]).permutation(rows)
     keep = rows - round(options.test * rows) if options.labelled is None else options.labelled
     keep = max(keep, LEAST_LABELLED)
+    if labels is not None:
+        order = order[_class_by_class(labels[order])]
     return np.sort(order[:keep]), np.sort(order[keep:])
+
+
+def _class_by_class(labels: Array) -> Array:
+    """Return an order of rows (rows,) of which the last are for scores, however many these are.
+
+    Every class has about its share among them (Sainte-Laguë's rule). Classes of two rows or more
+    give their first row before any gives a second, and their last when no other row is left; a
+    class of one row keeps it as long.
+    """
+    _, code, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    place = np.empty(len(labels), dtype=np.int64)  # of a row among those of its class
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    place[np.argsort(code, kind="stable")] = np.arange(len(labels)) - starts
+    size = sizes[code]
+    turn = (place + 0.5) / size
+    turn -= (place == 0) & (size > 1)
+    turn += place == size - 1
+    return np.argsort(-turn, kind="stable")
+
+
+def class_labels(
+    rows: Labelled, places: Mapping[str, Array], task: Task
+) -> dict[str, Array] | None:
+    """Return the labels of every target's rows where they are classes; None for a quantity."""
+    if task is not Task.classification:
+        return None
+    return {name: rows.y[at] for name, at in places.items()}
+
+
+def classes_tested(classes: Mapping[str, Array] | None, parts: Divided) -> ByClass:
+    """Return how many test rows of each class every target has; nothing for a quantity."""
+    counted = {}
+    for name, labels in (classes or {}).items():
+        there, rows = np.unique(labels[parts[name][1]], return_counts=True)
+        counted[name] = dict(zip(map(as_written, there.tolist()), rows.tolist(), strict=True))
+    return counted
 
 
 def drop_unseen(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from cuvee.data.columns import short, too_long
 from cuvee.data.notes import Cell, Told
+from cuvee.data.refused import MOST_CATEGORIES, too_many
 from cuvee.errors import DomainError
 
 Kind = Literal["number", "comma", "truth", "text", "missing"]
@@ -78,10 +79,10 @@ def _looked_at(
     looks: dict[str, _Looks] = {}
     row = 0
     for table in tables:
-        for field in table.schema:
-            is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
-            if is_text and field.name not in aside:
-                looks.setdefault(field.name, _Looks(comma, typed)).add(table[field.name], row)
+        for one in table.schema:
+            is_text = pa.types.is_string(one.type) or pa.types.is_large_string(one.type)
+            if is_text and one.name not in aside:
+                looks.setdefault(one.name, _Looks(comma, typed)).add(table[one.name], row)
         row += len(table)
     return looks
 
@@ -108,6 +109,8 @@ class _Looks:
     foreign: Cell | None = None  # the first that is a number in another notation
     odd: Cell | None = None  # the first that is no number at all
     merged: tuple[Cell, Cell] | None = None  # two that differ, and not as floats
+    # different cells, as long as they are few enough for categories; those of batches of text
+    different: set[str] = field(default_factory=set)
 
     def add(self, column: Any, first: int) -> None:
         from pyarrow import compute
@@ -159,6 +162,9 @@ class _Looks:
         from pyarrow import compute
 
         match = compute.match_substring_regex
+        if len(self.different) <= MOST_CATEGORIES:
+            few = compute.unique(column.drop_null()).slice(0, MOST_CATEGORIES + 1)
+            self.different.update(few.to_pylist())
         plain, alike, comma, date = (match(column, p) for p in (PLAIN, ALIKE, COMMA, DATE))
         self.numbers, self.alike = self.numbers + _count(plain), self.alike + _count(alike)
         self.commas, self.dates = self.commas + _count(comma), self.dates + _count(date)
@@ -187,27 +193,39 @@ class _Looks:
 
     def _refuse(self, named: str) -> None:
         """Raise `DomainError` where most cells look like numbers or all like dates."""
-        as_text = "declare the column as text (--text) if it holds categories"
+        drop, as_text = (
+            "drop the column, ",
+            "or declare the column as text (--text) if it holds categories",
+        )
+        if too_many(len(self.different), self.cells):  # for categories
+            drop, as_text = "", "or drop the column (--drop)"
         if self.dates == self.cells and self.first is not None:
             raise DomainError(
                 f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}; make "
-                f"numbers of them (days since a date?), drop the column, or {as_text}",
+                f"numbers of them (days since a date?), {drop}{as_text}",
                 self.first.row,
             )
         if 2 * self.numbers > self.cells and self.odd is not None:
             raise DomainError(
                 f"{named} mixes types: it holds numbers, but {short(self.odd.text)} at row "
-                f"{self.odd.row}; correct it, leave it empty, or {as_text}",
+                f"{self.odd.row}; correct it, leave it empty, {as_text}",
                 self.odd.row,
             )
         if 2 * self.alike > self.cells and self.foreign is not None:
             raise DomainError(
                 f"{named} holds numbers in a notation that is not read, like "
                 f"{short(self.foreign.text)} at row {self.foreign.row}; write plain numbers, such "
-                "as "
-                f"1234.5, or {as_text}",
+                f"as 1234.5, {as_text}{self._with_commas()}",
                 self.foreign.row,
             )
+
+    def _with_commas(self) -> str:
+        """Return what to do about a column whose commas may all be decimal."""
+        if self.comma or self.commas < self.cells:
+            return ""
+        how = 'read it in Python with pd.read_csv(path, decimal=",")'
+        saved = "" if self.typed else "save the file with ';' between columns, or "
+        return f"; if its commas are decimal, {saved}{how}"
 
     def check_points(self, named: str) -> None:
         """Raise `DomainError` where every point may separate thousands.

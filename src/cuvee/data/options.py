@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Literal
 
-from cuvee.data.columns import as_written
+from cuvee.data.columns import as_written, comma_list
 from cuvee.data.encoding import UTF8, check_encoding
 from cuvee.data.roles import LEAST_LABELLED
 from cuvee.data.targets import EACH
@@ -53,9 +53,11 @@ class Options:
     with too few labelled rows, rows of a target whose class no source has.
     """
     features: tuple[str, ...] | None = None
+    """Columns to learn from, a list of names or one text, "age,sex"; None: all but `drop`."""
     drop: tuple[str, ...] = ()
+    """Columns to leave out, named as features are."""
     text: tuple[str, ...] = ()
-    """Columns that are categories, whatever they look like."""
+    """Columns that are categories, whatever they look like, named as features are."""
     encoding: str = UTF8
     """Of text files: "utf-8", "cp1252", …."""
     task: str = "auto"
@@ -171,12 +173,15 @@ class Options:
 
 
 def _names(option: str, value: Any) -> str | tuple[str, ...] | None:
-    """Return names as a tuple; targets may be one text or number, and features nothing at all."""
+    """Return names as a tuple; targets stay one text or number, and features may be nothing."""
     if option == "targets" and isinstance(value, Real) and not isinstance(value, bool):
         return as_written(value)
     if (value is None and option == "features") or (isinstance(value, str) and option == "targets"):
         return value
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    if isinstance(value, str):
+        # patterns of domains are taken apart beside the names that there are
+        return (value,) if option == "exclude" else comma_list(value)
+    if not isinstance(value, Iterable):
         raise OptionError(f"{option} must be a list of names; got {value!r}")
     return tuple(map(as_written, value))
 

@@ -15,17 +15,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cuvee.data.encode import Encoder, check_missing
+from cuvee.data.encode import Encoder
 from cuvee.data.files import files
 from cuvee.data.fingerprint import fingerprint_of
 from cuvee.data.frame import located
 from cuvee.data.groups import Names, Taught, assigned, taught
-from cuvee.data.held_out import Divided, divided, drop_unseen
+from cuvee.data.held_out import (
+    Divided,
+    class_labels,
+    classes_tested,
+    divided,
+    drop_unseen,
+)
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.noticed import noticed
 from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
+from cuvee.data.refused import check_missing
 from cuvee.data.roles import label_free_notes
 from cuvee.data.streamed import streamed
 from cuvee.data.unlabelled import Unlabelled
@@ -84,11 +91,12 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     """
     options, table, rows, used = opened.options, opened.table, opened.rows, opened.used
     if not options.impute:  # told of all rows at once, not of those learnt from first
-        check_missing([used[name] for name in table.features], "")
+        check_missing([used[name] for name in table.features], "", to_fit=True)
     with located(opened.source, options.encoding):
         kept, row_notes = taught(rows, groups, opened.inferred.task, strict=options.strict)
     places = {name: at for group in kept for name, at in group.targets.items()}
-    parts = divided({name: len(at) for name, at in places.items()}, options)
+    labels = class_labels(rows, places, opened.inferred.task)
+    parts = divided({name: len(at) for name, at in places.items()}, options, labels)
     encoders = _Encoders(rows, table.features, options)
     members = tuple(_members(encoders, group, parts) for group in kept)
     more = Unlabelled.of(table, set(places), opened.label_free, options)
@@ -114,6 +122,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
             domain=table.domain, n_features=len(table.features), rows=encoded,
             together=_together(encoders, members, places), unlabelled=more.encoded,
+            tested=classes_tested(class_labels(rows, places, opened.inferred.task), parts),
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cuvee.components import check_precision
 from cuvee.data.encode import Encoder
-from cuvee.data.held_out import Divided, scoring_notes
+from cuvee.data.held_out import ByClass, Divided, scoring_notes
 from cuvee.data.levels import Levelled, take_out
 from cuvee.data.options import Options, hypothesis_of, kind_of
 from cuvee.data.roles import SMALL
@@ -101,6 +101,7 @@ class Prepared:
     together: Members | None = None
     # name -> encoded X of the targets' rows without a label; of rows elsewhere none are kept
     unlabelled: Callable[[Members], Mapping[str, Array]] = field(default=lambda members: {})
+    tested: ByClass = field(default_factory=dict)  # test rows of targets by class; {}: a quantity
 
     @classmethod
     def of(

@@ -16,7 +16,6 @@ from cuvee.data.columns import at, tidy
 from cuvee.data.encode import (
     Encoder,
     hides_variation,
-    say_missing,
 )
 from cuvee.data.files import ROWS, File
 from cuvee.data.label_summary import label_kind
@@ -24,6 +23,7 @@ from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
 from cuvee.data.notes import notes, text_throughout
 from cuvee.data.noticed import filled
+from cuvee.data.refused import say_missing
 from cuvee.data.row_places import placed
 from cuvee.data.targets import domain_names, suggest
 from cuvee.errors import DomainError, InputError, check_number
@@ -202,7 +202,9 @@ def _encoder(
     """
     empty = next((column.name for column in columns if column.gaps == column.rows), None)
     if empty is not None:
-        raise DomainError(f"{scan.spec.where}: column {empty!r} is missing in every row; drop it")
+        raise DomainError(
+            f"{scan.spec.where}: column {empty!r} is missing in every row; drop it (--drop)"
+        )
     _fit_again(
         [c for c in columns if c.scaler is not None and hides_variation(c.scaler, c.low, c.high)],
         scan,

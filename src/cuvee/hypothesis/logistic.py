@@ -206,5 +206,8 @@ MODEL = TableModel(
     Logistic,
     "classification",
     "logistic regression",
-    {"trained": "cross-entropy", "bounded": "the chance given to wrong classes"},
+    {
+        "trained": "cross-entropy",
+        "bounded": "the probability that the model gives to wrong classes",
+    },
 )

@@ -17,10 +17,13 @@ from cuvee.report.summary import (
     means_also,
     n_scored,
     n_sources,
+    partly,
     settled,
 )
 
 FEW = 10  # labelled rows
+FEW_TESTS = 30  # test rows of all targets together
+FEW_OF_CLASS = 5  # test rows of the rarest class
 UNUSED = 0.01  # a source whose α is below it for every target is unused
 ALMOST_ALL = 0.9  # α of one column
 MANY = 0.5  # share of targets
@@ -33,10 +36,17 @@ Flags = npt.NDArray[np.bool_]
 def worries(findings: Findings) -> list[str]:
     """Return the sentences of all rules that apply, the gravest first."""
     rules = (
-        *(unsolved, unmixed, label_free, unlearnt, flattered, chance, behind),
+        *(unsolved, unmixed, label_free, few_tests, unlearnt, flattered, chance, behind),
         *(self_reliant, few_rows, unscored, unproven, leaning, unused),
     )
     return [sentence for rule in rules for sentence in rule(findings)]
+
+
+def gravest(findings: Findings) -> str:
+    """Return a sentence on what to worry about most, and how many more there are; or nothing."""
+    found = worries(findings)
+    more = f" ({len(found) - 1} more in the report)" if len(found) > 1 else ""
+    return f"What to worry about: {found[0]}{more}" if found else ""
 
 
 def unsolved(findings: Findings) -> Iterator[str]:
@@ -80,6 +90,29 @@ def label_free(findings: Findings) -> Iterator[str]:
         yield warning(findings, names)
 
 
+def few_tests(findings: Findings) -> Iterator[str]:
+    """Yield a sentence about scores that rest on few rows, or on few rows of a class."""
+    rows = int(np.nansum(findings.test_rows))
+    rarest = min(findings.tested, key=lambda name: findings.tested[name], default=None)
+    of_rarest = rows if rarest is None else findings.tested[rarest]
+    if not rows or (rows >= FEW_TESTS and of_rarest >= FEW_OF_CLASS):
+        return
+    targets = count(int((findings.test_rows > 0).sum()), "target")
+    among = (
+        "" if rarest is None else f", with {of_rarest:,} of class '{named([rarest])}' among them"
+    )
+    asked = (findings.about.get("options") or {}).get("labelled") is not None
+    how = (
+        "learn from fewer of them with --labelled"
+        if asked
+        else "keep more of them for scores with --test"
+    )
+    yield (
+        f"The scores rest on {count(rows, 'test row')} of {targets}{among}: they can be far from "
+        f"the truth. Label more rows, or {how}."
+    )
+
+
 def unlearnt(findings: Findings) -> Iterator[str]:
     """Yield a sentence if models predict no better than one answer for all."""
     best = constant(findings)
@@ -94,9 +127,12 @@ def unlearnt(findings: Findings) -> Iterator[str]:
             f"“{findings.label}”, so check them before using the models."
         )
         return
-    beside = {name: float(v[us]) for name, v in means_also(findings).items() if name != LOG_LOSS}
     advice = (
-        " and ".join(f"{name} ({score(value, metric)})" for name, value in beside.items())
+        " and ".join(
+            f"{name} ({score(float(v[us]), metric)}){partly(findings, name)}"
+            for name, v in means_also(findings).items()
+            if name != LOG_LOSS
+        )
         or "the columns"
     )
     rare = (
@@ -132,8 +168,8 @@ def flattered(findings: Findings) -> Iterator[str]:
             f"An {metric} of {score(accuracy, metric)} is misleading, because always answering the "
             "most frequent class has "
             f"{score(most, metric)}: with every class counted equally cuvee has "
-            f"{score(fair, metric)}, so look at the rare classes before relying on it, and label "
-            "more rows of them."
+            f"{score(fair, metric)}{partly(findings, BALANCED)}, so look at the rare classes "
+            "before relying on it, and label more rows of them."
         )
 
 
@@ -142,7 +178,7 @@ def chance(findings: Findings) -> Iterator[str]:
 
     Baselines that give one answer for all have rules of their own.
     """
-    best = best_baseline(findings, without=CONSTANT)
+    best = _rival(findings)
     if best is None:
         return
     gain, low, high = (float(v) for v in findings.gain[best])
@@ -154,13 +190,46 @@ def chance(findings: Findings) -> Iterator[str]:
             f"more than chance: use “{name}” here."
         )
     elif gain <= 0:
-        yield f"cuvee is no better than “{name}”{mean}, which is simpler and serves as well here."
+        tests = count(float(np.nansum(findings.test_rows)), "test row")
+        yield (
+            f"On {tests} no difference in {findings.metric} between cuvee and “{name}” can be "
+            f"seen{_by_log_loss(findings, best)}: label more rows, or keep more of them for scores."
+        )
     elif not low > 0:
         yield (
             f"That cuvee is better than “{name}” may be chance, because the interval of the gain "
-            "includes 0: "
+            f"includes 0{_by_log_loss(findings, best)}: "
             "score more targets, or keep more test rows."
         )
+
+
+def _rival(findings: Findings) -> int | None:
+    """Return the baseline with the best mean score; of equals, that with the least log loss."""
+    best = best_baseline(findings, without=CONSTANT)
+    losses = means_also(findings).get(LOG_LOSS)
+    if best is None or losses is None:
+        return best
+    equals = [
+        k
+        for k, method in enumerate(findings.methods)
+        if method not in (CUVEE, *CONSTANT) and findings.mean[k, 0] == findings.mean[best, 0]
+    ]
+    return min(equals, key=lambda k: float(losses[k]))
+
+
+def _by_log_loss(findings: Findings, other: int) -> str:
+    """Return what log loss says where another score says little; nothing where there is none."""
+    losses = means_also(findings).get(LOG_LOSS)
+    if losses is None:
+        return ""
+    us, name = findings.methods.index(CUVEE), findings.methods[other]
+    ours, theirs = (number(float(losses[k])) for k in (us, other))
+    if ours == theirs:
+        return f", and their {LOG_LOSS} is the same, {ours}"
+    better = "cuvee" if losses[us] < losses[other] else f"“{name}”, which is simpler,"
+    first, second = (ours, theirs) if better == "cuvee" else (theirs, ours)
+    partial = partly(findings, LOG_LOSS)
+    return f", but {better} has the better {LOG_LOSS}, {first} against {second}{partial}"
 
 
 def behind(findings: Findings) -> Iterator[str]:

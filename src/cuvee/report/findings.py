@@ -118,3 +118,4 @@ class Findings:
     also: dict[str, Floats] = field(default_factory=dict)
     """Scores beside accuracy by name, (M, methods) each; NaN where a target has none."""
     expected: Expected | None = None  # of targets without labels; None where there are none
+    tested: dict[str, int] = field(default_factory=dict)  # test rows by class; {}: not known

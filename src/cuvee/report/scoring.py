@@ -11,7 +11,7 @@ from cuvee.report import intervals
 from cuvee.report.findings import AUC, BALANCED, CONSTANT, CUVEE, LOG_LOSS, LOWER, Findings
 from cuvee.report.formatting import UNKNOWN, count, number, score, signed
 from cuvee.report.label_free import expectation
-from cuvee.report.summary import best_baseline, means_also, n_scored
+from cuvee.report.summary import best_baseline, means_also, n_scored, partly
 
 DRAWN, LISTED = 60, 200  # targets
 BEYOND = (
@@ -20,7 +20,8 @@ BEYOND = (
 MEANINGS = {
     BALANCED: "Balanced accuracy counts every class equally, however rare",
     AUC: "AUC is how often a row of the second class is ranked above one of the first",
-    LOG_LOSS: "log loss is how little chance a model gave to the right class, and lower is better",
+    LOG_LOSS: "log loss is a penalty that is large when the right class got a low probability, and "
+    "lower is better",
 }
 COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them holds
 
@@ -81,7 +82,10 @@ def _introduction(f: Findings, scored: Any) -> str:
     if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
         text += f" {'; '.join(meanings)}."
     if any(not np.isfinite(f.also[name][scored]).all() for name in means_also(f)):
-        text += " Where all test rows are of one class, these scores are not given."
+        text += (
+            " Where all test rows are of one class, these scores are not given, and their means "
+            "leave such targets out."
+        )
     return f"{text} {expectation(f)}".strip()
 
 
@@ -155,7 +159,7 @@ def _means(f: Findings) -> dict[str, Any]:
         f"{mean}{f.metric}",
         f"{mean}rank",
         "cuvee's gain over it",
-        *(f"{mean}{name}" for name in extra),
+        *(f"{mean}{name}{partly(f, name)}" for name in extra),
     )
     return {"label": f"{mean}scores".capitalize(), "head": head, "rows": rows, "note": ""}
 

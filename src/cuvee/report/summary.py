@@ -55,6 +55,12 @@ def means_also(findings: Findings) -> dict[str, Floats]:
     return {name: values.mean(0) for name, values in complete.items() if len(values)}
 
 
+def partly(findings: Findings, name: str) -> str:
+    """Return " (2 of 3 targets)" where a mean beside accuracy is over some targets alone."""
+    n, of = int(np.isfinite(findings.also[name]).all(1).sum()), n_scored(findings)
+    return f" ({n:,} of {of:,} targets)" if n < of else ""
+
+
 def n_scored(findings: Findings) -> int:
     """Return the number of targets that have scores."""
     return int(np.isfinite(findings.scores[..., 0]).any(1).sum()) if findings.scores.size else 0

@@ -18,8 +18,8 @@ HEAD = (
     "sampling",
     "together",
     "held-out loss",
-    "times",
-    "mended",
+    "bound ÷ measured loss",
+    "corrected",
 )
 
 
@@ -54,7 +54,7 @@ def _meaning(terms: LearningTerms) -> str:
     return (
         "Theorem 1 of the paper bounds how much more a target's model loses than the best model "
         "for that target would, which is not known. "
-        f"What is lost is {terms.loss}. "
+        f"The loss is {terms.loss}. "
         "Three terms are added up: the discrepancy (how well any model can tell the mixture from "
         "the target's own rows), the complexity (how well models of this kind can fit random "
         "labels) and sampling (how few rows the weights rest on)."
@@ -68,7 +68,7 @@ def _looseness(f: Findings, terms: LearningTerms, times: Any) -> Iterator[str]:
         low, high = number(float(ratios.min())), number(float(ratios.max()))
         factor = low if low == high else f"{low} to {high}"
         yield (
-            "“Times” is how many times the held-out loss of the scored model they are: "
+            "“Bound ÷ measured loss” divides their sum by the held-out loss of the scored model: "
             f"the bound is loose, by a factor of at least {factor}."
         )
     with np.errstate(invalid="ignore"):
@@ -83,8 +83,8 @@ def _reserve(terms: LearningTerms) -> str:
     climbed = ", and the discrepancy was found by climbing, so that the true one may be larger"
     return (
         "As printed, the theorem ignores that the target's own rows may be unusual by chance: "
-        "“mended” is the bound that allows for it. Both are meant to hold for each target with a "
-        "probability of 95 %, for models that minimise this very loss without a penalty, and for "
+        "“corrected” is the bound that allows for it. Both are meant to hold for each target with "
+        "a probability of 95 %, for models that minimise this very loss without a penalty, and for "
         f"rows no larger than those seen{'' if terms.exact else climbed}. "
         "Read them as sizes, not as guarantees."
     )

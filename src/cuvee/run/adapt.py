@@ -49,6 +49,7 @@ from cuvee.run.run import Run
 from cuvee.simplex import check_alpha
 
 Progress = Callable[[str, int, int], None]
+Say = Callable[[str], None]
 CHUNK, NETWORK_CHUNK = 64, 8  # targets whose α is estimated, and committed, together
 MANY = 1_000  # targets for which it is worth asking whether to solve or to learn
 
@@ -61,7 +62,7 @@ def adapt(
     options: Options | None = None,
     alpha: Any = None,
     progress: Progress | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
     **asked: Any,
 ) -> Run:
     """Make a model per target from a table, in a new folder `out`, and return the run.
@@ -79,7 +80,8 @@ def adapt(
             or the index of a frame, names the targets.
         progress: called with (what, done, total).
         asked: options by their names, instead of `options` or over it.
-        say: called with what was inferred and noticed, a sentence each, before the work begins.
+        say: called with what was inferred and noticed, a sentence each, before the work begins,
+            and with the model that "auto" chose.
 
     Example:
         >>> import numpy as np, pandas as pd, tempfile
@@ -117,7 +119,7 @@ def adapt(
                 (say or _unheard)(sentence)
             folder = RunFolder.create(path, begun)
             try:
-                return _finish(folder, prepared, options, progress or _silent)
+                return _finish(folder, prepared, options, progress or _silent, say or _unheard)
             except (DomainError, MixtureError, OptionError):
                 # refused after all, as it would be again: nothing stays behind
                 if not folder.done("alpha"):
@@ -132,7 +134,7 @@ def _prepared(
     options: Options,
     path: Path,
     progress: Progress | None,
-    say: Callable[[str], None] | None,
+    say: Say | None,
 ) -> Prepared:
     """Return the problems of a table, in this process or on the workers of a cluster."""
     if options.on is None:
@@ -157,7 +159,7 @@ def resume(
     source: Any = None,
     on: str | None = None,
     progress: Progress | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Run:
     """Go on where a run was cut, and return it; one that is finished is opened.
 
@@ -192,15 +194,19 @@ def resume(
                     "start a new run"
                 )
             tables.check_same(prepared, folder)
-            return _finish(folder, prepared, options, progress or _silent)
+            return _finish(folder, prepared, options, progress or _silent, say or _unheard)
         finally:
             shutil.rmtree(path / SCRATCH, ignore_errors=True)
 
 
-def _finish(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> Run:
+def _finish(
+    folder: RunFolder, prepared: Prepared, options: Options, progress: Progress, say: Say
+) -> Run:
     """Run the steps of the pipeline that are not committed yet, and return the run."""
     if not folder.done("alpha"):
         _weigh(folder, prepared, options, progress)
+        for sentence in model_choice.reasons(folder):
+            say(sentence)
     if not folder.done("models"):
         _deliver(folder, prepared, options, progress)
     if not folder.done("report"):

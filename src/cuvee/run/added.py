@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class About:
     gap: float | None
     notes: list[str]
     order: int = 0  # targets come in the order in which they were added
+    tested: dict[str, int] = field(default_factory=dict)  # test rows by class; {}: a quantity
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +149,8 @@ def join_prepared(prepared: dict[str, Any], added: Sequence[Added]) -> dict[str,
             part = {"sources": about.sources, "encoder": about.encoder, "classes": about.classes}
             groups.append(part)
         size = {"learn": about.learn, "test": about.test}
-        targets.append({"name": about.name, "group": about.group, **size})
+        by_class = {"tested": about.tested} if about.tested else {}
+        targets.append({"name": about.name, "group": about.group, **size, **by_class})
     notes = [*prepared["notes"], *(note for one in added for note in one.about.notes)]
     return {**prepared, "groups": groups, "targets": targets, "notes": list(dict.fromkeys(notes))}
 

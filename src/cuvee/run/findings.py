@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.columns import as_written
+from cuvee.data.options import LINEAR, Options, in_words
 from cuvee.report.findings import ALSO, Convergence, Expected, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run.added import Added
 from cuvee.run.folder import CANDIDATES, CHOSEN, JUDGED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
+from cuvee.run.model_choice import decided, reasons
 from cuvee.run.theorem import TERMS
 
 NOTES = 5  # on mixtures that were judged, of each run
@@ -49,7 +52,7 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
         title=Path(about["data"]["name"]).name,
         about=about,
         task=prepared["task"],
-        hypothesis=prepared["hypothesis"],
+        hypothesis=_hypothesis(folder, prepared),
         domain=prepared["domain"],
         label=prepared["label"],
         n_features=prepared["n_features"],
@@ -85,7 +88,26 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
             if name in metrics.get("also", {})
         },
         expected=_expected(metrics.get("label_free")),
+        tested=_tested(prepared),
     )
+
+
+def _hypothesis(folder: RunFolder, prepared: dict[str, Any]) -> str:
+    """Return the kind of model in words, which may be what "auto" chose."""
+    if not folder.has(CHOSEN):
+        return str(prepared["hypothesis"])
+    options = decided(folder, Options.from_dict(folder.about["options"]))
+    kind = "linear models: " if options.model == LINEAR else ""
+    return f"{kind}{in_words(options, prepared['kind'])} (the choice of --model auto)"
+
+
+def _tested(prepared: dict[str, Any]) -> dict[str, int]:
+    """Return the test rows of all targets by class; nothing of a quantity, or an older version."""
+    each = [target["tested"] for target in prepared["targets"] if "tested" in target]
+    if prepared["classes"] is None or not each:
+        return {}
+    names = [as_written(one) for one in prepared["classes"]]
+    return {name: sum(rows.get(name, 0) for rows in each) for name in names}
 
 
 def judged_notes(folder: RunFolder) -> tuple[str, ...]:
@@ -93,7 +115,7 @@ def judged_notes(folder: RunFolder) -> tuple[str, ...]:
 
     Of the latter there are a few sentences.
     """
-    chosen = [folder.json(CHOSEN)["why"]] if folder.has(CHOSEN) else []
+    chosen = reasons(folder)
     notes = folder.json(JUDGED)["notes"] if folder.has(JUDGED) else []
     more = [f"There are {len(notes) - NOTES} more such notes."] if len(notes) > NOTES else []
     return (*chosen, *notes[:NOTES], *more)

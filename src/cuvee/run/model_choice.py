@@ -40,6 +40,11 @@ def decided(folder: RunFolder, options: Options) -> Options:
     return replace(options, model=str(folder.json(CHOSEN)["model"]))
 
 
+def reasons(folder: RunFolder) -> list[str]:
+    """Return a sentence on the model that "auto" chose, or none."""
+    return [str(folder.json(CHOSEN)["why"])] if folder.has(CHOSEN) else []
+
+
 def decide(
     folder: RunFolder,
     prepared: Prepared,

@@ -11,7 +11,7 @@ import numpy as np
 from cuvee.api import estimate
 from cuvee.data.columns import as_written, count, is_number, listed, pick, short, tidy
 from cuvee.data.frame import read_rows
-from cuvee.data.held_out import divided
+from cuvee.data.held_out import classes_tested, divided
 from cuvee.data.prepared import FAR, Prepared
 from cuvee.data.roles import LEAST_LABELLED
 from cuvee.errors import DomainError
@@ -74,12 +74,15 @@ def posed(base: Base, targets: Mapping[str, Rows]) -> Prepared:
     """Return the problem of these targets with the sources of the run."""
     options = base.prepared.options
     sizes = {name: len(y) for name, (_, y) in targets.items()}
+    labels = None if base.members.classes is None else {name: y for name, (_, y) in targets.items()}
+    # each as if it were alone: what becomes of it does not depend on others
+    parts = {name: divided({name: n}, options, labels)[name] for name, n in sizes.items()}
     return replace(
         base.prepared,
         members=(replace(base.members, targets=tuple(targets)),),
         sizes={**base.prepared.sizes, **sizes},
-        # each as if it were alone: what becomes of it does not depend on others
-        divided={name: divided({name: n}, options)[name] for name, n in sizes.items()},
+        divided=parts,
+        tested=classes_tested(labels, parts),
         rows=lambda who: {**base.rows, **targets},
         notes=(),
         together=None,
@@ -125,6 +128,7 @@ def adapted(
                 classes=None if classes is None else classes.tolist(),
                 learn=len(prepared.divided[name][0]),
                 test=len(prepared.divided[name][1]),
+                tested=dict(prepared.tested.get(name, {})),
                 columns=list(mix.columns),
                 alpha=mix.alpha[i].tolist(),
                 alpha_status=str(mix.status[i]),

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written
+from cuvee.data.columns import as_written, comma_list
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, located, read_rows
+from cuvee.data.noticed import filled
 from cuvee.data.options import Options
 from cuvee.data.plain_rows import PlainRows
 from cuvee.data.targets import suggest
@@ -94,6 +95,7 @@ class Predictor(ABC):
         keep: Sequence[str] = (),
         text: Sequence[str] = (),
         encoding: str | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> Any:
         """Return a frame with the prediction for each raw row.
 
@@ -105,7 +107,8 @@ class Predictor(ABC):
         that `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do
         those of a mapping name -> frame, if no two of its rows have the same label. Rows of files
         and arrays are numbered from 0. `encoding` is that of text files; by default the one that
-        the run was made with.
+        the run was made with. `say` is told how many gaps were filled in which columns, where the
+        models know what to fill them with.
         """
         # a domain that a number names
         if isinstance(target, Real) and not isinstance(target, bool):
@@ -113,13 +116,14 @@ class Predictor(ABC):
         if not (target is None or isinstance(target, str)):
             raise OptionError(f"target must be the name of a target; got {target!r}")
         for name, value in (("keep", keep), ("text", text)):
-            if isinstance(value, str) or not all(isinstance(v, str) for v in value):
+            if not all(isinstance(v, str) for v in value):
                 raise OptionError(f"{name} must be a list of column names; got {value!r}")
+        keep, text = (comma_list(v) if isinstance(v, str) else v for v in (keep, text))
         source = self._table(source, target)
         with understood(self.path, "a run of this version of cuvee"):
             encoding = encoding or self.options.encoding
             with located(source, encoding):
-                return self._predicted(source, target, keep, text, encoding)
+                return self._predicted(source, target, keep, text, encoding, say)
 
     def _predicted(
         self,
@@ -128,6 +132,7 @@ class Predictor(ABC):
         keep: Sequence[str],
         text: Sequence[str],
         encoding: str,
+        say: Callable[[str], None] | None,
     ) -> Any:
         prepared, known = self._prepared, self.targets
         if target is not None and target not in known:
@@ -143,6 +148,9 @@ class Predictor(ABC):
         frame = read_rows(source, self._encoders[0].features, keep, **how)
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
         answers = self._answers(frame, names, [k for k in keep if k != domain], domain)
+        if say is not None:  # what has gaps and was answered had them filled
+            for sentence in filled({f: int(frame[f].isna().sum()) for f in self.features}):
+                say(sentence)
         index = _index_of(source)
         return answers if index is None else answers.set_axis(index, axis=0)
 

@@ -12,6 +12,7 @@ from cuvee.data.options import LINEAR, Options
 from cuvee.outputs.files import understood
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array
+from cuvee.report.cautions import gravest
 from cuvee.report.findings import Findings
 from cuvee.report.label_free import expectation
 from cuvee.report.page import render
@@ -158,7 +159,7 @@ class Run(Predictor):
     def __repr__(self) -> str:
         if not self.finished:
             return f"Run at {self.path}, not finished: cuvee resume {self.path}"
-        return f"Run at {self.path}: {self.summary()}"
+        return "\n".join(filter(None, (f"Run at {self.path}: {self.summary()}", self._worry)))
 
     def _repr_html_(self) -> str:
         if not self.finished:
@@ -168,4 +169,9 @@ class Run(Predictor):
             (t, *("–" if s != s else f"{s:.3g}" for s in findings.scores[i, :, 0].tolist()))
             for i, t in enumerate(findings.targets[:20])
         ]
-        return html_table(("target", *findings.methods), rows, self.summary())
+        said = f"{self.summary()} {self._worry}".strip()
+        return html_table(("target", *findings.methods), rows, said)
+
+    @cached_property
+    def _worry(self) -> str:
+        return gravest(self.findings)

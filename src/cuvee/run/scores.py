@@ -120,7 +120,8 @@ def intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floa
         right = 1.0 - loss
         middle = (right + z2 / (2 * n)) / (1 + z2 / n)
         half = LEVEL / (1 + z2 / n) * np.sqrt(np.maximum(right * loss, 0.0) / n + z2 / (4 * n * n))
-        return right, middle - half, middle + half
+        # by rounding alone an end may lie on the wrong side of a score of 0 or 1
+        return right, np.minimum(middle - half, right), np.maximum(middle + half, right)
     half = LEVEL * judged.error
     return np.sqrt(loss), np.sqrt(np.maximum(loss - half, 0.0)), np.sqrt(loss + half)
 

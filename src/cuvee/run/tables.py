@@ -59,6 +59,7 @@ def prepared(of: Prepared, options: Options) -> bytes:
             "sources": [{"name": s, "rows": of.sizes[s]} for s in of.sources],
             "targets": [
                 {"name": t, "group": g, "learn": sizes[t][0], "test": sizes[t][1]}
+                | ({"tested": dict(of.tested[t])} if t in of.tested else {})
                 for g, members in enumerate(of.members)
                 for t in members.targets
             ],

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.encode import Encoder, hides_variation, say_missing
+from cuvee.data.encode import Encoder, hides_variation
 from cuvee.data.label_summary import LabelKind, together
+from cuvee.data.refused import say_missing
 from cuvee.data.task import Inferred, Task, check_of, infer_of
 from cuvee.errors import DomainError
 from cuvee.scale.flower_table import Introduction

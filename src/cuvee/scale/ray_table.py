@@ -18,11 +18,11 @@ import numpy as np
 
 from cuvee.components.sharded import ShardedDomain, sharded
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.encode import Encoder, hides_variation, say_missing
+from cuvee.data.encode import Encoder, hides_variation
 from cuvee.data.fingerprint import of_digests
 from cuvee.data.frame import spec_of
 from cuvee.data.groups import Names, assigned, taught
-from cuvee.data.held_out import divided, drop_unseen
+from cuvee.data.held_out import class_labels, classes_tested, divided, drop_unseen
 from cuvee.data.label_summary import Summary, together
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.medians import counted, medians_by_counts
@@ -32,6 +32,7 @@ from cuvee.data.noticed import filled
 from cuvee.data.opened import COLUMNS, decodable, inferred_of
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
+from cuvee.data.refused import say_missing
 from cuvee.data.roles import SMALL, Pool, excluded, pool
 from cuvee.data.targets import EACH, choose
 from cuvee.data.task import Inferred, Task, check_varies
@@ -119,7 +120,8 @@ class _Table:
         rows = self._rows_here(groups[0], small, labels, inferred)
         (group,), row_notes = taught(rows, groups, inferred.task, strict=options.strict)
         places = dict(group.targets)
-        parts = divided({name: len(at) for name, at in places.items()}, options)
+        classes = class_labels(rows, places, inferred.task)
+        parts = divided({name: len(at) for name, at in places.items()}, options, classes)
         fit_on = [*(s for s in group.sources if s != SMALL or not small.names), *small.names]
         learnt = np.concatenate([at[parts[t][0]] for t, at in places.items()])
         encoder = self._encoder(fit_on, rows.frame.iloc[np.sort(learnt)])
@@ -142,6 +144,7 @@ class _Table:
             options, inferred, (members,), ends, sizes=small.resized(sizes), pooled=small.names,
             divided=parts, notes=[*self.notes, *notes, *row_notes], domain=self.spec.domain,
             n_features=len(self.spec.features), rows=encoded,
+            tested=classes_tested(class_labels(rows, places, inferred.task), parts),
         )  # fmt: skip
 
     def fingerprint(self) -> str:
@@ -225,7 +228,9 @@ class _Table:
         where = self.spec.where
         empty = next((c.name for c in columns.values() if c.gaps == c.rows), None)
         if empty is not None:
-            raise DomainError(f"{where}: column {empty!r} is missing in every row; drop it")
+            raise DomainError(
+                f"{where}: column {empty!r} is missing in every row; drop it (--drop)"
+            )
         hidden = {
             c.name: c.low
             for c in columns.values()

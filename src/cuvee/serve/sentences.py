@@ -14,6 +14,8 @@ _INSTEAD = (
     (r"; save the table as UTF-8, or (say|name its encoding, such as) --encoding .*? in Python\)",
      "; send it in UTF-8"),
     (r"; save the table as CSV in UTF-8, or as Parquet", "; send CSV in UTF-8"),
+    (r"; if its commas are decimal, .* decimal=\",\"\)", ""),
+    (r", or drop the column \(--drop\)", ""),
     (r",? or declare the column as text \(--text\) if it holds categories", ""),
     (r"declare the column as text \(--text\) if these are \w+, or ", ""),
     (r", or leave it out with exclude \(--exclude\)", ""),

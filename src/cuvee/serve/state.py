@@ -10,12 +10,14 @@ from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
 from cuvee.api import ModelMap
+from cuvee.data.options import LINEAR
 from cuvee.errors import CuveeError, InputError
 from cuvee.results import OWN, Floats
 from cuvee.run import Run, open_run
 from cuvee.run.added import remove, tidy
 from cuvee.run.base import Base, Mixed
 from cuvee.run.folder import MANIFEST
+from cuvee.run.model_choice import decided
 from cuvee.serve.adapting import Stopped, Worker
 from cuvee.serve.batching import Batcher
 from cuvee.serve.jobs import Jobs
@@ -95,10 +97,10 @@ class State:
     def sources(self) -> Base:
         """Return the sources; raise `Problem` where the table of the run is not there."""
         if self.base is None:
-            raise Problem(
-                409,
-                f"this needs the sources of the run, and {self.why_not} (cuvee serve --table)",
-            )
+            run = self.run
+            linear = decided(run.folder, run.options).model == LINEAR
+            hint = " (cuvee serve --table)" if linear else ""  # no table would help others
+            raise Problem(409, f"this needs the sources of the run, and {self.why_not}{hint}")
         return self.base
 
     def writable(self) -> Jobs:
