@@ -305,6 +305,17 @@ def test_too_many_requests(made):
     assert client.get("/healthz", role=None).status_code == 200
 
 
+def test_a_token_has_one_rate_however_its_header_is_spelt(made):
+    client, token = Client(made["cost"], Limits(rate=0.001, burst=5)), TOKENS["read"]
+    spelt = [f"{b}{' ' * n}{token}" for b in ("Bearer", "bearer", "BeArEr") for n in (1, 2, 3)]
+    headers = [{"Authorization": one} for one in spelt]
+    answers = client.together(
+        [("GET", "/v1/targets", {"role": None, "headers": h}) for h in headers]
+    )
+    assert sorted(a.status_code for a in answers) == [200] * 5 + [429] * 4
+    assert client.get("/v1/targets", role="predict").status_code == 200
+
+
 def test_too_many_at_once(made):
     client = Client(made["cost"], Limits(at_once=3))
     answers = client.together([("POST", PREDICT, {"json": GOOD}) for _ in range(20)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from math import ceil
@@ -82,9 +81,9 @@ class Guard:
         if path in OPEN[:2]:
             return
         header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        role = self._tokens.role(header)
+        role, digest = self._tokens.find(header)
         address = (scope.get("client") or ("",))[0]
-        key = hashlib.sha256(header.encode()).hexdigest() if role else f"address {address}"
+        key = digest.hex() if role else f"address {address}"
         wait = self._rate.wait(key)
         if wait:
             again = {"Retry-After": str(max(1, ceil(wait)))}
