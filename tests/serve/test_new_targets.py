@@ -16,7 +16,7 @@ from cuvee.errors import InputError
 from cuvee.run import open_run
 from cuvee.run.base import Base
 from cuvee.run.new_targets import encode
-from cuvee.serve import adapting
+from cuvee.serve import adapting, adding
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.jobs import DONE, QUEUED, RUNNING, Jobs
 from cuvee.serve.limits import Limits
@@ -100,6 +100,26 @@ def test_a_large_one_is_a_job_whose_progress_is_told(path):
     assert client.get(f"/v1/jobs/{job['id']}").json()["state"] == "done"
     assert client.get("/v1/targets/ward").status_code == 200
     assert 'cuvee_jobs{state="done"} 1' in client.get("/metrics").text
+    client.state.close()
+
+
+def test_open_streams_keep_nobody_else_out(path, monkeypatch):
+    monkeypatch.setattr(adding, "LONGEST", 1.0)
+    monkeypatch.setattr(adapting.Worker, "start", lambda worker: None)  # so that the job waits
+    client = Client(path, Limits(small=5, at_once=2, streams=6, streams_each=4))
+    events = client.post("/v1/targets", body("ward")).json()["events"]
+    roles = [*["read"] * 6, *["predict"] * 4]
+    answers = client.together(
+        [
+            *(("GET", events, {"role": role}) for role in roles),
+            *(("GET", "/v1/targets", {"role": role}) for role in ("read", "adapt")),
+        ]
+    )
+    codes = [answer.status_code for answer in answers]
+    assert codes == [*[200] * 4, *[429] * 2, *[200] * 2, *[503] * 2, *[200] * 2]
+    assert "this token has 4 streams" in answers[4].json()["detail"]
+    assert "too many streams" in answers[8].json()["detail"]
+    assert client.get(events).status_code == 200  # the others have ended
     client.state.close()
 
 
