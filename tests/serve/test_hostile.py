@@ -6,6 +6,7 @@ import asyncio
 import json
 import struct
 import time
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -155,6 +156,37 @@ def test_a_million_columns(quantity):
     problem(quantity.post(PREDICT, {"rows": narrow}), 413, "columns")
     weights = dict.fromkeys(map(str, range(3000)), 0.0)
     problem(quantity.post("/v1/mixtures", {"alpha": weights}), 413, "weights")
+
+
+def sparse(n_rows, n_columns):
+    return [{f"c{i % n_columns}": 1} for i in range(n_rows)]
+
+
+def test_rows_that_stand_for_many_more_values_than_they_hold(quantity):
+    alone = quantity.post(PREDICT, GOOD).json()["predictions"]
+    missing = [{**GOOD["rows"][0], "sex": None}, *GOOD["rows"]]  # so that it is read in a frame
+    for rows, status, words in (
+        (sparse(10_000, 1_990), 422, "there is no column 'age'"),
+        ([*GOOD["rows"], *sparse(9_999, 1_990)], 422, "missing"),
+    ):
+        tracemalloc.start()
+        problem(quantity.post(PREDICT, {"rows": rows}), status, words)
+        assert tracemalloc.get_traced_memory()[1] < 40e6  # a dense table takes four times as much
+        tracemalloc.stop()
+    problem(quantity.post(PREDICT, {"rows": missing}), 422, "'sex'")
+    more = [{**GOOD["rows"][0], "flag": True, "other": 1}]
+    assert quantity.post(PREDICT, {"rows": more}).json()["predictions"] == alone
+    frame = pd.DataFrame(more)
+    assert arrow(quantity, to_arrow(frame)).json()["predictions"] == alone
+    problem(arrow(quantity, to_arrow(frame.drop(columns="dose"))), 422, "no column 'dose'")
+
+
+def test_values_are_limited_before_a_table_is_made(made):
+    client = Client(made["cost"], Limits(cells=10))
+    odd = [{**GOOD["rows"][0], "age": None}] * 4
+    problem(client.post(PREDICT, {"rows": odd}), 413, "more than 10 values")
+    many = pa.table({"age": pa.nulls(4), "dose": pa.nulls(4), "sex": pa.nulls(4)})
+    problem(arrow(client, to_arrow(many.to_pandas())), 413, "4 rows of the 3 columns")
 
 
 def test_huge_and_endless_bodies(made):

@@ -16,9 +16,10 @@ from starlette.requests import Request
 from cuvee.data.columns import short
 from cuvee.results import Floats
 from cuvee.serve.arrow import ARROW, from_arrow
-from cuvee.serve.csv_rows import CSV, Wanted, from_csv
+from cuvee.serve.csv_rows import CSV, from_csv
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import JSON, Problem
+from cuvee.serve.wanted import Wanted
 
 NESTED = {dict, list}
 # bytes, and rows, that are read on another thread, so that others are answered meanwhile
@@ -36,16 +37,15 @@ async def read_rows(
     Rows of JSON that `encoded` can read are returned as it gives them, (rows, d).
     """
     kind = type_of(request)
-    if kind == ARROW:
-        return await asyncio.to_thread(from_arrow, await _bytes(request, limits), limits)
-    if kind == CSV:
-        return await asyncio.to_thread(from_csv, await _bytes(request, limits), wanted, limits)
+    if kind in (ARROW, CSV):
+        read = from_arrow if kind == ARROW else from_csv
+        return await asyncio.to_thread(read, await _bytes(request, limits), wanted, limits)
     rows = (await read_json(request, limits, required=("rows",)))["rows"]
     if not _are_rows(rows, limits):
-        return frame_of(rows, limits)  # which says what is wrong
+        return frame_of(rows, wanted, limits)  # which says what is wrong
     many = len(rows) > MANY
     X = await asyncio.to_thread(encoded, rows) if many else encoded(rows)
-    return await framed(rows, limits) if X is None else X
+    return await framed(rows, wanted, limits) if X is None else X
 
 
 def _are_rows(rows: Any, limits: Limits) -> bool:
@@ -125,14 +125,18 @@ def check_depth(value: Any, most: int) -> None:
     raise Problem(422, f"the JSON is nested more than {most} deep; send rows of plain values")
 
 
-async def framed(rows: Any, limits: Limits) -> Any:
+async def framed(rows: Any, wanted: Wanted, limits: Limits) -> Any:
     """Return rows as a frame, made on another thread where they are many."""
-    many = isinstance(rows, list) and len(rows) > MANY
-    return await asyncio.to_thread(frame_of, rows, limits) if many else frame_of(rows, limits)
+    if isinstance(rows, list) and len(rows) > MANY:
+        return await asyncio.to_thread(frame_of, rows, wanted, limits)
+    return frame_of(rows, wanted, limits)
 
 
-def frame_of(rows: Any, limits: Limits) -> Any:
-    """Return rows [{column: value}] as a frame; values are numbers, text, truth values or null."""
+def frame_of(rows: Any, wanted: Wanted, limits: Limits) -> Any:
+    """Return the wanted columns of rows [{column: value}] as a frame; others are ignored.
+
+    Values are numbers, text, truth values or null.
+    """
     import pandas as pd
 
     if not isinstance(rows, list) or not rows:
@@ -154,7 +158,8 @@ def frame_of(rows: Any, limits: Limits) -> Any:
             row[name] = _cell(value, name, i)
     for name in columns:
         _check_text(name, "a column's name")
-    return pd.DataFrame({name: [row.get(name) for row in rows] for name in columns})
+    wanted.check(columns, len(rows), limits)
+    return pd.DataFrame({name: [row.get(name) for row in rows] for name in wanted.names})
 
 
 def check_name(name: Any, limits: Limits) -> str:

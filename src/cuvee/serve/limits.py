@@ -18,6 +18,7 @@ class Limits:
     body: int = 16 * 2**20  # bytes of a request's body
     rows: int = 10_000  # in one request
     columns: int = 2_000  # in one request
+    cells: int = 5_000_000  # in one request: rows times the columns that are read
     depth: int = 6  # of nested JSON
     name: int = 200  # characters of a target's name
     rate: float = 500.0  # requests per second of one client, on average
