@@ -167,6 +167,8 @@ def test_names_that_are_taken(client):
         "\u202etxt",
         ".",
         "..",
+        " x",
+        "x ",
     ],
 )
 def test_names_that_cannot_be_shown(kept, name):

@@ -126,6 +126,8 @@ def check_name(name: Any, limits: Limits) -> str:
         raise Problem(
             422, f"name {short(name)} holds control characters; use letters, digits and spaces"
         )
+    if name != name.strip():
+        raise Problem(422, f"name {short(name)} begins or ends with a space; send it without")
     if name in (".", ".."):
         raise Problem(422, f"name {name!r} cannot be part of an address; choose another one")
     return name
