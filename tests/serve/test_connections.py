@@ -24,7 +24,7 @@ from cuvee.serve.door import Connection, Door, Listening, places
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import Metrics
 from cuvee.serve.seldom import MOST, Seldom
-from cuvee.serve.server import Serving, _config
+from cuvee.serve.server import Serving, _config, _listen
 from cuvee.serve.state import State
 from serve_builders import TOKENS
 
@@ -246,6 +246,21 @@ def test_certificates_that_cannot_be_used(certificate, files, words):
     with pytest.raises(OptionError, match=words) as refused:
         Serving(Path("run"), certificate=pem, key=key).check()
     assert "--certificate" in str(refused.value) and "--key" in str(refused.value)
+
+
+def test_addresses_that_cannot_be_listened_at():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError) as refused:
+            _listen("127.0.0.1", port)
+    assert str(refused.value) == (
+        f"another program listens at 127.0.0.1, port {port} already: end it, or give another --port"
+    )
+    with pytest.raises(OptionError) as refused:
+        _listen("192.0.2.1", 8765)  # which no machine has
+    sentence = str(refused.value)
+    assert sentence.startswith("nothing can listen at 192.0.2.1, port 8765 (")
+    assert sentence.count("192.0.2.1") == 1
 
 
 SCRIPT = """
