@@ -28,6 +28,7 @@ from cuvee.serve.server import Serving, _config, _listen
 from cuvee.serve.state import State
 from serve_builders import TOKENS
 
+HEALTHY = Path(__file__).resolve().parents[2] / "deploy" / "healthy.py"
 BEGUN = b"GET / HTTP/1.1\r\nHost: x\r\n"
 ALIVE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 UPLOAD = (
@@ -209,6 +210,17 @@ def certificate(tmp_path_factory):
     ]
     subprocess.run(lock, cwd=folder, capture_output=True, check=True)
     return folder
+
+
+def test_the_container_is_healthy_by_http_and_by_https(made, certificate):
+    def asked(port):
+        return subprocess.run([sys.executable, HEALTHY, str(port)], capture_output=True).returncode
+
+    files = {"certificate": certificate / "one.pem", "key": certificate / "one.key"}
+    for how in ({}, files):
+        with listening(made["cost"], Limits(), **how) as (port, _):
+            assert asked(port) == 0
+        assert asked(port) == 1
 
 
 def test_handshakes_that_do_not_end(made, certificate):
