@@ -26,7 +26,7 @@ from cuvee.hypothesis.base import Space
 from cuvee.numerics.parallel import workers
 from cuvee.problem import Array
 from cuvee.results import OWN, Floats, Status
-from cuvee.run.model_choice import decided
+from cuvee.run.decided import decided
 from cuvee.run.models import LARGEST
 from cuvee.run.owned import Owned
 from cuvee.run.run import Run
