@@ -26,6 +26,12 @@ def test_nothing_heavy_is_loaded(program):
     assert (ended.returncode, ended.stderr.strip()) == (0, "")
 
 
+def test_runs_of_linear_models_load_no_trees():
+    words = "import cuvee.run, cuvee.run.base, sys; print(*sorted({'sklearn', 'scipy'} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout.strip()) == (0, ""), ended.stderr
+
+
 def test_every_public_name_is_there():
     assert set(cuvee.__all__) <= set(dir(cuvee))
     for name in cuvee.__all__:

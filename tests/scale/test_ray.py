@@ -14,8 +14,9 @@ from builders import mlp
 from cuvee.components import Batch, Half, bind
 from cuvee.data.synthetic import visits
 from cuvee.errors import DomainError, InputError, MissingExtra, OptionError
-from cuvee.scale import ray_crew
-from cuvee.scale.ray_cluster import check_answers, n_workers
+from cuvee.scale import ray_cluster, ray_crew, ray_probe
+from cuvee.scale.ray_cluster import connect, n_workers
+from cuvee.scale.ray_probe import check_answers
 from site_builders import HYPOTHESES, problem_of
 
 ALPHA = np.array([[0.4, 0.3, 0.1, 0.2], [0.1, 0.2, 0.6, 0.1]])
@@ -138,6 +139,64 @@ def test_an_address_that_does_not_answer_is_said():
         port = free.getsockname()[1]
     with pytest.raises(InputError, match=f"nothing answers at 127.0.0.1:{port}"):
         check_answers(f"127.0.0.1:{port}")
+
+
+class NotConnected:
+    """A Ray that notes what it is asked to join."""
+
+    def __init__(self):
+        self.joined = []
+
+    def is_initialized(self):
+        return False
+
+    def init(self, address, **_):
+        self.joined.append(address)
+
+    def cluster_resources(self):
+        return {"CPU": 2.0}
+
+    def nodes(self):
+        return [{"Alive": True}]
+
+
+def test_what_is_no_ray_cluster_is_said_in_time(monkeypatch):
+    pytest.importorskip("ray", reason="needs cuvee[ray]")
+    monkeypatch.setattr(ray_probe, "ANSWERS", 2.0)  # Ray tries for minutes
+    monkeypatch.setattr(ray_cluster, "engine", NotConnected)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        said = f"{address} does not answer as a Ray cluster does"
+        with pytest.raises(InputError, match=said):
+            connect(address)
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(InputError, match=f"{address}, which RAY_ADDRESS names, does not"):
+            connect()
+    with pytest.raises(
+        InputError, match=r"nothing answers at .* Without RAY_ADDRESS a local one is started"
+    ):
+        connect()
+
+
+def test_the_address_that_a_killed_cluster_left_behind_is_not_joined(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_cluster, "answers", lambda address: False)
+    monkeypatch.setattr(ray_cluster, "engine", NotConnected)
+    said = []
+    assert connect(say=said.append).joined == ["local"]
+    assert said == ["no Ray cluster is running here: a local one was started, 2 CPUs on 1 node"]
+
+
+def test_where_ray_cannot_be_asked_it_has_to_find_out_itself(monkeypatch):
+    monkeypatch.setattr(ray_probe, "ASK", "raise SystemExit(1)")
+    assert ray_probe.answers(ray_probe.HERE)
+
+
+def test_a_cluster_that_answers_is_told_from_what_else_speaks_its_protocol(ray):
+    node = ray.nodes()[0]
+    check_answers(ray.get_runtime_context().gcs_address)
+    with pytest.raises(InputError, match="does not answer as a Ray cluster does"):
+        check_answers(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}")
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

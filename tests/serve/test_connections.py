@@ -24,10 +24,11 @@ from cuvee.serve.door import Connection, Door, Listening, places
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import Metrics
 from cuvee.serve.seldom import MOST, Seldom
-from cuvee.serve.server import Serving, _config
+from cuvee.serve.server import Serving, _config, _listen
 from cuvee.serve.state import State
 from serve_builders import TOKENS
 
+HEALTHY = Path(__file__).resolve().parents[2] / "deploy" / "healthy.py"
 BEGUN = b"GET / HTTP/1.1\r\nHost: x\r\n"
 ALIVE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 UPLOAD = (
@@ -211,6 +212,17 @@ def certificate(tmp_path_factory):
     return folder
 
 
+def test_the_container_is_healthy_by_http_and_by_https(made, certificate):
+    def asked(port):
+        return subprocess.run([sys.executable, HEALTHY, str(port)], capture_output=True).returncode
+
+    files = {"certificate": certificate / "one.pem", "key": certificate / "one.key"}
+    for how in ({}, files):
+        with listening(made["cost"], Limits(), **how) as (port, _):
+            assert asked(port) == 0
+        assert asked(port) == 1
+
+
 def test_handshakes_that_do_not_end(made, certificate):
     files = {"certificate": certificate / "one.pem", "key": certificate / "one.key"}
     limits = Limits(header_seconds=0.5, connections=3)
@@ -246,6 +258,21 @@ def test_certificates_that_cannot_be_used(certificate, files, words):
     with pytest.raises(OptionError, match=words) as refused:
         Serving(Path("run"), certificate=pem, key=key).check()
     assert "--certificate" in str(refused.value) and "--key" in str(refused.value)
+
+
+def test_addresses_that_cannot_be_listened_at():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError) as refused:
+            _listen("127.0.0.1", port)
+    assert str(refused.value) == (
+        f"another program listens at 127.0.0.1, port {port} already: end it, or give another --port"
+    )
+    with pytest.raises(OptionError) as refused:
+        _listen("192.0.2.1", 8765)  # which no machine has
+    sentence = str(refused.value)
+    assert sentence.startswith("nothing can listen at 192.0.2.1, port 8765 (")
+    assert sentence.count("192.0.2.1") == 1
 
 
 SCRIPT = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def test_what_it_copies_is_there_and_is_sent():
     assert "src" in copied and "pyproject.toml" in copied
     for name in copied:
         assert (ROOT / name).exists() and f"!{name}" in IGNORE
+
+
+def test_its_health_is_asked_by_what_is_copied():
+    asked = next(line for line in LINES if line.startswith("HEALTHCHECK"))
+    command = json.loads(asked.removeprefix("HEALTHCHECK CMD "))
+    assert ["deploy/healthy.py", command[1]] in words("COPY") and command[0] == "python3"
+    assert command[2:] == ["8765"] and ["8765"] in words("EXPOSE")
 
 
 def test_its_command_is_one_that_there_is():

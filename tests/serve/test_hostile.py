@@ -6,6 +6,7 @@ import asyncio
 import json
 import struct
 import time
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -89,6 +90,11 @@ def test_names_that_are_no_targets(quantity, name):
         (b'{"rows": {}}', 422, "list"),
         (b'{"rows": [1]}', 422, "row 0"),
         (b'{"rows": [{"age": [1]}]}', 422, "'age'"),
+        (b'{"rows": [{"age": 1}, {"age": 61, "dose": 2, "sex": "f", "age": 1}]}', 422, "row 1 gives 'age' more than once"),
+        (b'{"rows": [{"age": 61, "dose": 2, "sex": "a: \\" f", "\\u0061ge" : 1}]}', 422, "row 0 gives 'age' more than once"),
+        (b'{"rows": [], "rows": []}', 422, "an object of the body gives 'rows' more than once"),
+        (b'{"rows": [{"age": 1, "sex": "\\ud800", "age": 1}]}', 422, "gives 'age' more than once"),
+        (b'{"rows": [{"age": 1, "dose": 2, "sex": "12:30 \\"a\\": b"}]}', 422, "is '12:30 \"a\": b' at row 0"),
         (b'{"rows": [{"age": NaN}]}', 400, "NaN"),
         (b'{"rows": [{"age": 1e999}]}', 422, "no float"),
         (b'{"rows": [{"age": %s}]}' % (b"9" * 400), 422, "no float"),
@@ -155,6 +161,37 @@ def test_a_million_columns(quantity):
     problem(quantity.post(PREDICT, {"rows": narrow}), 413, "columns")
     weights = dict.fromkeys(map(str, range(3000)), 0.0)
     problem(quantity.post("/v1/mixtures", {"alpha": weights}), 413, "weights")
+
+
+def sparse(n_rows, n_columns):
+    return [{f"c{i % n_columns}": 1} for i in range(n_rows)]
+
+
+def test_rows_that_stand_for_many_more_values_than_they_hold(quantity):
+    alone = quantity.post(PREDICT, GOOD).json()["predictions"]
+    missing = [{**GOOD["rows"][0], "sex": None}, *GOOD["rows"]]  # so that it is read in a frame
+    for rows, status, words in (
+        (sparse(10_000, 1_990), 422, "there is no column 'age'"),
+        ([*GOOD["rows"], *sparse(9_999, 1_990)], 422, "missing"),
+    ):
+        tracemalloc.start()
+        problem(quantity.post(PREDICT, {"rows": rows}), status, words)
+        assert tracemalloc.get_traced_memory()[1] < 40e6  # a dense table takes four times as much
+        tracemalloc.stop()
+    problem(quantity.post(PREDICT, {"rows": missing}), 422, "'sex'")
+    more = [{**GOOD["rows"][0], "flag": True, "other": 1}]
+    assert quantity.post(PREDICT, {"rows": more}).json()["predictions"] == alone
+    frame = pd.DataFrame(more)
+    assert arrow(quantity, to_arrow(frame)).json()["predictions"] == alone
+    problem(arrow(quantity, to_arrow(frame.drop(columns="dose"))), 422, "no column 'dose'")
+
+
+def test_values_are_limited_before_a_table_is_made(made):
+    client = Client(made["cost"], Limits(cells=10))
+    odd = [{**GOOD["rows"][0], "age": None}] * 4
+    problem(client.post(PREDICT, {"rows": odd}), 413, "more than 10 values")
+    many = pa.table({"age": pa.nulls(4), "dose": pa.nulls(4), "sex": pa.nulls(4)})
+    problem(arrow(client, to_arrow(many.to_pandas())), 413, "4 rows of the 3 columns")
 
 
 def test_huge_and_endless_bodies(made):
@@ -303,6 +340,17 @@ def test_too_many_requests(made):
     assert sorted(a.status_code for a in answers) == [200] * 5 + [429] * 4
     assert all("retry-after" in a.headers for a in answers if a.status_code == 429)
     assert client.get("/healthz", role=None).status_code == 200
+
+
+def test_a_token_has_one_rate_however_its_header_is_spelt(made):
+    client, token = Client(made["cost"], Limits(rate=0.001, burst=5)), TOKENS["read"]
+    spelt = [f"{b}{' ' * n}{token}" for b in ("Bearer", "bearer", "BeArEr") for n in (1, 2, 3)]
+    headers = [{"Authorization": one} for one in spelt]
+    answers = client.together(
+        [("GET", "/v1/targets", {"role": None, "headers": h}) for h in headers]
+    )
+    assert sorted(a.status_code for a in answers) == [200] * 5 + [429] * 4
+    assert client.get("/v1/targets", role="predict").status_code == 200
 
 
 def test_too_many_at_once(made):

@@ -16,7 +16,7 @@ from cuvee.errors import InputError
 from cuvee.run import open_run
 from cuvee.run.base import Base
 from cuvee.run.new_targets import encode
-from cuvee.serve import adapting
+from cuvee.serve import adapting, adding
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.jobs import DONE, QUEUED, RUNNING, Jobs
 from cuvee.serve.limits import Limits
@@ -103,6 +103,26 @@ def test_a_large_one_is_a_job_whose_progress_is_told(path):
     client.state.close()
 
 
+def test_open_streams_keep_nobody_else_out(path, monkeypatch):
+    monkeypatch.setattr(adding, "LONGEST", 1.0)
+    monkeypatch.setattr(adapting.Worker, "start", lambda worker: None)  # so that the job waits
+    client = Client(path, Limits(small=5, at_once=2, streams=6, streams_each=4))
+    events = client.post("/v1/targets", body("ward")).json()["events"]
+    roles = [*["read"] * 6, *["predict"] * 4]
+    answers = client.together(
+        [
+            *(("GET", events, {"role": role}) for role in roles),
+            *(("GET", "/v1/targets", {"role": role}) for role in ("read", "adapt")),
+        ]
+    )
+    codes = [answer.status_code for answer in answers]
+    assert codes == [*[200] * 4, *[429] * 2, *[200] * 2, *[503] * 2, *[200] * 2]
+    assert "this token has 4 streams" in answers[4].json()["detail"]
+    assert "too many streams" in answers[8].json()["detail"]
+    assert client.get(events).status_code == 200  # the others have ended
+    client.state.close()
+
+
 def test_many_at_once_are_all_answered_and_none_is_lost(client, path):
     names = [f"ward {i}" for i in range(24)]
     frames = [visits({"w": 0.1 * i}, rows=12, seed=i) for i in range(24)]
@@ -147,6 +167,8 @@ def test_names_that_are_taken(client):
         "\u202etxt",
         ".",
         "..",
+        " x",
+        "x ",
     ],
 )
 def test_names_that_cannot_be_shown(kept, name):

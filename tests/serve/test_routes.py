@@ -110,6 +110,12 @@ def test_the_learnt_map_answers_with_its_level_of_trust(quantity):
         difference = np.subtract(answered["model"]["parameters"], solved["model"]["parameters"])
         assert np.linalg.norm(difference) <= answered["certificate"]["distance"] + 1e-6
     assert quantity.post("/v1/mixtures", {"alpha": weights}).json()["trust"] == "predicted"
+    run, atlas = quantity.state.base.prepared.options, quantity.state.atlas
+    for trust, tol in (("solved", run.tol), ("corrected", atlas.tol), (None, atlas.tol)):
+        answered = quantity.post("/v1/mixtures", {"alpha": weights, "trust": trust}).json()
+        assert answered["certificate"]["tolerance"] == tol
+        assert answered["sentence"].endswith(f"The tolerance is {tol:g}.")
+    assert run.tol < atlas.tol  # so that "solved" alone would not say how exactly
 
 
 def test_without_its_table_a_run_predicts_and_says_why_it_cannot_mix(made, tmp_path):

@@ -54,25 +54,26 @@ def serve(
     Example: cuvee serve run
     """
     with speaking(quiet) as voice:
-        gc.disable()  # what is loaded stays, as in cuvee_command
+        gc.disable()  # until it is ready: what is loaded stays, as in cuvee_command
         try:
             from cuvee.serve.limits import Limits
             from cuvee.serve.server import Serving
             from cuvee.serve.server import serve as serve_run
+
+            def ready(about: dict[str, Any]) -> None:
+                gc.enable()
+                voice.begin()
+                if as_json:
+                    print_json(about)
+                else:
+                    show(f"serving {run} at {about['url']}")
+                    if about["token"]:
+                        show(f"token, shown this once: {about['token']}")
+                sys.stdout.flush()
+
+            limits = Limits.of_rate(rate)
+            files = token_file, table, certificate, key
+            serving = Serving(run, host, port, *files, read_only, workers, limits=limits)
+            serve_run(serving, ready, voice.note)
         finally:
             gc.enable()
-
-        def ready(about: dict[str, Any]) -> None:
-            voice.begin()
-            if as_json:
-                print_json(about)
-            else:
-                show(f"serving {run} at {about['url']}")
-                if about["token"]:
-                    show(f"token, shown this once: {about['token']}")
-            sys.stdout.flush()
-
-        limits = Limits.of_rate(rate)
-        files = token_file, table, certificate, key
-        serving = Serving(run, host, port, *files, read_only, workers, limits=limits)
-        serve_run(serving, ready, voice.note)

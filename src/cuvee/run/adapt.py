@@ -23,14 +23,13 @@ from cuvee.data.prepare import prepare
 from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
-from cuvee.estimators.files import skops_io
-from cuvee.estimators.named import package
 from cuvee.hypothesis.registry import MODELS
 from cuvee.mixture import borrowing
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import alpha_file, fitted_steps, model_choice, models, tables, theorem
+from cuvee.run import alpha_file, models, tables, theorem
+from cuvee.run.decided import check_packages, decide, decided, reasons
 from cuvee.run.folder import (
     ABOUT,
     GIVEN,
@@ -98,8 +97,7 @@ def adapt(
     """
     options, path = _options(options, asked), Path(out)
     if options.model != LINEAR:
-        skops_io()  # hours of work would end here otherwise
-        package(options.model)
+        check_packages(options.model)  # hours of work would end here otherwise
     with reserved(path):
         try:
             prepared = _prepared(source, options, path, progress, say)
@@ -205,7 +203,7 @@ def _finish(
     """Run the steps of the pipeline that are not committed yet, and return the run."""
     if not folder.done("alpha"):
         _weigh(folder, prepared, options, progress)
-        for sentence in model_choice.reasons(folder):
+        for sentence in reasons(folder):
             say(sentence)
     if not folder.done("models"):
         _deliver(folder, prepared, options, progress)
@@ -221,7 +219,7 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     parts = Parts(folder)
     if folder.has(GIVEN):
         given = tables.given(prepared, folder, GIVEN)
-        model_choice.decide(folder, prepared, options, given, progress)
+        decide(folder, prepared, options, given, progress)
         parts.finish("alpha", tables.of_mixtures(prepared, given))
         return
     size = NETWORK_CHUNK if prepared.kind not in MODELS else CHUNK
@@ -256,8 +254,10 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
     judged: dict[str, bytes] = {}
     if options.model != LINEAR:
         parts.flush()
-        options = model_choice.decide(folder, prepared, options, mixtures, progress)
+        options = decide(folder, prepared, options, mixtures, progress)
     if options.model != LINEAR:
+        from cuvee.run import fitted_steps
+
         mixtures, judged = fitted_steps.judge(folder, prepared, options, mixtures, progress)
     parts.finish("alpha", {**tables.of_mixtures(prepared, mixtures), **judged})
 
@@ -267,8 +267,10 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
 
     They are solved, or asked of a map where the planner says so.
     """
-    alphas, options = tables.alphas(prepared, folder), model_choice.decided(folder, options)
+    alphas, options = tables.alphas(prepared, folder), decided(folder, options)
     if options.model != LINEAR:
+        from cuvee.run import fitted_steps
+
         fitted_steps.deliver(folder, prepared, options, alphas, progress)
         return
     parts, steps, done, total = Parts(folder), [], 0, len(prepared.targets)

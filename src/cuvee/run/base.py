@@ -26,7 +26,7 @@ from cuvee.hypothesis.base import Space
 from cuvee.numerics.parallel import workers
 from cuvee.problem import Array
 from cuvee.results import OWN, Floats, Status
-from cuvee.run.model_choice import decided
+from cuvee.run.decided import decided
 from cuvee.run.models import LARGEST
 from cuvee.run.owned import Owned
 from cuvee.run.run import Run
@@ -49,6 +49,7 @@ class Mixed:
     certificate: Certificate
     moves: Floats | None  # (M, N, P) dw*/dα; None where there is no w*(α), or it is too large
     score: Floats  # (M, 3) on the rows of a target, with its interval; NaN where there are none
+    tol: float  # on ‖∇‖∞, which the statuses speak of: the run's, or the map's
 
     def part(self, i: int) -> Mixed:
         """Return the mixture i alone."""
@@ -64,7 +65,7 @@ class Mixed:
         moves = None if self.moves is None else self.moves[one]
         status = self.status[one]
         rows = self.alpha[one], self.w[one], self.offset[one], status, certificate, moves
-        return Mixed(*rows, self.score[one])
+        return Mixed(*rows, self.score[one], self.tol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,8 +217,9 @@ class Base:
             )
         tensor = torch.as_tensor(a)
         oracle = owned.oracle if own and owned is not None else self.bound.oracle
+        tol = self.prepared.options.tol if atlas is None or own else atlas.tol
         if atlas is None or own:
-            outcome = oracle.solve(tensor, tol=self.prepared.options.tol)
+            outcome = oracle.solve(tensor, tol=tol)
             w, status = _numpy(outcome.w), tuple(outcome.status.tolist())
             certificate = Certificate(
                 _numpy(outcome.bounds.distance),
@@ -233,7 +235,7 @@ class Base:
             moved = _numpy(oracle.sensitivity(tensor, torch.as_tensor(w)))
         offset = a @ self.alone.levels if owned is None else np.full(len(a), owned.offset)
         score = np.full((len(a), 3), np.nan) if owned is None else owned.score(w)
-        return Mixed(a, w, offset, status, certificate, moved, score)
+        return Mixed(a, w, offset, status, certificate, moved, score, tol)
 
 
 def _numpy(x: torch.Tensor) -> Floats:

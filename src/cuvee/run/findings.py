@@ -14,8 +14,8 @@ from cuvee.data.options import LINEAR, Options, in_words
 from cuvee.report.findings import ALSO, Convergence, Expected, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run.added import Added
+from cuvee.run.decided import decided, reasons
 from cuvee.run.folder import CANDIDATES, CHOSEN, JUDGED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
-from cuvee.run.model_choice import decided, reasons
 from cuvee.run.theorem import TERMS
 
 NOTES = 5  # on mixtures that were judged, of each run

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.options import AUTO, LINEAR, Options
+from cuvee.data.options import LINEAR, Options
 from cuvee.data.prepared import Prepared
 from cuvee.estimators.auto import Contest, Verdict, contest, verdict
 from cuvee.estimators.candidates import of_target
@@ -33,32 +33,19 @@ BARE = {
 }
 
 
-def decided(folder: RunFolder, options: Options) -> Options:
-    """Return the options with the model that was chosen, or asked for."""
-    if options.model != AUTO:
-        return options
-    return replace(options, model=str(folder.json(CHOSEN)["model"]))
-
-
-def reasons(folder: RunFolder) -> list[str]:
-    """Return a sentence on the model that "auto" chose, or none."""
-    return [str(folder.json(CHOSEN)["why"])] if folder.has(CHOSEN) else []
-
-
-def decide(
+def choose(
     folder: RunFolder,
     prepared: Prepared,
     options: Options,
     mixtures: Sequence[Mixtures],
     progress: Progress,
-) -> Options:
-    """Return the options with one model; what was chosen once is committed, and stays."""
-    if options.model == AUTO and not folder.done(STEP):
+) -> None:
+    """Choose one model and commit the choice; what was chosen once stays."""
+    if not folder.done(STEP):
         began = time.monotonic()
         contests = _contests(prepared, options, mixtures, progress)
         content = _verdict(contests, prepared.classes is not None) if contests else BARE
         folder.commit(STEP, {CHOSEN: as_json(content)}, seconds=time.monotonic() - began)
-    return decided(folder, options)
 
 
 def _verdict(contests: Mapping[str, Contest], classify: bool) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from cuvee.report.label_free import expectation
 from cuvee.report.page import render
 from cuvee.report.summary import summary
 from cuvee.results import Floats
-from cuvee.run import added, alpha_file, fitted
+from cuvee.run import added, alpha_file
+from cuvee.run.decided import decided
 from cuvee.run.findings import Numbers, findings, judged_notes
 from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, RunFolder
-from cuvee.run.model_choice import decided
 from cuvee.run.models import Delivered
 from cuvee.run.predictor import Answer, Predictor
 from cuvee.run.tables import metrics_of
@@ -119,6 +119,8 @@ class Run(Predictor):
     def _answering(self, classes: Array | None, n_inputs: int) -> Answer:
         if decided(self._folder, self.options).model == LINEAR:
             return super()._answering(classes, n_inputs)
+        from cuvee.run import fitted
+
         return fitted.answering(self._folder, self._models.offset, classes)
 
     @cached_property

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import logging
-import socket
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from cuvee.errors import InputError, MissingExtra, OptionError
 from cuvee.numerics.cores import available
+from cuvee.scale.ray_probe import HERE, answers, check_answers
 
 STORE = 256 * 2**20  # bytes of the object store of a local cluster, beside what is put there
-ANSWER = 5.0  # seconds that an address has to answer
 PREFIX = "ray"
+VARIABLE = "RAY_ADDRESS"  # where Ray looks for a cluster that nobody named
 
 
 def engine() -> Any:
@@ -51,27 +53,29 @@ def connect(
     if ray.is_initialized():
         return ray
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address is not None:
-        check_answers(address)
+    named = address or _named()
+    if named is not None:
+        check_answers(named, None if address else VARIABLE)
         try:
-            ray.init(address=address, **quiet)
+            ray.init(address=named, **quiet)
         except Exception as error:  # Ray raises errors of many kinds here
             raise InputError(
-                f"the Ray cluster at {address} cannot be joined ({_first_line(error)}); is it a "
+                f"the Ray cluster at {named} cannot be joined ({_first_line(error)}); is it a "
                 "Ray cluster of the same version of Ray and Python, and is your token the right "
                 "one?"
             ) from None
-        tell(f"joined the Ray cluster at {address}: {_size(ray)}")
+        tell(f"joined the Ray cluster at {named}: {_size(ray)}")
         return ray
-    try:
-        ray.init(address="auto", **quiet)
-        tell(f"joined the Ray cluster that is running here: {_size(ray)}")
-    except ConnectionError:
-        ray.init(
-            address="local", num_cpus=available(), object_store_memory=STORE + put * 5 // 4,
-            include_dashboard=False, **quiet,
-        )  # fmt: skip
-        tell(f"no Ray cluster is running here: a local one was started, {_size(ray)}")
+    if answers(HERE):  # one that was killed leaves its address behind
+        with suppress(ConnectionError):
+            ray.init(address=HERE, **quiet)
+            tell(f"joined the Ray cluster that is running here: {_size(ray)}")
+            return ray
+    ray.init(
+        address="local", num_cpus=available(), object_store_memory=STORE + put * 5 // 4,
+        include_dashboard=False, **quiet,
+    )  # fmt: skip
+    tell(f"no Ray cluster is running here: a local one was started, {_size(ray)}")
     return ray
 
 
@@ -98,17 +102,10 @@ def n_workers(ray: Any, asked: int | None, most: int, n_bytes: int) -> int:
     return max(1, min(asked or cpus, most))
 
 
-def check_answers(address: str) -> None:
-    """Raise `InputError` where nothing listens at an address."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
-    except OSError as error:
-        raise InputError(
-            f"nothing answers at {address} ({error.strerror or error}): is the Ray cluster "
-            "running, is this its address (ray start --head prints it), and may this machine reach "
-            "it?"
-        ) from None
+def _named() -> str | None:
+    """Return the address that the environment names; None where it is not one of HOST:PORT."""
+    host, _, port = os.environ.get(VARIABLE, "").rpartition(":")
+    return f"{host}:{port}" if host and "/" not in host and port.isdigit() else None
 
 
 def _first_line(error: Exception) -> str:

@@ -15,12 +15,13 @@ from cuvee.run.new_targets import encode
 from cuvee.serve import bodies, schema, views
 from cuvee.serve.arrow import ARROW
 from cuvee.serve.auth import Role
-from cuvee.serve.csv_rows import CSV, Wanted
+from cuvee.serve.csv_rows import CSV
 from cuvee.serve.guard import needs
 from cuvee.serve.jobs import DONE, FAILED, QUEUED, RUNNING, Job, Jobs
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import Problem, answer, to_json
 from cuvee.serve.state import State
+from cuvee.serve.wanted import Wanted
 
 router = APIRouter(prefix="/v1")
 OFTEN, SELDOM = 0.02, 0.2  # seconds between two looks at a job
@@ -106,7 +107,7 @@ async def _named_rows(
     if name is not None and name != content["name"]:
         raise Problem(422, "the address and the body give different names; give one name")
     name = bodies.check_name(content["name"], limits)
-    return name, await bodies.framed(content["rows"], limits)
+    return name, await bodies.framed(content["rows"], wanted, limits)
 
 
 async def _waited(jobs: Jobs, job: Job, seconds: float) -> Job:

@@ -16,13 +16,13 @@ import cuvee
 from cuvee.serve import adding, bodies, pages, problems, schema, views
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.auth import Role, Tokens
-from cuvee.serve.csv_rows import Wanted
 from cuvee.serve.guard import Guard, allow, needs
 from cuvee.serve.limits import Limits
 from cuvee.serve.metrics import TYPE, Metrics
 from cuvee.serve.predicting import Asked
 from cuvee.serve.problems import Problem, answer
 from cuvee.serve.state import TRUSTS, Question, State
+from cuvee.serve.wanted import Wanted
 
 
 def create_app(state: State, tokens: Tokens, limits: Limits, metrics: Metrics) -> FastAPI:

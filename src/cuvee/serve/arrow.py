@@ -7,13 +7,14 @@ from typing import Any
 
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import Problem
+from cuvee.serve.wanted import Wanted
 
 ARROW = "application/vnd.apache.arrow.stream"
 RECORDS, DICTIONARY = 3, 2  # kinds of messages, as Arrow's Message.fbs numbers them
 
 
-def from_arrow(content: bytes, limits: Limits) -> Any:
-    """Return the rows of an Arrow stream as a frame.
+def from_arrow(content: bytes, wanted: Wanted, limits: Limits) -> Any:
+    """Return those columns of an Arrow stream that are wanted as a frame; others are ignored.
 
     Compressed streams are refused, because their headers alone say how large they become.
     """
@@ -33,7 +34,8 @@ def from_arrow(content: bytes, limits: Limits) -> Any:
             table = pa.Table.from_batches(batches, stream.schema)
         if not rows:
             raise Problem(422, "the Arrow stream holds no rows; send at least one")
-        return table.to_pandas(use_threads=False)
+        wanted.check(table.column_names, rows, limits)
+        return table.select(list(wanted.names)).to_pandas(use_threads=False)
     except (pa.ArrowException, struct.error, ValueError, OverflowError, OSError) as error:
         line = str(error).partition("\n")[0]
         raise Problem(400, f"the body is not an Arrow stream ({line}); correct it") from None

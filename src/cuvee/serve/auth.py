@@ -35,10 +35,16 @@ class Tokens:
     def role(self, header: str | None) -> Role | None:
         """Return the role that an Authorization header stands for, or None.
 
-        Every token is compared in constant time, and all of them always are.
-
         >>> Tokens.read("predict a-long-enough-token").role("Bearer a-long-enough-token").name
         'predict'
+        """
+        return self.find(header)[0]
+
+    def find(self, header: str | None) -> tuple[Role | None, bytes]:
+        """Return the role that an Authorization header stands for, and the SHA-256 of its token.
+
+        However the header is spelt, the digest of one token is the same. Every token is compared in
+        constant time, and all of them always are.
         """
         scheme, _, token = (header or "").partition(" ")
         digest = _digest(token.strip())
@@ -46,7 +52,7 @@ class Tokens:
         for kept, expected in self.known:
             if hmac.compare_digest(digest, expected) and scheme.lower() == "bearer":
                 role = kept
-        return role
+        return role, digest
 
     @classmethod
     def read(cls, text: str, where: str = "the tokens") -> Tokens:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from math import isfinite
 from typing import Any
 
-from pydantic_core import from_json
 from starlette.requests import Request
 
 from cuvee.data.columns import short
 from cuvee.results import Floats
 from cuvee.serve.arrow import ARROW, from_arrow
-from cuvee.serve.csv_rows import CSV, Wanted, from_csv
+from cuvee.serve.csv_rows import CSV, from_csv
+from cuvee.serve.json_text import parse
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import JSON, Problem
+from cuvee.serve.wanted import Wanted
 
-NESTED = {dict, list}
 # bytes, and rows, that are read on another thread, so that others are answered meanwhile
 LARGE, MANY = 2**18, 200
 
@@ -36,16 +33,15 @@ async def read_rows(
     Rows of JSON that `encoded` can read are returned as it gives them, (rows, d).
     """
     kind = type_of(request)
-    if kind == ARROW:
-        return await asyncio.to_thread(from_arrow, await _bytes(request, limits), limits)
-    if kind == CSV:
-        return await asyncio.to_thread(from_csv, await _bytes(request, limits), wanted, limits)
+    if kind in (ARROW, CSV):
+        read = from_arrow if kind == ARROW else from_csv
+        return await asyncio.to_thread(read, await _bytes(request, limits), wanted, limits)
     rows = (await read_json(request, limits, required=("rows",)))["rows"]
     if not _are_rows(rows, limits):
-        return frame_of(rows, limits)  # which says what is wrong
+        return frame_of(rows, wanted, limits)  # which says what is wrong
     many = len(rows) > MANY
     X = await asyncio.to_thread(encoded, rows) if many else encoded(rows)
-    return await framed(rows, limits) if X is None else X
+    return await framed(rows, wanted, limits) if X is None else X
 
 
 def _are_rows(rows: Any, limits: Limits) -> bool:
@@ -83,56 +79,18 @@ async def read_json(
     return parsed
 
 
-def parse(content: bytes, depth: int) -> Any:
-    """Return what JSON in UTF-8 stands for; NaN, and what is nested too deeply, are errors."""
-    with suppress(ValueError):  # then the slower reader says what is wrong
-        parsed = from_json(content, allow_inf_nan=False, cache_strings="keys")
-        # nothing is nested more deeply than there are brackets, and counting those is quick
-        if content.count(b"{") + content.count(b"[") > depth:
-            check_depth(parsed, depth)
-        return parsed
-    try:
-        parsed = json.loads(content.decode("utf-8"), parse_constant=_refused)
-    except RecursionError:
-        raise Problem(
-            422, "the JSON is nested too deeply; send rows, one below the other"
-        ) from None
-    except UnicodeDecodeError:
-        raise Problem(400, "the body is not UTF-8; send JSON in UTF-8") from None
-    except json.JSONDecodeError as error:
-        if content.startswith(BOM_UTF8):
-            raise Problem(
-                400, "the body begins with a byte order mark, which is not JSON; send it without"
-            ) from None
-        raise Problem(400, f"the body is not JSON ({error}); correct it") from None
-    except ValueError:  # of Python's int
-        raise Problem(
-            400, "the body is not JSON that can be read: a number has thousands of digits; round it"
-        ) from None
-    if isinstance(parsed, dict | list):
-        check_depth(parsed, depth)
-    return parsed
-
-
-def check_depth(value: Any, most: int) -> None:
-    """Raise `Problem` where JSON is nested more than `most` deep."""
-    level: list[Any] = [value]
-    for _ in range(most):
-        inner = [v.values() if isinstance(v, dict) else v for v in level]
-        level = [one for part in inner for one in part if type(one) in NESTED]
-        if not level:
-            return
-    raise Problem(422, f"the JSON is nested more than {most} deep; send rows of plain values")
-
-
-async def framed(rows: Any, limits: Limits) -> Any:
+async def framed(rows: Any, wanted: Wanted, limits: Limits) -> Any:
     """Return rows as a frame, made on another thread where they are many."""
-    many = isinstance(rows, list) and len(rows) > MANY
-    return await asyncio.to_thread(frame_of, rows, limits) if many else frame_of(rows, limits)
+    if isinstance(rows, list) and len(rows) > MANY:
+        return await asyncio.to_thread(frame_of, rows, wanted, limits)
+    return frame_of(rows, wanted, limits)
 
 
-def frame_of(rows: Any, limits: Limits) -> Any:
-    """Return rows [{column: value}] as a frame; values are numbers, text, truth values or null."""
+def frame_of(rows: Any, wanted: Wanted, limits: Limits) -> Any:
+    """Return the wanted columns of rows [{column: value}] as a frame; others are ignored.
+
+    Values are numbers, text, truth values or null.
+    """
     import pandas as pd
 
     if not isinstance(rows, list) or not rows:
@@ -154,7 +112,8 @@ def frame_of(rows: Any, limits: Limits) -> Any:
             row[name] = _cell(value, name, i)
     for name in columns:
         _check_text(name, "a column's name")
-    return pd.DataFrame({name: [row.get(name) for row in rows] for name in columns})
+    wanted.check(columns, len(rows), limits)
+    return pd.DataFrame({name: [row.get(name) for row in rows] for name in wanted.names})
 
 
 def check_name(name: Any, limits: Limits) -> str:
@@ -167,6 +126,8 @@ def check_name(name: Any, limits: Limits) -> str:
         raise Problem(
             422, f"name {short(name)} holds control characters; use letters, digits and spaces"
         )
+    if name != name.strip():
+        raise Problem(422, f"name {short(name)} begins or ends with a space; send it without")
     if name in (".", ".."):
         raise Problem(422, f"name {name!r} cannot be part of an address; choose another one")
     return name
@@ -207,13 +168,6 @@ def _check_text(text: str, where: str) -> None:
     """Raise `Problem` where half of a character stands alone: JSON can say it, UTF-8 cannot."""
     if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
         raise Problem(422, f"{where} holds half of a character; send whole ones")
-
-
-def _refused(constant: str) -> Any:
-    raise Problem(
-        400,
-        f"the body is not JSON: {constant} is no number there; leave the value out, or send null",
-    )
 
 
 def type_of(request: Request) -> str:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cuvee.data.files import in_memory
 from cuvee.data.frame import read_rows
 from cuvee.serve.limits import Limits
 from cuvee.serve.problems import Problem
+from cuvee.serve.wanted import Wanted
 
 CSV = "text/csv"
 SAID = "the CSV"  # instead of the name of a file
 OTHERS = (b"PAR1", b"ARROW1", b"\x1f\x8b", b"PK\x03\x04", b"(\xb5/\xfd", b"BZh")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The columns that are read, and which of them are text whatever they look like."""
-
-    names: Sequence[str]
-    text: Sequence[str]
 
 
 def from_csv(content: bytes, wanted: Wanted, limits: Limits) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from math import ceil
@@ -17,9 +16,11 @@ from cuvee.serve.auth import Role, Tokens
 from cuvee.serve.limits import Limits, Rate
 from cuvee.serve.metrics import Metrics
 from cuvee.serve.problems import ENDLESS, Problem
+from cuvee.serve.streams import Streams
 
 # what needs no token, because it holds nothing of the run
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/", "/page.css", "/page.js", "/mixture.js")
+JOBS = "/v1/jobs/"
 SAFE = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -35,7 +36,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, tokens: Tokens, limits: Limits, metrics: Metrics) -> None:
         self._app, self._tokens, self._limits, self._metrics = app, tokens, limits, metrics
-        self._rate, self._under_way = Rate(limits), 0
+        self._rate, self._streams, self._under_way = Rate(limits), Streams(limits), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,11 +55,16 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 
-        self._under_way += 1
+        endless = _endless(scope)
+        self._under_way += not endless
         try:
-            self._check(scope)
-            async with asyncio.timeout(None if _endless(scope) else self._limits.seconds):
-                await self._app(scope, receive, sent)
+            client = self._check(scope)
+            if endless:
+                with self._streams.place(client):
+                    await self._app(scope, receive, sent)
+            else:
+                async with asyncio.timeout(self._limits.seconds):
+                    await self._app(scope, receive, sent)
         except Problem as problem:
             await problem.response()(scope, receive, sent)
         except TimeoutError:
@@ -72,24 +78,24 @@ class Guard:
                 sentence = "the server failed at this request; its log says where"
                 await Problem(500, sentence).response()(scope, receive, sent)
         finally:
-            self._under_way -= 1
+            self._under_way -= not endless
             seconds = time.perf_counter() - began
             self._metrics.answered(_route(scope), method, status, seconds)
 
-    def _check(self, scope: Scope) -> None:
-        """Raise `Problem` unless the request may be answered; note whose it is."""
+    def _check(self, scope: Scope) -> str:
+        """Return whose request it is; raise `Problem` unless it may be answered."""
         path = scope["path"]
         if path in OPEN[:2]:
-            return
+            return ""
         header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        role = self._tokens.role(header)
+        role, digest = self._tokens.find(header)
         address = (scope.get("client") or ("",))[0]
-        key = hashlib.sha256(header.encode()).hexdigest() if role else f"address {address}"
+        key = digest.hex() if role else f"address {address}"
         wait = self._rate.wait(key)
         if wait:
             again = {"Retry-After": str(max(1, ceil(wait)))}
             raise Problem(429, f"these are too many requests; wait {wait:.1f} seconds", again)
-        if self._under_way > self._limits.at_once:
+        if self._under_way > self._limits.at_once and not _endless(scope):
             sentence = "too many requests are under way; ask again in a second"
             raise Problem(503, sentence, {"Retry-After": "1"})
         if role is None and path not in OPEN:
@@ -101,10 +107,12 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
         scope.setdefault("state", {})["role"] = role
+        return key
 
 
 def _endless(scope: Scope) -> bool:
-    return scope["method"] == "GET" and scope["path"].endswith(ENDLESS)
+    path = scope["path"]
+    return scope["method"] == "GET" and path.startswith(JOBS) and path.endswith(ENDLESS)
 
 
 def _route(scope: Scope) -> str:

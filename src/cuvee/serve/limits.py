@@ -18,11 +18,14 @@ class Limits:
     body: int = 16 * 2**20  # bytes of a request's body
     rows: int = 10_000  # in one request
     columns: int = 2_000  # in one request
+    cells: int = 5_000_000  # in one request: rows times the columns that are read
     depth: int = 6  # of nested JSON
     name: int = 200  # characters of a target's name
     rate: float = 500.0  # requests per second of one client, on average
     burst: int = 1_000  # requests that one client may send at once
-    at_once: int = 200  # requests that are under way at a time
+    at_once: int = 200  # requests that are under way at a time, beside streams of events
+    streams: int = 100  # of events that are open at a time
+    streams_each: int = 10  # of one client
     jobs: int = 1_000  # new targets that wait to be made
     targets: int = 10_000  # new targets of one run
     connections: int = 2_000  # of one process; fewer where it may open few files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import socket
@@ -191,9 +192,14 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise OptionError(
+                f"another program listens at {host}, port {port} already: end it, or give another "
+                "--port"
+            ) from None
+        why = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address
         raise OptionError(
-            f"nothing can listen at {host}, port {port} ({error.strerror or error}): give another "
-            "--host or --port"
+            f"nothing can listen at {host}, port {port} ({why}): give another --host or --port"
         ) from None
 
 

@@ -16,8 +16,8 @@ from cuvee.results import OWN, Floats
 from cuvee.run import Run, open_run
 from cuvee.run.added import remove, tidy
 from cuvee.run.base import Base, Mixed
+from cuvee.run.decided import decided
 from cuvee.run.folder import MANIFEST
-from cuvee.run.model_choice import decided
 from cuvee.serve.adapting import Stopped, Worker
 from cuvee.serve.batching import Batcher
 from cuvee.serve.jobs import Jobs

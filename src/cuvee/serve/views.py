@@ -63,13 +63,14 @@ def mixture(base: Base, mixed: Mixed, with_moves: bool, target: str | None) -> d
     answers: dict[str, Any] = {
         "alpha": dict(zip(columns, mixed.alpha[0].tolist(), strict=True)),
         "trust": str(status),
-        "sentence": status.sentence,
+        "sentence": f"{status.sentence} The tolerance is {mixed.tol:g}.",
         "certificate": {
             "rests_on": bounds.rests_on,
             "proven": bool(bounds.certified[0]),
             "distance": bounds.distance[0],
             "excess_risk": bounds.excess_risk[0],
             "gradient": bounds.gradient_norm[0],
+            "tolerance": mixed.tol,
         },
         "model": {
             "columns": base.names,
