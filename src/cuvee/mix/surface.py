@@ -27,6 +27,7 @@ from cuvee.mix.prediction import Prediction, Sensitivity
 from cuvee.mix.proposal import Proposal
 from cuvee.mix.runs import Runs, read_runs
 from cuvee.mix.scales import Levels, Transfer
+from cuvee.mix.search import with_ideal
 from cuvee.mix.shares import beyond_runs, read_shares, repeats, without_domains
 from cuvee.numerics.parallel import workers
 from cuvee.results import Floats
@@ -135,8 +136,9 @@ class Surface:
         Args:
             minimise: metrics, or metrics with weights; by default all, equally. Metrics that the
                 surface was told to maximise are maximised.
-            worst: minimise the worst of them, each in units of its spread over the runs, instead of
-                their weighted mean.
+            worst: minimise the worst of them instead of their weighted mean: how far it is above
+                the lowest that it can be alone, in units of its spread over the runs, times its
+                weight.
             keep: guard rails: what a metric must stay below (above, if it is to be maximised).
             constraints: limits on shares, see `cuvee.Constraints`.
             prior: a mixture to compare with, and to be pulled to.
@@ -150,6 +152,7 @@ class Surface:
             goal = self._goal(minimise, worst, keep, risk, prior, pull)
             polytope = self._polytope(constraints)
             belief = self._belief(scale)
+            goal = with_ideal(goal, belief, polytope, self._starts(prior), seed)
             alpha = self._chosen(goal, belief, polytope, prior, seed)
             halves = [replace(belief, average=half.average) for half in self.halves]
             pairs = list(zip(halves[::2], halves[1::2], strict=True))
@@ -237,6 +240,7 @@ class Surface:
         with workers():
             goal = self._goal(minimise, worst, keep, risk, prior, pull)
             belief, polytope = self._belief(scale), self._polytope(constraints)
+            goal = with_ideal(goal, belief, polytope, self._starts(prior), seed)
             here = self._chosen(goal, belief, polytope, prior, seed)
             plan = design.next_runs(goal, belief, polytope, here, self._starts(prior), k, seed)
         places = [self.runs.domains.index(name) for name in self.domains]
