@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cuvee
+from cuvee.mix.search import with_ideal
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +52,33 @@ def test_the_front_reaches_the_best_mixtures_that_are_allowed(surface):
     limits = cuvee.Constraints(maximum=0.4)
     front = surface.front(["metric 1", "metric 2"], points=5, constraints=limits)
     assert front.alpha[0, 0] == pytest.approx(0.4) and front.alpha[-1, 1] == pytest.approx(0.4)
+
+
+def asked(surface, wanted):
+    """The goal of `wanted` where the worst counts, and what is believed."""
+    belief, polytope = surface._belief(None), surface._polytope(None)
+    goal = surface._goal(wanted, True, None, 0.25, None, 0.0)
+    return with_ideal(goal, belief, polytope, surface._starts(None), 0), belief
+
+
+def test_what_is_said_of_the_worst_metric_is_what_its_metrics_say(surface):
+    weights = {"metric 1": 2.0, "metric 3": 1.0}  # 4/3 and 2/3, relative to their mean
+    made = surface.best(minimise=weights, worst=True)
+    goal, _ = asked(surface, weights)
+    share, places = np.array([4 / 3, 2 / 3]), [0, 2]
+    ideal, spread = goal.ideal.numpy()[places], surface.spreads()[places]
+    p = made.prediction
+    at = (share * (p.mean[0, places] - ideal) / spread).max()
+    end = (share * (p.mean_high[0, places] - ideal) / spread).max()
+    assert made.value == pytest.approx(at) and made.high == pytest.approx(end)
+    uniform = surface.predict(surface.uniform()).mean[0, places]
+    away = (share * (uniform - ideal) / spread).max()
+    assert made.compared["uniform"] == pytest.approx(away)
+
+
+def test_metrics_that_do_not_count_change_no_number(surface):
+    """Weights and noise are relative to the metrics that count, not to all."""
+    even, _ = asked(surface, ["metric 1", "metric 2"])
+    np.testing.assert_allclose(even.relative.numpy(), [1.0, 1.0, 0.0, 0.0])
+    goal, belief = asked(surface, "metric 2")
+    assert goal.noise(belief) == pytest.approx(float(belief.noise[1] / belief.unit[1]))

@@ -46,8 +46,24 @@ class Goal:
         mean of the runs, most would be below 0 near the best mixture, and it would count less.
         """
         assert self.ideal is not None
-        relative = self.weights * len(self.weights) * (metrics - self.ideal) / belief.unit
-        return relative[:, self.weights > 0]
+        return (self.relative * (metrics - self.ideal) / belief.unit)[:, self.weights > 0]
+
+    @property
+    def relative(self) -> Tensor:
+        """Return the weights (K,) relative to their mean over the metrics that count."""
+        return self.weights * (self.weights > 0).sum()
+
+    def shown(self, belief: Belief, mean: Tensor, spread: Tensor | None) -> Tensor:
+        """Return the goal (m,) as it is told: exactly, without what helps the search.
+
+        With a `spread` it is the upper end of its interval. Of the worst metric this is the worst
+        of the upper ends.
+        """
+        if not self.worst:
+            value = mean @ self.weights
+            return value if spread is None else value + self.half(belief, spread)
+        high = mean if spread is None else mean + belief.half_mean(spread)
+        return self.away(belief, high).amax(1)
 
     def half(self, belief: Belief, spread: Tensor) -> Tensor:
         """Return half the interval (m,) of the weighted sum.
@@ -59,9 +75,14 @@ class Goal:
         return variance.clamp(min=1e-24).sqrt()
 
     def noise(self, belief: Belief) -> float:
-        """Return the standard deviation of the goal of one run that noise alone makes."""
-        unit = belief.levels.slope[belief.scale] if self.worst else torch.ones(())
-        part = self.weights * belief.noise / unit
+        """Return the standard deviation of the goal of one run that noise alone makes.
+
+        Of the worst metric it is that of one metric, whichever it is: their root mean square.
+        """
+        if self.worst:
+            each = (self.relative * belief.noise / belief.unit)[self.weights > 0]
+            return float(each.square().mean().sqrt())
+        part = self.weights * belief.noise
         return float(((part @ belief.calibration.correlation) * part).sum().clamp(min=0.0).sqrt())
 
     def unit(self, belief: Belief) -> float:

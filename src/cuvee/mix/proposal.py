@@ -86,10 +86,7 @@ def worth(goal: Goal, belief: Belief, alpha: Floats) -> tuple[float, float]:
     """Return the goal of one mixture (N,): at the mean, and at the upper end of its interval."""
     with torch.no_grad():
         mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE)[None])
-        value = float(goal.value(belief, mean, None))
-        if goal.worst:
-            return value, float(goal.value(belief, mean, spread))
-        return value, value + float(goal.half(belief, spread))
+        return float(goal.shown(belief, mean, None)), float(goal.shown(belief, mean, spread))
 
 
 def not_allowed(
@@ -154,7 +151,7 @@ def disappointment(
             alpha = minimise(goal, one, polytope, chosen[None], seed, QUICK)
             x = torch.as_tensor(alpha, dtype=DTYPE)[None]
             with torch.no_grad():
-                looked = goal.value(one, one.mean(x), None)
-                turned_out = goal.value(other, other.mean(x), None)
+                looked = goal.shown(one, one.mean(x), None)
+                turned_out = goal.shown(other, other.mean(x), None)
             apart.append(float(turned_out - looked))
     return max(float(np.mean(apart)) / 2.0**0.5, 0.0) if apart else float("nan")
