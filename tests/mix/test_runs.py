@@ -35,7 +35,17 @@ def changed(frame, row, column, value):
         ),
         (changed(RATIOS, 1, "b", "lots"), METRICS, "column 'b' of alpha holds 'lots' for run 'r1'"),
         (RATIOS.assign(run="r1"), METRICS, "alpha has two rows for run 'r1' in column 'run'"),
-        (RATIOS.drop(columns="run").iloc[:5], METRICS, "alpha has 5 rows and metrics 8"),
+        (
+            RATIOS.drop(columns="run").iloc[:5],
+            METRICS.drop(columns="run"),
+            "alpha has 5 rows and metrics 8",
+        ),
+        (
+            RATIOS.drop(columns="run"),
+            METRICS,
+            "metrics names its runs in column 'run', and alpha has no column that does: add it to",
+        ),
+        (RATIOS, METRICS[["x", "y"]].to_numpy(), "alpha names its runs in column 'run', and met"),
         (RATIOS, METRICS.assign(run=range(8)), "no run is in both tables: alpha names runs such"),
         (RATIOS, METRICS.assign(x=np.nan), "the metric 'x' has 8 gaps: leave it out"),
         (RATIOS, METRICS.assign(x=METRICS.x * 1e300), "'x' of run 'r0' is .*e\\+300, too large"),
@@ -69,7 +79,7 @@ def test_decimal_commas_are_read(tmp_path):
 
 def test_runs_that_can_tell_nothing_are_refused():
     with pytest.raises(InputError, match="the runs have one domain, 'web': a mixture needs at le"):
-        cuvee.fit_surface(pd.DataFrame({"web": np.ones(8)}), METRICS)
+        cuvee.fit_surface(pd.DataFrame({"web": np.ones(8)}), METRICS[["x", "y"]])
     with pytest.raises(InputError, match="all 8 runs have the same mixture, which tells nothing"):
         cuvee.fit_surface(np.full((8, 3), 1 / 3), METRICS.drop(columns="run"))
 

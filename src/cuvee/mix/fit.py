@@ -43,7 +43,8 @@ def fit_surface(
     Args:
         alpha: (n, N), a row per run on the simplex; or a frame with a column per domain, and
             perhaps columns `run` and `scale`.
-        metrics: (n, K), or a frame with a column per metric, joined on `run` where both have it.
+        metrics: (n, K), or a frame with a column per metric; joined on `run`, which both frames
+            have, or neither.
         scale: the scale (n,) of each run, a row of `alpha`, such as its parameters or tokens, if
             there are several: numbers, or text such as "70M".
         maximise: metrics that are better when larger, such as accuracies.

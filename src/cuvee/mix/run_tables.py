@@ -85,7 +85,14 @@ class Table:
 
 def joined(left: Table, right: Table, notes: list[str]) -> tuple[Table, Table]:
     """Return both tables with the same runs in the same order."""
-    if not (left.keyed and right.keyed):
+    if bool(left.keyed) != bool(right.keyed):
+        has, lacks = (left, right) if left.keyed else (right, left)
+        raise InputError(
+            f"{has.what} names its runs in column {has.keyed!r}, and {lacks.what} has no column "
+            f"that does: add it to {lacks.what}, or take it out of {has.what} if the rows of both "
+            "are in the same order"
+        )
+    if not left.keyed:
         if len(left.values) != len(right.values):
             raise InputError(
                 f"alpha has {len(left.values)} rows and metrics {len(right.values)}: give a row "
