@@ -30,10 +30,15 @@ class Belief:
         return self.levels.level[self.scale] + self.unit * self.average.mean(alpha)
 
     def joint(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean (m, K), and the covariance (K, m, m) of what mixtures differ in."""
+        """Return the mean (m, K), and the covariance (K, m, m) of what mixtures differ in.
+
+        How sure the slope of the scale is counts; its level is the same for all mixtures.
+        """
         mean, covariance = self.average.joint(alpha)
         squared = self.unit.square()[:, None, None]
-        return self.levels.level[self.scale] + self.unit * mean, squared * covariance
+        slope = self.levels.covariance[self.scale][:, 1, 1][:, None, None]  # 0 with one scale
+        together = squared * covariance + slope * mean.T[:, :, None] * mean.T[:, None, :]
+        return self.levels.level[self.scale] + self.unit * mean, together
 
     @property
     def unit(self) -> Tensor:
