@@ -96,3 +96,24 @@ def test_a_domain_is_not_called_like_a_column_of_all_tables(name):
     runs = read_runs(RATIOS, METRICS)
     with pytest.raises(InputError, match=f"a domain cannot be called '{name}': in tables that"):
         runs.with_domain(name)
+
+
+def test_columns_that_could_name_runs_are_left_out_and_that_is_said():
+    runs = read_runs(RATIOS.assign(run_id=range(8)), METRICS.assign(index=range(8)))
+    assert runs.domains == ("a", "b", "c") and runs.names == ("x", "y")
+    text = " ".join(runs.notes)
+    assert "Column 'run_id' of alpha is left out, as column 'run' names the runs: no dom" in text
+    assert "Column 'index' of metrics is left out" in text
+
+
+@pytest.mark.parametrize(
+    ("ratios", "metrics", "words"),
+    [
+        (RATIOS.rename(columns={"b": "run_id"}), METRICS, "'run_id' was not counted, as no dom"),
+        (RATIOS.rename(columns={"b": " "}), METRICS, "column 2 of alpha has no name"),
+        (RATIOS, METRICS.rename(columns={"x": "Unnamed: 0"}), "column 1 of metrics has no name"),
+    ],
+)
+def test_columns_do_not_silently_become_domains_or_metrics(ratios, metrics, words):
+    with pytest.raises(InputError, match=words):
+        read_runs(ratios, metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from cuvee.results import Floats
 
 KEYS = ("run", "run_id", "index")  # columns that name a run; the first that is there counts
 SCALE = "scale"
+NAMELESS = re.compile(r"\s*|Unnamed: \d+")  # the second is what pandas calls such a column
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,7 @@ class Table:
     labels: tuple[str, ...]
     keyed: str = ""  # the column that named the runs
     scale: tuple[str | None, ...] | None = None
+    spare: tuple[str, ...] = ()  # columns that could name runs beside the one that does
 
     @classmethod
     def of(cls, given: Any, what: str, column: str, known: Sequence[Sequence[str]] = ()) -> Table:
@@ -55,6 +58,12 @@ class Table:
         twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
         if twice is not None:
             raise InputError(f"{what} has two columns named {twice!r}: keep one")
+        nameless = next((j for j, name in enumerate(names) if NAMELESS.fullmatch(name)), None)
+        if nameless is not None:
+            raise InputError(
+                f"column {nameless + 1} of {what} has no name, as an index that was written with "
+                "the table: name it, or leave it out"
+            )
         key = next((name for name in KEYS if name in names), "")
         labels = (
             tuple(map(str, frame[frame.columns[names.index(key)]]))
@@ -67,12 +76,13 @@ class Table:
         scale = None
         if SCALE in names:
             scale = listed(frame[frame.columns[names.index(SCALE)]], len(frame))
-        kept = [j for j, name in enumerate(names) if name not in (key, SCALE)]
+        kept = [j for j, name in enumerate(names) if name not in (*KEYS, SCALE)]
+        spare = tuple(name for name in names if name in KEYS and name != key)
         columns = [_numbers(frame.iloc[:, j], what, names[j], labels) for j in kept]
         if not columns or not len(frame):
             raise InputError(f"{what} has no columns of numbers, or no rows")
         chosen = tuple(names[j] for j in kept)
-        return cls(what, np.column_stack(columns), chosen, labels, key, scale)
+        return cls(what, np.column_stack(columns), chosen, labels, key, scale, spare)
 
     def taken(self, rows: Sequence[int]) -> Table:
         return replace(

@@ -119,6 +119,13 @@ def read_runs(
         own = listed(scale, len(left.values))
         left = replace(left, scale=agreed(own, left.scale, left.labels, ("scale=", "alpha")))
     notes: list[str] = []
+    check_domains(left.columns)
+    for table in (left, right):
+        notes.extend(
+            f"Column {name!r} of {table.what} is left out, as column {table.keyed!r} names the "
+            f"runs: {'no domain' if table is left else 'no metric'} can have that name."
+            for name in table.spare
+        )
     left, right = joined(left, right, notes)
     scales = agreed(left.scale, right.scale, left.labels, ("alpha", "metrics"))
     values, results = left.values, right.values
@@ -139,7 +146,7 @@ def read_runs(
     labels = tuple(left.labels[i] for i in rows)
     _check_size(results[rows], labels, right.columns)
     return Runs(
-        alpha=_on_simplex(values[rows], labels, left.columns, notes),
+        alpha=_on_simplex(values[rows], labels, left, notes),
         metrics=results[rows],
         domains=left.columns,
         names=right.columns,
@@ -172,14 +179,14 @@ def _failed(failed: Any, left: Table, right: Table) -> str:
 
 
 def _on_simplex(
-    alpha: Floats, labels: Sequence[str], domains: Sequence[str], notes: list[str]
+    alpha: Floats, labels: Sequence[str], table: Table, notes: list[str]
 ) -> Floats:
     """Return mixtures that sum to 1; rows a little off, as rounded ratios are, are scaled."""
     negative = np.argwhere(alpha < 0)
     if len(negative):
         i, j = negative[0]
         raise MixtureError(
-            f"run {labels[i]!r} has the share {alpha[i, j]:g} of {domains[j]!r}: shares are at "
+            f"run {labels[i]!r} has the share {alpha[i, j]:g} of {table.columns[j]!r}: shares are at "
             "least 0"
         )
     total = alpha.sum(1)
@@ -187,9 +194,14 @@ def _on_simplex(
     if len(wrong):
         i = int(wrong[0])
         percent = " (are these percentages? divide them by 100)" if abs(total[i] - 100) < 2 else ""
+        spare = (
+            f"; column {table.spare[0]!r} was not counted, as no domain can have that name"
+            if table.spare
+            else ""
+        )
         raise MixtureError(
             f"the shares of run {labels[i]!r} sum to {total[i]:.6g}, not to 1 ({len(wrong)} such "
-            f"runs){percent}: correct them, or leave out columns that are no domains"
+            f"runs){percent}: correct them, or leave out columns that are no domains{spare}"
         )
     off = np.abs(total - 1.0) > 1e-6
     if off.any():
