@@ -299,7 +299,8 @@ class Surface:
         return signs(self.metrics, self.settings.maximise)
 
     def _belief(self, scale: str | float | None) -> Belief:
-        return Belief(self.average, self.levels, self.calibration, self.levels.place(scale))
+        few = len(self.runs) <= len(self.runs.domains)
+        return Belief(self.average, self.levels, self.calibration, self.levels.place(scale), few)
 
     def _goal(
         self, minimise: Minimise, worst: bool, keep: Mapping[str, float] | None, risk: float,
