@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -165,3 +166,24 @@ def test_a_note_on_a_poor_fit_claims_no_cause():
     surface = cuvee.fit_surface(mixtures(6, 12), y, candidates=["law"])
     [note] = [n for n in surface.notes if "hardly explains" in n]
     assert "Noise may hide its effect, or the runs are too few" in note
+
+
+def test_a_mean_of_metrics_in_different_units_is_said():
+    y = Y * [1.0, 40.0 * Y[:, 0].std() / Y[:, 1].std()]
+    fitted = replace(cuvee.fit_surface(ALPHA, y, candidates=["law"]), halves=())
+    [note] = [note for note in fitted.best().notes if "own units" in note]
+    assert "'metric 2' varies 40 times as much as 'metric 1'" in note
+    for wanted in ({"minimise": ["metric 1", "metric 2"]}, {"worst": True}):
+        assert not any("own units" in note for note in fitted.best(**wanted).notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("acc_maths", True), ("F1", True), ("accent", False), ("loss", False)]
+)
+def test_a_metric_that_may_be_better_when_larger_is_said(name, said):
+    frames = pd.DataFrame(ALPHA, columns=DOMAINS), pd.DataFrame(Y[:, :1], columns=[name])
+    words = f"Lower counts as better for {name}"
+    fitted = cuvee.fit_surface(*frames, candidates=["law"])
+    assert any(words in note for note in fitted.notes) == said
+    turned = cuvee.fit_surface(*frames, candidates=["law"], maximise=[name])
+    assert not any(words in note for note in turned.notes)

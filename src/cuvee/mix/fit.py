@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from cuvee.mix.surface import Surface
 from cuvee.numerics.parallel import each, workers
 
 SPLITS = 2  # into halves, for the disappointment
+SCORES = frozenset({"acc", "accuracy", "auc", "auroc", "f1", "score"})
 Progress = Callable[[str, int, int], None]
 
 
@@ -184,4 +186,15 @@ def _cautions(runs: Runs, settings: Settings, fits: Sequence[Fit]) -> tuple[str,
             f"The mixture hardly explains {', '.join(poor)} on runs that were held out: do not "
             "choose by it. Noise may hide its effect, or the runs are too few to show it."
         )
+    larger = [name for name in runs.names if name not in settings.maximise and _is_a_score(name)]
+    if larger:
+        said.append(
+            f"Lower counts as better for {', '.join(larger)}, though by the name larger may be: if "
+            "it is, fit again and name it in maximise."
+        )
     return tuple(said)
+
+
+def _is_a_score(metric: str) -> bool:
+    """Return whether the name of a metric has a word of those that are better when larger."""
+    return not SCORES.isdisjoint(re.split("[^a-z0-9]+", metric.lower()))

@@ -14,12 +14,16 @@ from torch import Tensor
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import Polytope
+from cuvee.mix.fitted import Fit
 from cuvee.mix.goal import Goal
 from cuvee.mix.prediction import Prediction
 from cuvee.mix.runs import Runs
 from cuvee.mix.search import QUICK, broken_guards, check_guards, minimise
 from cuvee.mix.shares import ROUNDED
 from cuvee.results import Floats
+
+
+MIXED = 5.0  # times as much as another that a metric may vary without a word
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +91,22 @@ def worth(goal: Goal, belief: Belief, alpha: Floats) -> tuple[float, float]:
     with torch.no_grad():
         mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE)[None])
         return float(goal.shown(belief, mean, None)), float(goal.shown(belief, mean, spread))
+
+
+def mixed_units(goal: Goal, belief: Belief, fits: Sequence[Fit]) -> tuple[str, ...]:
+    """Return a sentence where one metric of an even mean varies far more than another."""
+    unit = {fit.metric: float(belief.unit[k]) for k, fit in enumerate(fits) if fit.varies}
+    if goal.worst or len(unit) < 2:
+        return ()
+    large, small = max(unit, key=unit.__getitem__), min(unit, key=unit.__getitem__)
+    times = unit[large] / unit[small]
+    if times <= MIXED:
+        return ()
+    return (
+        f"The goal is the mean of all metrics in their own units, and {large!r} varies {times:.2g} "
+        f"times as much as {small!r}, which hardly counts: name the metrics to minimise with "
+        "weights, or minimise the worst.",
+    )
 
 
 def not_allowed(

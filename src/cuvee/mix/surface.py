@@ -161,13 +161,16 @@ class Surface:
             others = self._others(goal, belief, prior)
             compared = {name: proposal.worth(goal, belief, a)[0] for name, a in others.items()}
             forbidden = proposal.not_allowed(goal, belief, polytope, others)
+            notes = beyond_runs(alpha, self.runs)
+            if minimise is None:
+                notes = (*notes, *proposal.mixed_units(goal, belief, self.fits))
             places = [self.runs.domains.index(name) for name in self.domains]
             with torch.no_grad():
                 predicted = self._predicted(alpha[None], belief)
         shares = dict(zip(self.domains, alpha[places].tolist(), strict=True))
         return Proposal(
             self.domains, alpha[places], predicted, value, high, curse, compared,
-            repeats(constraints, shares), beyond_runs(alpha, self.runs), forbidden,
+            repeats(constraints, shares), notes, forbidden,
             *goal.in_words(self.metrics, self._sign),
         )  # fmt: skip
 
