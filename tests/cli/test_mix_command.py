@@ -137,3 +137,21 @@ def test_few_runs_and_a_constant_metric_are_shown_as_what_they_are(cli, folder):
     assert cli("mix", "report", "m").code == 0
     page = (folder / "m" / "report.html").read_text(encoding="utf-8")
     assert "never varies" in page and "worse by about" not in page
+
+
+def test_best_repeats_what_the_fit_warned_of(cli, folder):
+    for name in ("ratios.csv", "metrics.csv"):
+        pd.read_csv(name).head(7).to_csv(name, index=False)
+    fit = ("mix", "fit", "ratios.csv", "metrics.csv", "--out", "m", "--candidates", "law")
+    assert cli(*fit).code == 0
+    few = "7 runs are too few for intervals"
+    assert few in cli("mix", "best", "m").err
+    assert few in " ".join(json.loads(cli("mix", "best", "m", "--json").out)["notes"])
+
+
+def test_a_prior_may_be_what_best_wrote_as_yaml(cli, fitted):
+    assert cli("mix", "best", "mix", "--maximum", "0.5", "--out", "w.yaml").code == 0
+    ended = cli("mix", "best", "mix", "--prior", "w.yaml")
+    assert ended.code == 0 and "prior" in ended.out
+    ended = cli("mix", "plan", "--domains", "web,wiki", "--runs", "2", "--prior", "w.yaml")
+    assert ended.code == 2 and "which is not one of web, wiki" in ended.err

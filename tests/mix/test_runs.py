@@ -117,3 +117,32 @@ def test_columns_that_could_name_runs_are_left_out_and_that_is_said():
 def test_columns_do_not_silently_become_domains_or_metrics(ratios, metrics, words):
     with pytest.raises(InputError, match=words):
         read_runs(ratios, metrics)
+
+
+def test_a_plan_that_was_run_is_a_table_of_ratios(tmp_path):
+    plan = cuvee.first_runs(["web", "reason"], 6).to_frame()
+    plan.to_csv(tmp_path / "plan.csv", index=False)
+    frame, notes = read_table(tmp_path / "plan.csv")
+    runs = read_runs(frame, pd.DataFrame({"run": plan.run, "loss": range(6)}))
+    assert runs.domains == ("web", "reason") and runs.labels[:2] == ("first 1", "first 2")
+    assert notes == () and runs.notes == ()
+
+
+def test_next_runs_are_numbered_past_those_that_are_known():
+    metrics = METRICS.assign(run=[*METRICS.run[:6], "next 3", "next 12"])
+    surface = cuvee.fit_surface(RATIOS.assign(run=metrics.run), metrics, candidates=["law"])
+    assert list(surface.next_runs(2).to_frame().run) == ["next 13", "next 14"]
+
+
+def test_runs_that_are_there_already_are_refused_and_nameless_ones_are_new():
+    surface = cuvee.fit_surface(RATIOS, METRICS, candidates=["law"])
+    with pytest.raises(InputError, match="has a run 'r0' already \\(2 such runs\\): give those"):
+        surface.with_runs(RATIOS.iloc[:2], METRICS.iloc[:2])
+    more = surface.with_runs(ALPHA[:2], noisy(ALPHA)[:2])
+    assert more.runs.labels[-2:] == ("run 9", "run 10")
+
+
+def test_a_file_with_two_columns_of_one_name_is_refused_in_words(tmp_path):
+    (tmp_path / "r.csv").write_text("run,web,web\na,0.5,0.5\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"r\.csv has two columns named 'web': keep one, or ren"):
+        read_table(tmp_path / "r.csv")

@@ -119,12 +119,12 @@ def best(
             constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
             prior=of.prior_of(prior), pull=pull, risk=risk, scale=scale, seed=seed,
         )  # fmt: skip
-        voice.tell(proposal.notes)
+        voice.tell((*surface.notes, *proposal.notes))
         if out is not None:
             content = written(proposal.weights, shape, out.suffix)
             write_file(out, lambda unfinished: unfinished.write_text(content, encoding="utf-8"))
         if as_json:
-            print_json(_proposed(proposal))
+            print_json(_proposed(proposal, surface))
             return
         order = sorted(proposal.weights.items(), key=lambda item: -item[1])
         print_table(("domain", "share"), [(n, f"{w:.4f}") for n, w in order], "The proposal:")
@@ -295,7 +295,7 @@ def _fitted(surface: Surface) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _proposed(proposal: Proposal) -> dict[str, Any]:
+def _proposed(proposal: Proposal, surface: Surface) -> dict[str, Any]:
     """Return the proposal, for JSON."""
     p = proposal.prediction
     return {
@@ -306,7 +306,7 @@ def _proposed(proposal: Proposal) -> dict[str, Any]:
         "compared": dict(proposal.compared),
         "not_allowed": proposal.forbidden,
         "repeats": dict(proposal.repeats),
-        "notes": proposal.notes,
+        "notes": (*surface.notes, *proposal.notes),
         "metrics": {
             name: {"mean": p.mean[0, k], "low": p.low[0, k], "high": p.high[0, k]}
             for k, name in enumerate(p.metrics)

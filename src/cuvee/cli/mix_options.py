@@ -56,7 +56,7 @@ Keep = Annotated[
     Pairs,
     _wanted("What a metric must stay below (above, if maximised); may be repeated."),
 ]
-Prior = Annotated[Path | None, _wanted("JSON of a mixture to compare with.", "FILE")]
+Prior = Annotated[Path | None, _wanted("JSON or YAML of a mixture to compare with.", "FILE")]
 Pull = Annotated[float, _wanted("Strength of the pull to --prior.", "X")]
 Risk = Annotated[float, _wanted("0 minimises the mean, 1 the upper end of its interval.", "X")]
 Scale = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -17,6 +18,7 @@ from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import EXACT, Constraints, Polytope
 from cuvee.mix.goal import Goal
+from cuvee.mix.run_tables import OTHER_REASON, REASON
 from cuvee.mix.runs import check_domains
 from cuvee.results import Floats
 from cuvee.simplex import check_alpha
@@ -38,6 +40,7 @@ class Plan:
     """(k,) how much of the uncertainty about the best mixture each run takes away, in units of the
     goal.
     """
+    labels: tuple[str, ...]  # (k,) names of the runs
 
     def __len__(self) -> int:
         return len(self.alpha)
@@ -47,9 +50,9 @@ class Plan:
         import pandas as pd
 
         frame = pd.DataFrame(self.alpha, columns=list(self.domains))
-        frame.insert(0, "run", [f"next {i + 1}" for i in range(len(self.alpha))])
+        frame.insert(0, "run", list(self.labels))
         # a domain may have that name
-        column = "reason (in words)" if "reason" in self.domains else "reason"
+        column = OTHER_REASON if REASON in self.domains else REASON
         return frame.assign(**{column: list(self.reasons)})
 
 
@@ -61,6 +64,7 @@ def next_runs(
     starts: Floats,
     k: int,
     seed: int,
+    known: Sequence[str] = (),
 ) -> Plan:
     """Return the k mixtures whose runs are expected to tell most about which mixture is best.
 
@@ -68,7 +72,7 @@ def next_runs(
     chance to be the best of all, and what matters is how those with a chance compare. One run after
     the other is added: the one after which this comparison is least uncertain, with its noise and
     with the runs before it counted in. Such a run need not be good itself. The first is the
-    proposal, and the k differ as far as mixtures are allowed to.
+    proposal, and the k differ as far as mixtures are allowed to. Their names follow those `known`.
     """
     check_whole("k", k, 1)
     near = _pool(goal, belief, polytope, proposal, starts, seed)
@@ -100,7 +104,15 @@ def next_runs(
         )
         column = covariance[:, i].copy()
         covariance -= np.outer(column, column) / max(float(variance[i] + noise), 1e-300)
-    return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains))
+    labels = numbered("next", k, known)
+    return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains), labels)
+
+
+def numbered(word: str, k: int, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return k names, such as "next 3", with numbers above those of the names that are known."""
+    taken = [int(m[1]) for m in (re.fullmatch(rf"{word} (\d{{1,9}})", name) for name in known) if m]
+    first = max(taken, default=0) + 1
+    return tuple(f"{word} {i}" for i in range(first, first + k))
 
 
 def _keeping(goal: Goal, belief: Belief, pool: Floats) -> Floats:
@@ -206,6 +218,11 @@ def first_runs(
     domains = _names(domains)
     polytope = (constraints or Constraints()).polytope(domains)
     if isinstance(prior, Mapping):
+        unknown = [name for name in prior if name not in domains]
+        if unknown:
+            raise OptionError(
+                f"prior names the domain {unknown[0]!r}, which is not one of {', '.join(domains)}"
+            )
         prior = [float(prior.get(name, 0.0)) for name in domains]
     usual = None if prior is None else check_alpha([prior], len(domains), atol=1e-4)[0]
     return _first(polytope, k, usual, seed)
@@ -252,7 +269,8 @@ def _first(polytope: Polytope, k: int, prior: Floats | None, seed: int) -> Plan:
         column = covariance[:, i].copy()
         covariance = covariance - np.outer(column, column) / (variance[i] + FIRST_NOISE)
     nothing = np.full(k, np.nan)
-    return Plan(polytope.domains, pool[chosen], tuple(reasons), nothing)
+    labels = numbered("first", k)
+    return Plan(polytope.domains, pool[chosen], tuple(reasons), nothing, labels)
 
 
 def _usual_gram(alpha: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from cuvee.mix.search import QUICK, broken_guards, check_guards, minimise
 from cuvee.mix.shares import ROUNDED
 from cuvee.results import Floats
 
-
 MIXED = 5.0  # times as much as another that a metric may vary without a word
 
 

@@ -16,6 +16,7 @@ from cuvee.results import Floats
 
 KEYS = ("run", "run_id", "index")  # columns that name a run; the first that is there counts
 SCALE = "scale"
+REASON, OTHER_REASON = "reason", "reason (in words)"  # of plans, which may be filled in as tables
 NAMELESS = re.compile(r"\s*|Unnamed: \d+")  # the second is what pandas calls such a column
 
 
@@ -76,7 +77,11 @@ class Table:
         scale = None
         if SCALE in names:
             scale = listed(frame[frame.columns[names.index(SCALE)]], len(frame))
-        kept = [j for j, name in enumerate(names) if name not in (*KEYS, SCALE)]
+        kept = [
+            j
+            for j, name in enumerate(names)
+            if name not in (*KEYS, SCALE) and not _is_a_reason(name, frame.iloc[:, j])
+        ]
         spare = tuple(name for name in names if name in KEYS and name != key)
         columns = [_numbers(frame.iloc[:, j], what, names[j], labels) for j in kept]
         if not columns or not len(frame):
@@ -155,3 +160,12 @@ def _known(what: str, column: str, n: int, known: Sequence[Sequence[str]]) -> tu
             "each of them, in this order, or a frame with names"
         )
     return tuple(fitting)
+
+
+def _is_a_reason(name: str, column: Any) -> bool:
+    """Return whether a column holds the reasons of a plan; a domain may have that name too."""
+    import pandas as pd
+
+    if name not in (REASON, OTHER_REASON):
+        return False
+    return bool(pd.to_numeric(column, errors="coerce").isna().all())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,12 @@ class Runs:
             raise InputError(
                 f"the new runs have the domain {unknown[0]!r}, which the surface does not know: "
                 f"call with_domain({unknown[0]!r}) first"
+            )
+        again = [label for label in more.labels if label in self.labels]
+        if again:
+            raise InputError(
+                f"the surface has a run {again[0]!r} already ({len(again)} such runs): give those "
+                "that are new alone, and a repeat of a mixture a name of its own"
             )
         if (self.scale is None) != (more.scale is None):
             raise InputError("give the scale of all runs or of none: only some of them have one")
@@ -145,6 +152,8 @@ def read_runs(
         )
     labels = tuple(left.labels[i] for i in rows)
     _check_size(results[rows], labels, right.columns)
+    if known is not None and not left.keyed:
+        labels = _new_names(len(labels), known.labels)
     return Runs(
         alpha=_on_simplex(values[rows], labels, left, notes),
         metrics=results[rows],
@@ -154,6 +163,12 @@ def read_runs(
         scale=None if scales is None else merged([scales[i] for i in rows], labels),
         notes=tuple(notes),
     )
+
+
+def _new_names(n: int, known: Sequence[str]) -> tuple[str, ...]:
+    """Return names for n runs that were given without, past those that are known."""
+    numbers = (f"run {i}" for i in count(len(known) + 1))
+    return tuple(islice((name for name in numbers if name not in known), n))
 
 
 def _check_size(metrics: Floats, labels: Sequence[str], names: Sequence[str]) -> None:
@@ -178,16 +193,14 @@ def _failed(failed: Any, left: Table, right: Table) -> str:
     )
 
 
-def _on_simplex(
-    alpha: Floats, labels: Sequence[str], table: Table, notes: list[str]
-) -> Floats:
+def _on_simplex(alpha: Floats, labels: Sequence[str], table: Table, notes: list[str]) -> Floats:
     """Return mixtures that sum to 1; rows a little off, as rounded ratios are, are scaled."""
     negative = np.argwhere(alpha < 0)
     if len(negative):
         i, j = negative[0]
         raise MixtureError(
-            f"run {labels[i]!r} has the share {alpha[i, j]:g} of {table.columns[j]!r}: shares are at "
-            "least 0"
+            f"run {labels[i]!r} has the share {alpha[i, j]:g} of {table.columns[j]!r}: shares are "
+            "at least 0"
         )
     total = alpha.sum(1)
     wrong = np.flatnonzero(np.abs(total - 1.0) > ROUNDED)

@@ -245,12 +245,16 @@ class Surface:
             belief, polytope = self._belief(scale), self._polytope(constraints)
             goal = with_ideal(goal, belief, polytope, self._starts(prior), seed)
             here = self._chosen(goal, belief, polytope, prior, seed)
-            plan = design.next_runs(goal, belief, polytope, here, self._starts(prior), k, seed)
+            starts, known = self._starts(prior), self.runs.labels
+            plan = design.next_runs(goal, belief, polytope, here, starts, k, seed, known)
         places = [self.runs.domains.index(name) for name in self.domains]
         return replace(plan, domains=self.domains, alpha=plan.alpha[:, places])
 
     def with_runs(self, alpha: Any, metrics: Any, scale: Any = None) -> Surface:
-        """Return the surface fitted to its runs and these new ones; one run is enough."""
+        """Return the surface fitted to its runs and these new ones; one run is enough.
+
+        New runs have names of their own. A repeat of a mixture is a run like any other.
+        """
         from cuvee.mix.fit import fit_runs
 
         new = read_runs(alpha, metrics, scale, known=self.runs, offered=self.domains)
