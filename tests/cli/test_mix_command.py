@@ -66,7 +66,8 @@ def test_names_are_data_on_the_page(cli, folder):
         (("best", "nowhere"), "nowhere holds no surface.safetensors"),
         (("fit", "ratios.csv", "metrics.csv", "--out", "mix"), "there is such a file already"),
         (("fit", "ratios.csv", "none.csv", "--out", "new"), "none.csv does not exist"),
-        (("plan", "--domains", "web", "--runs", "0"), "k must be a whole number"),
+        (("plan", "--domains", "web", "--runs", "0"), "--runs 0: ask for at least one run"),
+        (("next", "mix", "--runs", "-1"), "--runs -1: ask for at least one run"),
     ],
 )
 def test_errors_are_one_sentence(cli, fitted, words, sentence):

@@ -82,3 +82,19 @@ def test_metrics_that_do_not_count_change_no_number(surface):
     np.testing.assert_allclose(even.relative.numpy(), [1.0, 1.0, 0.0, 0.0])
     goal, belief = asked(surface, "metric 2")
     assert goal.noise(belief) == pytest.approx(float(belief.noise[1] / belief.unit[1]))
+
+
+def test_it_is_said_where_more_runs_will_hardly_change_the_answer(surface):
+    [note] = surface.next_runs(3, minimise="metric 1").notes
+    assert note.startswith("More runs will hardly change the answer")
+    rng = np.random.default_rng(0)
+    alpha = rng.dirichlet(np.ones(4), 12)
+    y = np.exp(-alpha[:, :1]) + 0.1 * rng.normal(size=(12, 1))
+    unsure = cuvee.fit_surface(alpha, y, candidates=["law", "root_law"])
+    assert unsure.next_runs(3).notes == ()
+
+
+def test_no_disappointment_of_zero_is_told(surface):
+    made = surface.best(minimise="metric 1")
+    assert "disappointment" not in str(replace(made, disappointment=0.0))
+    assert "disappointment 0.1" in str(replace(made, disappointment=0.1))

@@ -146,3 +146,33 @@ def test_a_file_with_two_columns_of_one_name_is_refused_in_words(tmp_path):
     (tmp_path / "r.csv").write_text("run,web,web\na,0.5,0.5\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"r\.csv has two columns named 'web': keep one, or ren"):
         read_table(tmp_path / "r.csv")
+
+
+@pytest.mark.parametrize(
+    ("n", "words"),
+    [(1, "there is 1 run in both tables, and at least 4 are"), (3, "there are 3 runs in both")],
+)
+def test_too_few_runs_are_no_fault_of_a_metric(n, words):
+    with pytest.raises(InputError, match=words):
+        read_runs(RATIOS.iloc[:n], METRICS.iloc[:n])
+
+
+def test_a_missing_share_is_no_run_that_failed():
+    runs = read_runs(changed(RATIOS, 2, "a", np.nan), changed(METRICS, 4, "x", np.nan))
+    assert runs.notes == (
+        "Run 'r2' is left out: it has no share of some domain, 'r2' of 'a'.",
+        "Run 'r4' failed and is left out: it has a gap, 'r4' in 'x'.",
+    )
+
+
+def test_numbers_of_tokens_are_recognised():
+    counts = RATIOS.assign(**{name: RATIOS[name] * 1e9 for name in "abc"})
+    with pytest.raises(InputError, match=r"numbers of tokens\? divide each row by its sum"):
+        read_runs(counts, METRICS)
+
+
+def test_text_in_a_metric_cannot_be_declared(tmp_path):
+    changed(METRICS, 2, "x", "diverged").to_csv(tmp_path / "m.csv", index=False)
+    with pytest.raises(InputError, match="leave it empty, or leave the column out") as error:
+        read_table(tmp_path / "m.csv")
+    assert "--text" not in str(error.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -161,14 +160,16 @@ def next_(
 
     Example: cuvee mix next mix --runs 4 --out next.csv
     """
-    with speaking(quiet):
+    with speaking(quiet) as voice:
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
         plan = _open(folder).next_runs(
-            runs, minimise=of.weights(minimise), worst=worst, keep=of.pairs("--keep", keep) or None,
+            of.count(runs), minimise=of.weights(minimise), worst=worst,
+            keep=of.pairs("--keep", keep) or None,
             constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
             prior=of.prior_of(prior), pull=pull, risk=risk, scale=scale, seed=seed,
         )  # fmt: skip
+        voice.tell(plan.notes)
         write_frame(plan.to_frame(), out)
 
 
@@ -199,7 +200,11 @@ def plan(
             check_out(out, force, (".csv", ".parquet"))
         limits = of.limits(tokens, budget, repeat, fixed, minimum, maximum)
         made = first_runs(
-            asked.names(domains), runs, constraints=limits, prior=of.prior_of(prior), seed=seed
+            asked.names(domains),
+            of.count(runs),
+            constraints=limits,
+            prior=of.prior_of(prior),
+            seed=seed,
         )
         write_frame(made.to_frame(), out)
 
@@ -328,5 +333,5 @@ def _in_words(proposal: Proposal) -> str:
         f"; likely to turn out worse by {proposal.disappointment:.2g}, for it was chosen for "
         "looking good"
     )
-    known = isfinite(proposal.disappointment)
-    return f"{proposal.expected()}{luck if known else ''}. Others: {proposal.others()}."
+    told = luck if proposal.disappoints else ""
+    return f"{proposal.expected()}{told}. Others: {proposal.others()}."

@@ -68,6 +68,13 @@ OutTable = Annotated[
 ]
 
 
+def count(runs: int) -> int:
+    """Return the number of runs; raise where it is none."""
+    if runs < 1:
+        raise OptionError(f"--runs {runs}: ask for at least one run")
+    return runs
+
+
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, float]:
     """Return NAME=X pairs as a dictionary; the last "=" counts, as names may hold others."""
     values = {}

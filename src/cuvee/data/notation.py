@@ -30,6 +30,7 @@ DATE = (
     rf"|\d\d?[ .-]*{_MONTH}[ .,-]*(?:\d{{4}}|\d\d))(?:[ T,].*)?$"
 )
 DAY = r"^(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$"
+AS_TEXT = "declare the column as text (--text) if it holds categories"
 LONG = 16  # digits: some whole numbers of that many are not floats
 
 
@@ -187,17 +188,16 @@ class _Looks:
 
     def _refuse(self, named: str) -> None:
         """Raise `DomainError` where most cells look like numbers or all like dates."""
-        as_text = "declare the column as text (--text) if it holds categories"
         if self.dates == self.cells and self.first is not None:
             raise DomainError(
                 f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}; make "
-                f"numbers of them (days since a date?), drop the column, or {as_text}",
+                f"numbers of them (days since a date?), drop the column, or {AS_TEXT}",
                 self.first.row,
             )
         if 2 * self.numbers > self.cells and self.odd is not None:
             raise DomainError(
                 f"{named} mixes types: it holds numbers, but {short(self.odd.text)} at row "
-                f"{self.odd.row}; correct it, leave it empty, or {as_text}",
+                f"{self.odd.row}; correct it, leave it empty, or {AS_TEXT}",
                 self.odd.row,
             )
         if 2 * self.alike > self.cells and self.foreign is not None:
@@ -205,7 +205,7 @@ class _Looks:
                 f"{named} holds numbers in a notation that is not read, like "
                 f"{short(self.foreign.text)} at row {self.foreign.row}; write plain numbers, such "
                 "as "
-                f"1234.5, or {as_text}",
+                f"1234.5, or {AS_TEXT}",
                 self.foreign.row,
             )
 

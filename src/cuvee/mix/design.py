@@ -25,7 +25,9 @@ from cuvee.simplex import check_alpha
 
 POOL, KEPT, WIDE, DRAWS = 3000, 500, 400, 1024
 DIFFERENT = 0.02  # of the mixture that two runs must differ in
+WORTHWHILE = 0.01  # spreads of the goal that a run must tell, or it will hardly change the answer
 LIKELY = 0.01  # chance to be the best mixture that is worth a word
+LEAST_TOLD = 0.001  # spreads that are shown
 FIRST_POOL, FIRST_NOISE = 800, 0.1
 
 
@@ -41,6 +43,7 @@ class Plan:
     goal.
     """
     labels: tuple[str, ...]  # (k,) names of the runs
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.alpha)
@@ -105,7 +108,12 @@ def next_runs(
         column = covariance[:, i].copy()
         covariance -= np.outer(column, column) / max(float(variance[i] + noise), 1e-300)
     labels = numbered("next", k, known)
-    return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains), labels)
+    enough = (
+        "More runs will hardly change the answer: none of these makes it surer which mixture is "
+        f"best by more than {WORTHWHILE:g} spreads of the goal."
+    )
+    notes = (enough,) if max(gains) < WORTHWHILE * goal.unit(belief) else ()
+    return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains), labels, notes)
 
 
 def numbered(word: str, k: int, known: Sequence[str] = ()) -> tuple[str, ...]:
@@ -184,7 +192,11 @@ def _reason(
     changed = " and ".join([*more, *less])
     how = f"{changed} than the proposal" if changed else "nearly the shares of the proposal"
     best = f"It may be the best one ({chance:.0%})" if chance >= LIKELY else "It is seldom the best"
-    return f"{best}; with {how} it tells which is, by {told:.2g} spreads."
+    surer = f"by {told:.2g}" if told >= LEAST_TOLD else f"by less than {LEAST_TOLD:g}"
+    return (
+        f"{best}; with {how}, its run makes it surer which is best, {surer} spreads of the goal "
+        "over the runs."
+    )
 
 
 def first_runs(

@@ -64,9 +64,13 @@ class Proposal:
     def __str__(self) -> str:
         shares = sorted(self.weights.items(), key=lambda item: -item[1])
         listed = ", ".join(f"{name} {share:.3f}" for name, share in shares if share >= 0.0005)
-        known = isfinite(self.disappointment)
-        luck = f", disappointment {self.disappointment:.2g}" if known else ""
+        luck = f", disappointment {self.disappointment:.2g}" if self.disappoints else ""
         return f"{listed}. {self.expected()}{luck}; compared with {self.others()}."
+
+    @property
+    def disappoints(self) -> bool:
+        """Return whether it is known that the goal is likely to turn out worse."""
+        return isfinite(self.disappointment) and self.disappointment > 0.0
 
     def expected(self) -> str:
         """Return in words what the goal is expected to be, larger if its metrics are maximised."""

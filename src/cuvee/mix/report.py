@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -178,10 +177,7 @@ def _proposal(best: Proposal, usual: Floats, now: Floats, name: str) -> dict[str
         f"{number(best.disappointment, 2)}, as surfaces of one half of the runs were when the "
         "other half judged them. "
     )
-    text = (
-        f"{_expected(best)}. {luck if isfinite(best.disappointment) else ''}"
-        f"Compared with {_others(best)}."
-    )
+    text = f"{_expected(best)}. {luck if best.disappoints else ''}Compared with {_others(best)}."
     head = ("metric", "expected", "interval of a new run", f"at the {name} mixture")
     table = {"label": "Metrics of the proposal", "head": head, "rows": rows, "note": ""}
     return {"text": text, "cards": cards, "table": table}
@@ -291,8 +287,13 @@ def _next(plan: Plan) -> dict[str, Any]:
     for i, (alpha, reason) in enumerate(zip(plan.alpha, plan.reasons, strict=True)):
         rows.append((str(i + 1), _largest(plan.domains, alpha), _shown(reason, 300)))
     return {
-        "text": "The mixtures whose runs tell most about which mixture is best, in order. "
-        "All shares are in what the command cuvee mix next writes.",
+        "text": " ".join(
+            (
+                "The mixtures whose runs tell most about which mixture is best, in order.",
+                *plan.notes,
+                "All shares are in what the command cuvee mix next writes.",
+            )
+        ),
         "table": {
             "label": "Next runs",
             "head": ("run", "largest shares", "why"),

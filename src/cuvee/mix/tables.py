@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from cuvee.data.files import files
+from cuvee.data.notation import AS_TEXT
 from cuvee.data.notes import notes
-from cuvee.errors import InputError
+from cuvee.errors import DomainError, InputError
 from cuvee.mix.run_tables import KEYS, OTHER_REASON, REASON, SCALE
 
 
@@ -24,5 +25,9 @@ def read_table(path: Path) -> tuple[Any, tuple[str, ...]]:
     if twice is not None:
         raise InputError(f"{path} has two columns named {twice!r}: keep one, or rename it")
     text = [name for name in (*KEYS, SCALE, REASON, OTHER_REASON) if name in file.columns]
-    frame, remarks = file.load(file.columns, text)
+    try:
+        frame, remarks = file.load(file.columns, text)
+    except DomainError as error:  # elsewhere a column may be text, and here it may not
+        words = str(error).replace(AS_TEXT, "leave the column out")
+        raise InputError(words.replace("drop the column, or leave", "or leave")) from None
     return frame, notes(remarks, "")
