@@ -156,3 +156,28 @@ def test_a_prior_may_be_what_best_wrote_as_yaml(cli, fitted):
     assert ended.code == 0 and "prior" in ended.out
     ended = cli("mix", "plan", "--domains", "web,wiki", "--runs", "2", "--prior", "w.yaml")
     assert ended.code == 2 and "which is not one of web, wiki" in ended.err
+
+
+def test_the_report_says_what_was_asked(cli, fitted):
+    domains = [name for name in pd.read_csv("ratios.csv").columns if name != "run"]
+    (fitted / "w.json").write_text(json.dumps(dict.fromkeys(domains, 1 / len(domains))))
+    assert cli("mix", "report", "mix", *GOAL, "--fixed", "books=0").code == 0
+    page = (fitted / "mix" / "report.html").read_text(encoding="utf-8")
+    asked = page.split("Asked for: ")[1].split("</p>")[0]
+    for words in (
+        "the worst of reading, maths", "maths below 9", "fixed shares books 0",
+        "shares of at most 0.6", "and a pull of 0.2 to it", "a risk of 0.5",
+    ):  # fmt: skip
+        assert words in asked
+    assert "at the end of the 90% interval of the mean of many such runs" in page
+    proposed = page.split("Proposed.")[1].split("</figure>")[0]
+    assert "books" not in proposed and "none." in proposed
+
+
+def test_reasons_are_no_column_of_a_wide_table_and_the_front_has_a_legend(cli, fitted):
+    assert cli("mix", "report", "mix").code == 0
+    page = (fitted / "mix" / "report.html").read_text(encoding="utf-8")
+    runs = page.split('id="next"')[1].split("</section>")[0]
+    assert runs.count("<li>") == 5 and "<table" not in runs and "It is the proposal its" in runs
+    front = page.split('id="front"')[1].split("</svg>")[0]
+    assert "on the front" in front and ">the proposal<" in front

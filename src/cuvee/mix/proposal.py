@@ -77,8 +77,13 @@ class Proposal:
         end = "at most" if self.direction > 0 else "at least"
         return (
             f"Expected {self.direction * self.value:.4g} for {self.goal}, {end} "
-            f"{self.direction * self.high:.4g} at the end of its interval"
+            f"{self.direction * self.high:.4g} at the end of {self.interval}"
         )
+
+    @property
+    def interval(self) -> str:
+        """Return in words which interval `high` is the end of."""
+        return f"the {self.prediction.level:.0%} interval of the mean of many such runs"
 
     def others(self) -> str:
         """Return in words what the goal is for other mixtures, and which are not allowed."""
