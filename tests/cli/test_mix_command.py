@@ -169,7 +169,7 @@ def test_the_report_says_what_was_asked(cli, fitted):
         "shares of at most 0.6", "and a pull of 0.2 to it", "a risk of 0.5",
     ):  # fmt: skip
         assert words in asked
-    assert "at the end of the 90% interval of the mean of many such runs" in page
+    assert "at the end of the 90% interval of the average of many such runs" in page
     proposed = page.split("Proposed.")[1].split("</figure>")[0]
     assert "books" not in proposed and "none." in proposed
 

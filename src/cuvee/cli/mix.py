@@ -47,7 +47,8 @@ def fit(
 ) -> None:
     """Fit the surface from mixtures to metrics.
 
-    Rows are joined on a column run, run_id or index. Runs with gaps are left out, and that is said.
+    Rows are joined on a column run, run_id or index of both tables, or else by their order. Runs
+    with gaps are left out, and that is said.
 
     Example: cuvee mix fit ratios.csv metrics.csv --out mix
     """

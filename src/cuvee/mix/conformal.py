@@ -19,7 +19,7 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from cuvee.mix.candidate import Swarm
+from cuvee.mix.candidate import ShapedRuns
 
 LEAST_NOISE = 0.25  # of the mean squared residual: a spread alone never explains all
 
@@ -36,16 +36,16 @@ class Calibration:
     correlation: Tensor  # (K, K) of held-out residuals between metrics
 
 
-def calibrate(swarm: Swarm, mean: Tensor, spread: Tensor, level: float) -> Calibration:
+def calibrate(shaped: ShapedRuns, mean: Tensor, spread: Tensor, level: float) -> Calibration:
     """Return the calibration from held-out means and spreads (n, K)."""
-    residual = swarm.y - mean
-    weight = swarm.precision[:, None]
+    residual = shaped.y - mean
+    weight = shaped.precision[:, None]
     squares = residual.square()
     noise = ((squares - spread.square()) * weight).mean(0)
     noise = torch.maximum(noise, LEAST_NOISE * (squares * weight).mean(0)).clamp(min=1e-12).sqrt()
     score = residual.abs() / (spread.square() + noise.square() / weight).sqrt()
     standard = residual / residual.square().mean(0).clamp(min=1e-24).sqrt()
-    correlation = standard.T @ standard / len(swarm)
+    correlation = standard.T @ standard / len(shaped)
     return Calibration(noise, quantile(score, level), correlation)
 
 

@@ -109,8 +109,8 @@ def next_runs(
         covariance -= np.outer(column, column) / max(float(variance[i] + noise), 1e-300)
     labels = numbered("next", k, known)
     enough = (
-        "More runs will hardly change the answer: none of these makes it surer which mixture is "
-        f"best by more than {WORTHWHILE:g} spreads of the goal."
+        "More runs will hardly change the answer: none of these is expected to shift how the best "
+        f"mixtures compare by more than {WORTHWHILE:g} spreads of the goal."
     )
     notes = (enough,) if max(gains) < WORTHWHILE * goal.unit(belief) else ()
     return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains), labels, notes)
@@ -192,10 +192,10 @@ def _reason(
     changed = " and ".join([*more, *less])
     how = f"{changed} than the proposal" if changed else "nearly the shares of the proposal"
     best = f"It may be the best one ({chance:.0%})" if chance >= LIKELY else "It is seldom the best"
-    surer = f"by {told:.2g}" if told >= LEAST_TOLD else f"by less than {LEAST_TOLD:g}"
+    shift = f"{told:.2g}" if told >= LEAST_TOLD else f"less than {LEAST_TOLD:g}"
     return (
-        f"{best}; with {how}, its run makes it surer which is best, {surer} spreads of the goal "
-        "over the runs."
+        f"{best}; with {how}, its run is expected to shift how the best ones compare by {shift} "
+        "spreads of the goal."
     )
 
 

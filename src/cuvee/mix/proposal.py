@@ -83,7 +83,7 @@ class Proposal:
     @property
     def interval(self) -> str:
         """Return in words which interval `high` is the end of."""
-        return f"the {self.prediction.level:.0%} interval of the mean of many such runs"
+        return f"the {self.prediction.level:.0%} interval of the average of many such runs"
 
     def others(self) -> str:
         """Return in words what the goal is for other mixtures, and which are not allowed."""

@@ -38,8 +38,8 @@ def drawn_front(front: Front, best: Proposal, metrics: Sequence[str]) -> dict[st
         parts.append(svg.dot(x(a), y(b), 4, "mark", f"{number(a, 4)}, {number(b, 4)}"))
     hint = f"the proposal: {number(chosen[0], 4)}, {number(chosen[1], 4)}"
     parts.append(svg.dot(x(chosen[0]), y(chosen[1]), 5, "faint", hint))
-    for i, (mark, words) in enumerate((("mark", "on the front"), ("faint", "the proposal"))):
-        parts.append(svg.dot(66 + 110 * i, LEGEND - 4, 4 + i, mark))
+    for i, (kind, words) in enumerate((("mark", "on the front"), ("faint", "the proposal"))):
+        parts.append(svg.dot(66 + 110 * i, LEGEND - 4, 4 + i, kind))
         parts.append(svg.text(76 + 110 * i, LEGEND, words, "small"))
     label = f"The front of {names[0]} (across) and {names[1]} (up)"
     rows = [
