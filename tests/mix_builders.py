@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cuvee.mix.candidate import Swarm
+from cuvee.mix.candidate import ShapedRuns
 
 
 def mixtures(n, N, seed=0, zeros=0.3):
@@ -32,4 +32,4 @@ def standard(alpha, y):
     """The swarm as candidates see it."""
     y = (y - y.mean(0)) / y.std(0)
     ones = torch.ones(len(alpha), dtype=torch.float64)
-    return Swarm(torch.as_tensor(alpha), torch.as_tensor(y), ones)
+    return ShapedRuns(torch.as_tensor(alpha), torch.as_tensor(y), ones)

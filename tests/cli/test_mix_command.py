@@ -66,7 +66,8 @@ def test_names_are_data_on_the_page(cli, folder):
         (("best", "nowhere"), "nowhere holds no surface.safetensors"),
         (("fit", "ratios.csv", "metrics.csv", "--out", "mix"), "there is such a file already"),
         (("fit", "ratios.csv", "none.csv", "--out", "new"), "none.csv does not exist"),
-        (("plan", "--domains", "web", "--runs", "0"), "k must be a whole number"),
+        (("plan", "--domains", "web", "--runs", "0"), "--runs 0: ask for at least one run"),
+        (("next", "mix", "--runs", "-1"), "--runs -1: ask for at least one run"),
     ],
 )
 def test_errors_are_one_sentence(cli, fitted, words, sentence):
@@ -137,3 +138,46 @@ def test_few_runs_and_a_constant_metric_are_shown_as_what_they_are(cli, folder):
     assert cli("mix", "report", "m").code == 0
     page = (folder / "m" / "report.html").read_text(encoding="utf-8")
     assert "never varies" in page and "worse by about" not in page
+
+
+def test_best_repeats_what_the_fit_warned_of(cli, folder):
+    for name in ("ratios.csv", "metrics.csv"):
+        pd.read_csv(name).head(7).to_csv(name, index=False)
+    fit = ("mix", "fit", "ratios.csv", "metrics.csv", "--out", "m", "--candidates", "law")
+    assert cli(*fit).code == 0
+    few = "7 runs are too few for intervals"
+    assert few in cli("mix", "best", "m").err
+    assert few in " ".join(json.loads(cli("mix", "best", "m", "--json").out)["notes"])
+
+
+def test_a_prior_may_be_what_best_wrote_as_yaml(cli, fitted):
+    assert cli("mix", "best", "mix", "--maximum", "0.5", "--out", "w.yaml").code == 0
+    ended = cli("mix", "best", "mix", "--prior", "w.yaml")
+    assert ended.code == 0 and "prior" in ended.out
+    ended = cli("mix", "plan", "--domains", "web,wiki", "--runs", "2", "--prior", "w.yaml")
+    assert ended.code == 2 and "which is not one of web, wiki" in ended.err
+
+
+def test_the_report_says_what_was_asked(cli, fitted):
+    domains = [name for name in pd.read_csv("ratios.csv").columns if name != "run"]
+    (fitted / "w.json").write_text(json.dumps(dict.fromkeys(domains, 1 / len(domains))))
+    assert cli("mix", "report", "mix", *GOAL, "--fixed", "books=0").code == 0
+    page = (fitted / "mix" / "report.html").read_text(encoding="utf-8")
+    asked = page.split("Asked for: ")[1].split("</p>")[0]
+    for words in (
+        "the worst of reading, maths", "maths below 9", "fixed shares books 0",
+        "shares of at most 0.6", "and a pull of 0.2 to it", "a risk of 0.5",
+    ):  # fmt: skip
+        assert words in asked
+    assert "at the end of the 90% interval of the average of many such runs" in page
+    proposed = page.split("Proposed.")[1].split("</figure>")[0]
+    assert "books" not in proposed and "none." in proposed
+
+
+def test_reasons_are_no_column_of_a_wide_table_and_the_front_has_a_legend(cli, fitted):
+    assert cli("mix", "report", "mix").code == 0
+    page = (fitted / "mix" / "report.html").read_text(encoding="utf-8")
+    runs = page.split('id="next"')[1].split("</section>")[0]
+    assert runs.count("<li>") == 5 and "<table" not in runs and "It is the proposal its" in runs
+    front = page.split('id="front"')[1].split("</svg>")[0]
+    assert "on the front" in front and ">the proposal<" in front

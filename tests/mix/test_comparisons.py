@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import cuvee
 from cuvee.mix import proposal
+from cuvee.mix.search import with_ideal
 from mix_builders import law, mixtures, noisy
 
 DOMAINS = ("domain 1", "domain 2", "domain 3", "domain 4")
@@ -26,6 +28,7 @@ def best_run(surface, scale=None, **wanted):
     goal = surface._goal(wanted.get("minimise"), wanted.get("worst", False), None, 0.0, None, 0.0)
     y = torch.as_tensor(surface.runs.metrics) * surface._sign
     belief = surface._belief(scale)
+    goal = with_ideal(goal, belief, surface._polytope(None), surface._starts(None), 0)
     return proposal.best_run(goal, belief, surface.runs, y, surface.domains)
 
 
@@ -45,10 +48,10 @@ def test_the_best_run_is_compared_across_scales():
 
 def test_the_best_run_of_the_worst_metric_is_meant():
     y = Y * [1.0, 20.0]  # the mean is the second metric, nearly
-    relative = (y - y.mean(0)) / y.std(0)
-    i = int(relative.max(1).argmin())
+    surface = replace(cuvee.fit_surface(ALPHA, y, candidates=["law"]), halves=())
+    lowest = [surface.best(minimise=name, risk=0).value for name in surface.metrics]
+    i = int(((y - lowest) / y.std(0)).max(1).argmin())
     assert i != int(y.mean(1).argmin())
-    surface = cuvee.fit_surface(ALPHA, y, candidates=["law"])
     np.testing.assert_array_equal(best_run(surface, worst=True), surface.runs.alpha[i])
 
 
@@ -92,7 +95,7 @@ def test_what_a_guard_rail_forbids_is_marked(surface):
         ([], {"minimise": {"metric 1": 2, "metric 2": 1}}, "for the weighted mean of metric 1, m"),
         (["metric 1"], {"minimise": "metric 1"}, "for metric 1, at least"),
         (["metric 1"], {}, "for the mean of −metric 1, metric 2 (lower is better), at most"),
-        (["metric 1"], {"worst": True}, "for the worst of −metric 1, metric 2 (lower is better)"),
+        (["metric 1"], {"worst": True}, "the worst of −metric 1, metric 2 (spreads above i"),
     ],
 )
 def test_the_goal_is_said_in_the_direction_of_its_metrics(maximise, wanted, words):
@@ -163,3 +166,24 @@ def test_a_note_on_a_poor_fit_claims_no_cause():
     surface = cuvee.fit_surface(mixtures(6, 12), y, candidates=["law"])
     [note] = [n for n in surface.notes if "hardly explains" in n]
     assert "Noise may hide its effect, or the runs are too few" in note
+
+
+def test_a_mean_of_metrics_in_different_units_is_said():
+    y = Y * [1.0, 40.0 * Y[:, 0].std() / Y[:, 1].std()]
+    fitted = replace(cuvee.fit_surface(ALPHA, y, candidates=["law"]), halves=())
+    [note] = [note for note in fitted.best().notes if "own units" in note]
+    assert "'metric 2' varies 40 times as much as 'metric 1'" in note
+    for wanted in ({"minimise": ["metric 1", "metric 2"]}, {"worst": True}):
+        assert not any("own units" in note for note in fitted.best(**wanted).notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("acc_maths", True), ("F1", True), ("accent", False), ("loss", False)]
+)
+def test_a_metric_that_may_be_better_when_larger_is_said(name, said):
+    frames = pd.DataFrame(ALPHA, columns=DOMAINS), pd.DataFrame(Y[:, :1], columns=[name])
+    words = f"Lower counts as better for {name}"
+    fitted = cuvee.fit_surface(*frames, candidates=["law"])
+    assert any(words in note for note in fitted.notes) == said
+    turned = cuvee.fit_surface(*frames, candidates=["law"], maximise=[name])
+    assert not any(words in note for note in turned.notes)

@@ -48,10 +48,11 @@ def test_a_damaged_file_is_refused(surface, tmp_path):
         cuvee.load_surface(path)
 
 
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_weights_are_the_same_when_read_again(shape, tmp_path):
-    path = tmp_path / "w.json"
-    path.write_text(written(WEIGHTS, shape), encoding="utf-8")
+def test_weights_are_the_same_when_read_again(shape, suffix, tmp_path):
+    path = tmp_path / f"w{suffix}"
+    path.write_text(written(WEIGHTS, shape, suffix), encoding="utf-8")
     assert read_weights(path) == WEIGHTS
 
 
@@ -101,3 +102,15 @@ def test_wrong_shapes_and_files_are_refused(tmp_path):
     (tmp_path / "x.json").write_text("[1, 2", encoding="utf-8")
     with pytest.raises(InputError, match="is not JSON"):
         read_weights(tmp_path / "x.json")
+
+
+def test_yaml_of_other_hands_is_read_or_refused(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text("# ours\nweb: 0.7   # most\n'code: c': 3e-1\n", encoding="utf-8")
+    assert read_weights(path) == {"web": 0.7, "code: c": 0.3}
+    path.write_text("sources:\n- source_name: web\n  target_ratio: 1.0\n", encoding="utf-8")
+    assert read_weights(path) == {"web": 1.0}
+    for text in ("", "{web: 0.7", "web 0.7", "web:\n", "web: 1\nweb: 2\n", "web: 1\n   a: 2\n"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=r"w\.yaml (is not YAML|holds no weights)"):
+            read_weights(path)

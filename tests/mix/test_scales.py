@@ -62,3 +62,14 @@ def test_scales_are_ordered_by_size_and_only_some_are_refused():
         surface.with_runs(alpha, y)
     with pytest.raises(cuvee.InputError, match="scale has 2 values for 52 runs"):
         cuvee.fit_surface(alpha, y, scale=["a", "b"])
+
+
+def test_effects_are_unsure_where_the_slope_of_the_scale_is():
+    """The steps are small for the shape, so that the slope is most of what is not known."""
+    alpha, y, scale = two_scales(2, 2)
+    surface = cuvee.fit_surface(alpha, y, scale=scale, candidates=["law"])
+    s, known = surface.sensitivity(), surface.levels.covariance[1][:, 1, 1].sqrt().numpy()
+    factor = surface.calibration.quantile.numpy() * known / surface.spreads()
+    half = (s.high - s.low) / 2
+    assert (half >= factor * np.abs(s.change) - 1e-12).all()
+    assert (factor > 0.2).all()  # the slope rests on two runs

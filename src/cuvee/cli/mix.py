@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +47,8 @@ def fit(
 ) -> None:
     """Fit the surface from mixtures to metrics.
 
-    Rows are joined on a column run, run_id or index. Runs with gaps are left out, and that is said.
+    Rows are joined on a column run, run_id or index of both tables, or else by their order. Runs
+    with gaps are left out, and that is said.
 
     Example: cuvee mix fit ratios.csv metrics.csv --out mix
     """
@@ -119,12 +119,12 @@ def best(
             constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
             prior=of.prior_of(prior), pull=pull, risk=risk, scale=scale, seed=seed,
         )  # fmt: skip
-        voice.tell(proposal.notes)
+        voice.tell((*surface.notes, *proposal.notes))
         if out is not None:
             content = written(proposal.weights, shape, out.suffix)
             write_file(out, lambda unfinished: unfinished.write_text(content, encoding="utf-8"))
         if as_json:
-            print_json(_proposed(proposal))
+            print_json(_proposed(proposal, surface))
             return
         order = sorted(proposal.weights.items(), key=lambda item: -item[1])
         print_table(("domain", "share"), [(n, f"{w:.4f}") for n, w in order], "The proposal:")
@@ -161,14 +161,16 @@ def next_(
 
     Example: cuvee mix next mix --runs 4 --out next.csv
     """
-    with speaking(quiet):
+    with speaking(quiet) as voice:
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
         plan = _open(folder).next_runs(
-            runs, minimise=of.weights(minimise), worst=worst, keep=of.pairs("--keep", keep) or None,
+            of.count(runs), minimise=of.weights(minimise), worst=worst,
+            keep=of.pairs("--keep", keep) or None,
             constraints=of.limits(tokens, budget, repeat, fixed, minimum, maximum),
             prior=of.prior_of(prior), pull=pull, risk=risk, scale=scale, seed=seed,
         )  # fmt: skip
+        voice.tell(plan.notes)
         write_frame(plan.to_frame(), out)
 
 
@@ -199,7 +201,11 @@ def plan(
             check_out(out, force, (".csv", ".parquet"))
         limits = of.limits(tokens, budget, repeat, fixed, minimum, maximum)
         made = first_runs(
-            asked.names(domains), runs, constraints=limits, prior=of.prior_of(prior), seed=seed
+            asked.names(domains),
+            of.count(runs),
+            constraints=limits,
+            prior=of.prior_of(prior),
+            seed=seed,
         )
         write_frame(made.to_frame(), out)
 
@@ -295,7 +301,7 @@ def _fitted(surface: Surface) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _proposed(proposal: Proposal) -> dict[str, Any]:
+def _proposed(proposal: Proposal, surface: Surface) -> dict[str, Any]:
     """Return the proposal, for JSON."""
     p = proposal.prediction
     return {
@@ -306,7 +312,7 @@ def _proposed(proposal: Proposal) -> dict[str, Any]:
         "compared": dict(proposal.compared),
         "not_allowed": proposal.forbidden,
         "repeats": dict(proposal.repeats),
-        "notes": proposal.notes,
+        "notes": (*surface.notes, *proposal.notes),
         "metrics": {
             name: {"mean": p.mean[0, k], "low": p.low[0, k], "high": p.high[0, k]}
             for k, name in enumerate(p.metrics)
@@ -328,5 +334,5 @@ def _in_words(proposal: Proposal) -> str:
         f"; likely to turn out worse by {proposal.disappointment:.2g}, for it was chosen for "
         "looking good"
     )
-    known = isfinite(proposal.disappointment)
-    return f"{proposal.expected()}{luck if known else ''}. Others: {proposal.others()}."
+    told = luck if proposal.disappoints else ""
+    return f"{proposal.expected()}{told}. Others: {proposal.others()}."

@@ -56,7 +56,7 @@ Keep = Annotated[
     Pairs,
     _wanted("What a metric must stay below (above, if maximised); may be repeated."),
 ]
-Prior = Annotated[Path | None, _wanted("JSON of a mixture to compare with.", "FILE")]
+Prior = Annotated[Path | None, _wanted("JSON or YAML of a mixture to compare with.", "FILE")]
 Pull = Annotated[float, _wanted("Strength of the pull to --prior.", "X")]
 Risk = Annotated[float, _wanted("0 minimises the mean, 1 the upper end of its interval.", "X")]
 Scale = Annotated[
@@ -66,6 +66,13 @@ Count = Annotated[int, typer.Option("--runs", "-k", metavar="N", help="How many 
 OutTable = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="CSV or Parquet; by default stdout.")
 ]
+
+
+def count(runs: int) -> int:
+    """Return the number of runs; raise where it is none."""
+    if runs < 1:
+        raise OptionError(f"--runs {runs}: ask for at least one run")
+    return runs
 
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, float]:

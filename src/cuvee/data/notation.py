@@ -31,6 +31,8 @@ DATE = (
     rf"|\d\d?[ .-]*{_MONTH}[ .,-]*(?:\d{{4}}|\d\d))(?:[ T,].*)?$"
 )
 DAY = r"^(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$"
+AS_TEXT = "declare the column as text (--text) if it holds categories"
+DROPPED = "drop the column (--drop)"
 LONG = 16  # digits: some whole numbers of that many are not floats
 
 
@@ -193,12 +195,9 @@ class _Looks:
 
     def _refuse(self, named: str) -> None:
         """Raise `DomainError` where most cells look like numbers or all like dates."""
-        drop, as_text = (
-            "drop the column, ",
-            "or declare the column as text (--text) if it holds categories",
-        )
+        drop, as_text = "drop the column, ", f"or {AS_TEXT}"
         if too_many(len(self.different), self.cells):  # for categories
-            drop, as_text = "", "or drop the column (--drop)"
+            drop, as_text = "", f"or {DROPPED}"
         if self.dates == self.cells and self.first is not None:
             raise DomainError(
                 f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}; make "

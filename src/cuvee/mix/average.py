@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.mix.candidate import DTYPE, Fitted, Method, Swarm
+from cuvee.mix.candidate import DTYPE, Fitted, Method, ShapedRuns
 from cuvee.numerics.parallel import each
 from cuvee.simplex import project
 
@@ -44,33 +44,33 @@ def folds_of(alpha: Tensor, seed: int) -> Tensor:
     return torch.as_tensor(shuffled[inverse.ravel()])
 
 
-def judge(methods: Sequence[Method], swarm: Swarm, seed: int, tell: Tell) -> Judged:
+def judge(methods: Sequence[Method], shaped: ShapedRuns, seed: int, tell: Tell) -> Judged:
     """Return all candidates fitted to all runs, and cross-validated."""
-    fitted = tuple(method.fit(swarm, None) for method in methods)
-    folds = folds_of(swarm.alpha, seed)
+    fitted = tuple(method.fit(shaped, None) for method in methods)
+    folds = folds_of(shaped.alpha, seed)
 
     def held_out(fold: int) -> tuple[Tensor, Tensor]:
-        rest, out = swarm[folds != fold], swarm.alpha[folds == fold]
+        rest, out = shaped[folds != fold], shaped.alpha[folds == fold]
         pairs = [m.fit(rest, whole)(out) for m, whole in zip(methods, fitted, strict=True)]
         means, spreads = zip(*pairs, strict=True)
         return torch.stack(means), torch.stack(spreads)
 
     parts = each(held_out, range(int(folds.max()) + 1), "cpu", tell=tell)
-    means = torch.empty(len(methods), *swarm.y.shape, dtype=DTYPE)
+    means = torch.empty(len(methods), *shaped.y.shape, dtype=DTYPE)
     spreads = torch.empty_like(means)
     for fold, (mean, spread) in enumerate(parts):
         means[:, folds == fold], spreads[:, folds == fold] = mean, spread
     return Judged(fitted, folds, means, spreads)
 
 
-def shares(judged: Judged, swarm: Swarm) -> Tensor:
+def shares(judged: Judged, shaped: ShapedRuns) -> Tensor:
     """Return the shares (C, K) of the candidates, on the simplex for every metric.
 
     Metrics of one swarm mostly follow the same law, so that each listens to the others' errors too.
     """
-    errors = judged.means - swarm.y  # (C, n, K)
-    weighted = errors * swarm.precision[:, None]
-    gram = torch.einsum("cnk,dnk->kcd", weighted, errors) / len(swarm)  # (K, C, C)
+    errors = judged.means - shaped.y  # (C, n, K)
+    weighted = errors * shaped.precision[:, None]
+    gram = torch.einsum("cnk,dnk->kcd", weighted, errors) / len(shaped)  # (K, C, C)
     C = len(gram[0])
     # a metric that never changes has no errors, and any shares will do
     gram = gram / gram.diagonal(dim1=1, dim2=2).amin(1).clamp(min=1e-12)[:, None, None]

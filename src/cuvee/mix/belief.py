@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cuvee.mix.average import Average
-from cuvee.mix.conformal import Calibration
+from cuvee.mix.conformal import WIDER_MEAN, WIDER_RUN, Calibration
 from cuvee.mix.scales import Levels
 
 
@@ -20,6 +20,7 @@ class Belief:
     levels: Levels
     calibration: Calibration
     scale: int
+    few: bool = False  # no more runs than domains: intervals are widened
 
     def __call__(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and its spread (m, K)."""
@@ -30,10 +31,15 @@ class Belief:
         return self.levels.level[self.scale] + self.unit * self.average.mean(alpha)
 
     def joint(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean (m, K), and the covariance (K, m, m) of what mixtures differ in."""
+        """Return the mean (m, K), and the covariance (K, m, m) of what mixtures differ in.
+
+        How sure the slope of the scale is counts; its level is the same for all mixtures.
+        """
         mean, covariance = self.average.joint(alpha)
         squared = self.unit.square()[:, None, None]
-        return self.levels.level[self.scale] + self.unit * mean, squared * covariance
+        slope = self.levels.covariance[self.scale][:, 1, 1][:, None, None]  # 0 with one scale
+        together = squared * covariance + slope * mean.T[:, :, None] * mean.T[:, None, :]
+        return self.levels.level[self.scale] + self.unit * mean, together
 
     @property
     def unit(self) -> Tensor:
@@ -47,8 +53,11 @@ class Belief:
 
     def half_mean(self, spread: Tensor) -> Tensor:
         """Return half the interval (m, K) of the mean."""
-        return self.calibration.quantile * spread
+        wider = WIDER_MEAN if self.few else 1.0
+        return wider * self.calibration.quantile * spread
 
     def half_run(self, spread: Tensor) -> Tensor:
         """Return half the interval (m, K) of a new, noisy run."""
-        return self.calibration.quantile * torch.hypot(spread, self.noise.expand_as(spread))
+        wider = WIDER_RUN if self.few else 1.0
+        run = wider * self.calibration.quantile * torch.hypot(spread, self.noise.expand_as(spread))
+        return torch.maximum(run, self.half_mean(spread))  # a run is no surer than the mean

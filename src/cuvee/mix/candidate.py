@@ -16,22 +16,22 @@ DTYPE = torch.float64
 
 
 @dataclass(frozen=True, eq=False)
-class Swarm:
+class ShapedRuns:
     """Hold n runs as candidates see them: metrics have mean 0 and variance 1."""
 
     alpha: Tensor  # (n, N)
     y: Tensor  # (n, K)
     precision: Tensor  # (n,) of a run's noise, relative to the other runs: 1 where all are alike
 
-    def __getitem__(self, rows: Tensor) -> Swarm:
-        return Swarm(self.alpha[rows], self.y[rows], self.precision[rows])
+    def __getitem__(self, rows: Tensor) -> ShapedRuns:
+        return ShapedRuns(self.alpha[rows], self.y[rows], self.precision[rows])
 
     def __len__(self) -> int:
         return len(self.alpha)
 
 
 class Fitted(Protocol):
-    """Predict all metrics of a mixture, differentiably where `smooth`."""
+    """Predict all metrics of a mixture, differentiably unless they are trees."""
 
     def __call__(self, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean (m, K) and its standard deviation (m, K) for mixtures (m, N)."""
@@ -56,8 +56,8 @@ class Method:
 
     name: str
     summary: str
-    fit: Callable[[Swarm, Any], Any]
+    fit: Callable[[ShapedRuns, Any], Any]
     """(runs, the same candidate fitted to more runs or None) -> Fitted."""
-    restore: Callable[[Swarm, Mapping[str, Tensor]], Any]
+    restore: Callable[[ShapedRuns, Mapping[str, Tensor]], Any]
     """(runs, what `tensors` returned) -> Fitted."""
-    smooth: bool = True
+    default: bool = True  # it joins unless others are asked for by name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -17,13 +18,16 @@ from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import EXACT, Constraints, Polytope
 from cuvee.mix.goal import Goal
+from cuvee.mix.run_tables import OTHER_REASON, REASON
 from cuvee.mix.runs import check_domains
 from cuvee.results import Floats
 from cuvee.simplex import check_alpha
 
 POOL, KEPT, WIDE, DRAWS = 3000, 500, 400, 1024
 DIFFERENT = 0.02  # of the mixture that two runs must differ in
+WORTHWHILE = 0.01  # spreads of the goal that a run must tell, or it will hardly change the answer
 LIKELY = 0.01  # chance to be the best mixture that is worth a word
+LEAST_TOLD = 0.001  # spreads that are shown
 FIRST_POOL, FIRST_NOISE = 800, 0.1
 
 
@@ -38,6 +42,8 @@ class Plan:
     """(k,) how much of the uncertainty about the best mixture each run takes away, in units of the
     goal.
     """
+    labels: tuple[str, ...]  # (k,) names of the runs
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.alpha)
@@ -47,9 +53,9 @@ class Plan:
         import pandas as pd
 
         frame = pd.DataFrame(self.alpha, columns=list(self.domains))
-        frame.insert(0, "run", [f"next {i + 1}" for i in range(len(self.alpha))])
+        frame.insert(0, "run", list(self.labels))
         # a domain may have that name
-        column = "reason (in words)" if "reason" in self.domains else "reason"
+        column = OTHER_REASON if REASON in self.domains else REASON
         return frame.assign(**{column: list(self.reasons)})
 
 
@@ -61,6 +67,7 @@ def next_runs(
     starts: Floats,
     k: int,
     seed: int,
+    known: Sequence[str] = (),
 ) -> Plan:
     """Return the k mixtures whose runs are expected to tell most about which mixture is best.
 
@@ -68,7 +75,7 @@ def next_runs(
     chance to be the best of all, and what matters is how those with a chance compare. One run after
     the other is added: the one after which this comparison is least uncertain, with its noise and
     with the runs before it counted in. Such a run need not be good itself. The first is the
-    proposal, and the k differ as far as mixtures are allowed to.
+    proposal, and the k differ as far as mixtures are allowed to. Their names follow those `known`.
     """
     check_whole("k", k, 1)
     near = _pool(goal, belief, polytope, proposal, starts, seed)
@@ -100,7 +107,20 @@ def next_runs(
         )
         column = covariance[:, i].copy()
         covariance -= np.outer(column, column) / max(float(variance[i] + noise), 1e-300)
-    return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains))
+    labels = numbered("next", k, known)
+    enough = (
+        "More runs will hardly change the answer: none of these is expected to shift how the best "
+        f"mixtures compare by more than {WORTHWHILE:g} spreads of the goal."
+    )
+    notes = (enough,) if max(gains) < WORTHWHILE * goal.unit(belief) else ()
+    return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains), labels, notes)
+
+
+def numbered(word: str, k: int, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return k names, such as "next 3", with numbers above those of the names that are known."""
+    taken = [int(m[1]) for m in (re.fullmatch(rf"{word} (\d{{1,9}})", name) for name in known) if m]
+    first = max(taken, default=0) + 1
+    return tuple(f"{word} {i}" for i in range(first, first + k))
 
 
 def _keeping(goal: Goal, belief: Belief, pool: Floats) -> Floats:
@@ -172,7 +192,11 @@ def _reason(
     changed = " and ".join([*more, *less])
     how = f"{changed} than the proposal" if changed else "nearly the shares of the proposal"
     best = f"It may be the best one ({chance:.0%})" if chance >= LIKELY else "It is seldom the best"
-    return f"{best}; with {how} it tells which is, by {told:.2g} spreads."
+    shift = f"{told:.2g}" if told >= LEAST_TOLD else f"less than {LEAST_TOLD:g}"
+    return (
+        f"{best}; with {how}, its run is expected to shift how the best ones compare by {shift} "
+        "spreads of the goal."
+    )
 
 
 def first_runs(
@@ -206,6 +230,11 @@ def first_runs(
     domains = _names(domains)
     polytope = (constraints or Constraints()).polytope(domains)
     if isinstance(prior, Mapping):
+        unknown = [name for name in prior if name not in domains]
+        if unknown:
+            raise OptionError(
+                f"prior names the domain {unknown[0]!r}, which is not one of {', '.join(domains)}"
+            )
         prior = [float(prior.get(name, 0.0)) for name in domains]
     usual = None if prior is None else check_alpha([prior], len(domains), atol=1e-4)[0]
     return _first(polytope, k, usual, seed)
@@ -252,7 +281,8 @@ def _first(polytope: Polytope, k: int, prior: Floats | None, seed: int) -> Plan:
         column = covariance[:, i].copy()
         covariance = covariance - np.outer(column, column) / (variance[i] + FIRST_NOISE)
     nothing = np.full(k, np.nan)
-    return Plan(polytope.domains, pool[chosen], tuple(reasons), nothing)
+    labels = numbered("first", k)
+    return Plan(polytope.domains, pool[chosen], tuple(reasons), nothing, labels)
 
 
 def _usual_gram(alpha: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cuvee.mix import registry
 from cuvee.mix.average import Average
-from cuvee.mix.candidate import DTYPE, Swarm
+from cuvee.mix.candidate import DTYPE, ShapedRuns
 from cuvee.mix.conformal import Calibration
 from cuvee.mix.runs import Runs
 from cuvee.mix.scales import Levels, Transfer
@@ -67,7 +67,7 @@ def load_surface(path: str | Path) -> Surface:
 
     Raises `InputError` where the file is damaged or is something else.
     """
-    from cuvee.mix.fit import swarm_of
+    from cuvee.mix.fit import shaped_runs
     from cuvee.mix.fitted import Fit, Half, Settings, signs
     from cuvee.mix.surface import Surface
 
@@ -91,18 +91,18 @@ def load_surface(path: str | Path) -> Surface:
             **files.part(tensors, "levels."),
         )
         y = torch.as_tensor(runs.metrics, dtype=DTYPE) * signs(runs.names, chosen.maximise)
-        swarm = swarm_of(runs, y, levels, levels.places(runs))
+        shaped = shaped_runs(runs, y, levels, levels.places(runs))
         share = tensors["share"]
         halves = []
         for i in range(header["halves"]):
             rows = tensors[f"half {i}.rows"]
             halves.append(
-                Half(_restored(f"half {i}", chosen.candidates, swarm[rows], share, tensors), rows)
+                Half(_restored(f"half {i}", chosen.candidates, shaped[rows], share, tensors), rows)
             )
         return Surface(
             runs=runs,
             settings=chosen,
-            average=_restored("whole", chosen.candidates, swarm, share, tensors),
+            average=_restored("whole", chosen.candidates, shaped, share, tensors),
             halves=tuple(halves),
             levels=levels,
             calibration=Calibration(**files.part(tensors, "calibration.")),
@@ -125,10 +125,14 @@ def _candidates(prefix: str, average: Average) -> dict[str, Tensor]:
 
 
 def _restored(
-    prefix: str, names: tuple[str, ...], swarm: Swarm, share: Tensor, tensors: Mapping[str, Tensor]
+    prefix: str,
+    names: tuple[str, ...],
+    shaped: ShapedRuns,
+    share: Tensor,
+    tensors: Mapping[str, Tensor],
 ) -> Average:
     fitted = [
-        method.restore(swarm, files.part(tensors, f"{prefix}.{c}."))
+        method.restore(shaped, files.part(tensors, f"{prefix}.{c}."))
         for c, method in enumerate(registry.chosen(names))
     ]
     return Average(tuple(fitted), share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from cuvee.errors import OptionError, check_number, check_whole
 from cuvee.mix import gaussian, registry
 from cuvee.mix.average import Average, Judged, averaged, judge, shares
-from cuvee.mix.candidate import DTYPE, Method, Swarm
+from cuvee.mix.candidate import DTYPE, Method, ShapedRuns
 from cuvee.mix.conformal import calibrate, enough
 from cuvee.mix.fitted import Fit, Half, Settings, signs
 from cuvee.mix.runs import Runs, check_swarm, read_runs
@@ -21,6 +22,7 @@ from cuvee.mix.surface import Surface
 from cuvee.numerics.parallel import each, workers
 
 SPLITS = 2  # into halves, for the disappointment
+SCORES = frozenset({"acc", "accuracy", "auc", "auroc", "f1", "score"})
 Progress = Callable[[str, int, int], None]
 
 
@@ -43,7 +45,8 @@ def fit_surface(
     Args:
         alpha: (n, N), a row per run on the simplex; or a frame with a column per domain, and
             perhaps columns `run` and `scale`.
-        metrics: (n, K), or a frame with a column per metric, joined on `run` where both have it.
+        metrics: (n, K), or a frame with a column per metric; joined on `run`, which both frames
+            have, or neither.
         scale: the scale (n,) of each run, a row of `alpha`, such as its parameters or tokens, if
             there are several: numbers, or text such as "70M".
         maximise: metrics that are better when larger, such as accuracies.
@@ -83,36 +86,36 @@ def fit_runs(runs: Runs, settings: Settings, progress: Progress | None = None) -
     y = torch.as_tensor(runs.metrics, dtype=DTYPE) * signs(runs.names, settings.maximise)
     with workers(), torch.no_grad():
         levels, index = fit_levels(runs, y, _shape)
-        swarm = swarm_of(runs, y, levels, index)
-        judged = judge(methods, swarm, settings.seed, lambda done: tell("folds", done, 0))
-        share = shares(judged, swarm)
+        shaped = shaped_runs(runs, y, levels, index)
+        judged = judge(methods, shaped, settings.seed, lambda done: tell("folds", done, 0))
+        share = shares(judged, shaped)
         mean, spread = averaged(share, judged.means, judged.spreads)
-        calibration = calibrate(swarm, mean, spread, settings.level)
-        halves = _halves(methods, swarm, judged, share, settings.seed)
+        calibration = calibrate(shaped, mean, spread, settings.level)
+        halves = _halves(methods, shaped, judged, share, settings.seed)
     measured = transfers(runs, y, index, levels)
-    fits = _fits(runs, methods, judged, share, mean, swarm, levels)
+    fits = _fits(runs, methods, judged, share, mean, shaped, levels)
     notes = (*runs.notes, *unknown(runs, levels, measured), *_cautions(runs, settings, fits))
     average = Average(judged.fitted, share)
     return Surface(runs, settings, average, halves, levels, calibration, fits, measured, notes)
 
 
-def swarm_of(runs: Runs, y: Tensor, levels: Levels, index: Tensor) -> Swarm:
+def shaped_runs(runs: Runs, y: Tensor, levels: Levels, index: Tensor) -> ShapedRuns:
     """Return the runs as candidates see them: in units of the shape, with their precision."""
     precision = levels.noise[index].square().reciprocal()
     alpha = torch.as_tensor(runs.alpha, dtype=DTYPE)
-    return Swarm(alpha, levels.shaped(y, index), precision)
+    return ShapedRuns(alpha, levels.shaped(y, index), precision)
 
 
-def _shape(swarm: Swarm) -> Tensor:
+def _shape(shaped: ShapedRuns) -> Tensor:
     """Return the shape at the runs, for the levels of scales: the bent law alone is enough."""
-    return gaussian.fit_bent(swarm).mean(swarm.alpha)
+    return gaussian.fit_bent(shaped).mean(shaped.alpha)
 
 
 def _halves(
-    methods: Sequence[Method], swarm: Swarm, judged: Judged, share: Tensor, seed: int
+    methods: Sequence[Method], shaped: ShapedRuns, judged: Judged, share: Tensor, seed: int
 ) -> tuple[Half, ...]:
     """Return surfaces of disjoint halves of the runs, with the shares that all runs gave."""
-    n = len(swarm)
+    n = len(shaped)
     if n < 8:
         return ()
     orders = [np.random.default_rng([seed, i]).permutation(n) for i in range(SPLITS)]
@@ -122,20 +125,20 @@ def _halves(
 
     def half(rows: Tensor) -> Half:
         pairs = zip(methods, judged.fitted, strict=True)
-        return Half(Average(tuple(m.fit(swarm[rows], whole) for m, whole in pairs), share), rows)
+        return Half(Average(tuple(m.fit(shaped[rows], whole) for m, whole in pairs), share), rows)
 
     return tuple(each(half, parts, "cpu"))
 
 
 def _fits(
     runs: Runs, methods: Sequence[Method], judged: Judged, share: Tensor, mean: Tensor,
-    swarm: Swarm, levels: Levels,
+    shaped: ShapedRuns, levels: Levels,
 ) -> tuple[Fit, ...]:  # fmt: skip
     """Return how well every metric is fitted, on runs that were held out."""
-    squares = (mean - swarm.y).square().mean(0)
-    alone = (judged.means - swarm.y).square().mean(1).sqrt()  # (C, K)
-    total = swarm.y.var(0, correction=0).clamp(min=1e-24)
-    rank, unit = spearman(mean, swarm.y), levels.slope[-1]
+    squares = (mean - shaped.y).square().mean(0)
+    alone = (judged.means - shaped.y).square().mean(1).sqrt()  # (C, K)
+    total = shaped.y.var(0, correction=0).clamp(min=1e-24)
+    rank, unit = spearman(mean, shaped.y), levels.slope[-1]
     names = [method.name for method in methods]
     varies = varying(torch.as_tensor(runs.metrics, dtype=DTYPE), levels.places(runs))
     return tuple(
@@ -183,4 +186,15 @@ def _cautions(runs: Runs, settings: Settings, fits: Sequence[Fit]) -> tuple[str,
             f"The mixture hardly explains {', '.join(poor)} on runs that were held out: do not "
             "choose by it. Noise may hide its effect, or the runs are too few to show it."
         )
+    larger = [name for name in runs.names if name not in settings.maximise and _is_a_score(name)]
+    if larger:
+        said.append(
+            f"Lower counts as better for {', '.join(larger)}, though by the name larger may be: if "
+            "it is, fit again and name it in maximise."
+        )
     return tuple(said)
+
+
+def _is_a_score(metric: str) -> bool:
+    """Return whether the name of a metric has a word of those that are better when larger."""
+    return not SCORES.isdisjoint(re.split("[^a-z0-9]+", metric.lower()))

@@ -13,7 +13,7 @@ from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import Polytope
 from cuvee.mix.goal import Goal
 from cuvee.mix.prediction import Prediction
-from cuvee.mix.search import QUICK, minimise
+from cuvee.mix.search import QUICK, each_alone, measured_from, minimise
 from cuvee.results import Floats
 from cuvee.simplex import sample
 
@@ -45,10 +45,13 @@ def trace(
 ) -> Floats:
     """Return mixtures (p, N) of which none is better in all metrics that `goal` weighs.
 
-    Every point minimises the worst of the metrics, each with another weight.
+    The ends are the best mixtures for each metric alone; every other point minimises the worst of
+    the metrics, each with another weight.
     """
     counted = torch.nonzero(goal.weights > 0)[:, 0]
-    found = []
+    ends = each_alone(goal, belief, polytope, starts, seed)
+    goal = measured_from(goal, belief, ends)
+    found = list(ends)
     for share in _directions(len(counted), points, seed):
         weights = torch.zeros_like(goal.weights)
         weights[counted] = torch.as_tensor(share, dtype=DTYPE)
@@ -57,17 +60,19 @@ def trace(
         )
     alpha = np.array(found)
     with torch.no_grad():
-        mean = belief.mean(torch.as_tensor(alpha, dtype=DTYPE))[:, counted].numpy()
-    kept = not_dominated(mean)
-    return alpha[kept[np.argsort(mean[kept, 0], kind="stable")]]
+        mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE))
+        traded = (mean + goal.risk * belief.half_mean(spread))[:, counted].numpy()
+    kept = not_dominated(traded)
+    return alpha[kept[np.argsort(traded[kept, 0], kind="stable")]]
 
 
 def _directions(n: int, points: int, seed: int) -> Floats:
-    """Return weights (points, n): even for two metrics, drawn for more."""
+    """Return weights of the points between the n ends: even for two metrics, drawn for more."""
+    between = max(points - n, 1)
     if n == 2:
-        first = np.linspace(0.02, 0.98, points)
+        first = np.linspace(0.0, 1.0, between + 2)[1:-1]
         return np.column_stack([first, 1.0 - first])
-    return np.concatenate([np.eye(n) * 0.94 + 0.06 / n, sample(max(points - n, 1), n, seed)])
+    return sample(between, n, seed)
 
 
 def not_dominated(values: Floats) -> Any:

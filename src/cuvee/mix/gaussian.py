@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cuvee.mix import kernels, laws
-from cuvee.mix.candidate import DTYPE, Method, Swarm
+from cuvee.mix.candidate import DTYPE, Method, ShapedRuns
 from cuvee.numerics.parallel import each
 
 BLOCK = 4  # metrics that share a search: fixed, so that results do not depend on cores
@@ -127,32 +127,32 @@ class Process:
         return {name: tensor for name, tensor in held.items() if tensor is not None}
 
 
-def fit_plain(swarm: Swarm, start: Process | None = None) -> Process:
+def fit_plain(shaped: ShapedRuns, start: Process | None = None) -> Process:
     """Return a Gaussian process on the metrics themselves."""
-    z = swarm.y.T.contiguous()
-    precision = swarm.precision.expand_as(z).contiguous()
-    theta = _begin(swarm, start)
+    z = shaped.y.T.contiguous()
+    precision = shaped.precision.expand_as(z).contiguous()
+    theta = _begin(shaped, start)
     for steps in FEWER if start is not None else STEPS[:2]:
-        theta = _variances(swarm.alpha, z, precision, theta, steps)
-        process = Process(swarm.alpha, theta, z, precision)
-        precision = (swarm.precision * process.outlying()).contiguous()
-    return Process(swarm.alpha, theta, z, precision)
+        theta = _variances(shaped.alpha, z, precision, theta, steps)
+        process = Process(shaped.alpha, theta, z, precision)
+        precision = (shaped.precision * process.outlying()).contiguous()
+    return Process(shaped.alpha, theta, z, precision)
 
 
-def fit_bent(swarm: Swarm, start: Process | None = None) -> Process:
+def fit_bent(shaped: ShapedRuns, start: Process | None = None) -> Process:
     """Return the bent law: a Gaussian process in the exponent of the law."""
-    floor, line = _best_law(swarm)
-    theta = _begin(swarm, start)
-    y = swarm.y.T - floor[:, None]  # (K, n)
-    expected = line[:, :1] + line[:, 1:] @ _all_shapes(swarm.alpha).T
+    floor, line = _best_law(shaped)
+    theta = _begin(shaped, start)
+    y = shaped.y.T - floor[:, None]  # (K, n)
+    expected = line[:, :1] + line[:, 1:] @ _all_shapes(shaped.alpha).T
     g, trust = expected.clamp(-LARGEST_G, LARGEST_G), torch.ones_like(y)
     for steps in FEWER if start is not None else STEPS:
         above = g.exp()
         z = g + ((y - above) / above).clamp(-LARGEST_STEP, LARGEST_STEP)
-        precision = above.square() * swarm.precision * trust
-        theta = _variances(swarm.alpha, z - expected, precision, theta, steps)
-        process = Process(swarm.alpha, theta, z.contiguous(), precision.contiguous(), floor, line)
-        g = process.latent(swarm.alpha).T.clamp(-LARGEST_G, LARGEST_G)
+        precision = above.square() * shaped.precision * trust
+        theta = _variances(shaped.alpha, z - expected, precision, theta, steps)
+        process = Process(shaped.alpha, theta, z.contiguous(), precision.contiguous(), floor, line)
+        g = process.latent(shaped.alpha).T.clamp(-LARGEST_G, LARGEST_G)
         trust = process.outlying()
     return process
 
@@ -162,15 +162,15 @@ def _all_shapes(alpha: Tensor) -> Tensor:
     return torch.cat([shape(alpha) for shape in laws.SHAPES.values()], 1)
 
 
-def _best_law(swarm: Swarm) -> tuple[Tensor, Tensor]:
+def _best_law(shaped: ShapedRuns) -> tuple[Tensor, Tensor]:
     """Return c (K,) and the line (K, 3N + 1) of the law with least noise, for each metric."""
-    fitted = [laws.fit(swarm, shape=shape) for shape in laws.SHAPES]
+    fitted = [laws.fit(shaped, shape=shape) for shape in laws.SHAPES]
     chosen = torch.stack([law.noise for law in fitted]).argmin(0)  # (K,)
     floor = torch.stack([law.floor for law in fitted]).gather(0, chosen[None])[0]
     slopes = [law.coefficients[:, 1:] * (chosen == i)[:, None] for i, law in enumerate(fitted)]
     constant = torch.stack([law.coefficients[:, 0] for law in fitted]).gather(0, chosen[None]).T
     # c stays below every run of its metric
-    floor = torch.minimum(floor, swarm.y.amin(0) - LEAST_ABOVE / 10)
+    floor = torch.minimum(floor, shaped.y.amin(0) - LEAST_ABOVE / 10)
     return floor, torch.cat([constant, *slopes], 1)
 
 
@@ -178,20 +178,20 @@ def _add_noise(covariance: Tensor, theta: Tensor, precision: Tensor) -> None:
     covariance.diagonal(dim1=1, dim2=2).add_(theta[:, -1:].exp() / precision + JITTER)
 
 
-def _prior(swarm: Swarm) -> tuple[Tensor, Tensor]:
+def _prior(shaped: ShapedRuns) -> tuple[Tensor, Tensor]:
     """Return mean and deviation of the log variances (N + 10,): most domains matter little."""
-    N, shared = swarm.alpha.shape[1], len(kernels.SHARED)
+    N, shared = shaped.alpha.shape[1], len(kernels.SHARED)
     mean = torch.tensor([-6.0] * N + [-3.0] * shared + [-1.0, -2.0], dtype=DTYPE)
     deviation = torch.tensor([2.0] * N + [3.0] * shared + [2.0, 3.0], dtype=DTYPE)
     return mean, deviation
 
 
-def _begin(swarm: Swarm, start: Process | None) -> Tensor:
+def _begin(shaped: ShapedRuns, start: Process | None) -> Tensor:
     """Return log variances (K, N + 10) to begin with.
 
     Those of a fit to more runs count half: they have seen the runs that are held out.
     """
-    mean = _prior(swarm)[0].repeat(swarm.y.shape[1], 1)
+    mean = _prior(shaped)[0].repeat(shaped.y.shape[1], 1)
     return mean if start is None else (mean + start.theta) / 2.0
 
 
@@ -216,7 +216,7 @@ class _Search:
     def __init__(self, alpha: Tensor) -> None:
         self.views = kernels.views(alpha)
         self.shared = kernels.shared_grams(self.views, self.views)
-        self.mean, self.deviation = _prior(Swarm(alpha, alpha[:, :0], alpha[:, 0]))
+        self.mean, self.deviation = _prior(ShapedRuns(alpha, alpha[:, :0], alpha[:, 0]))
 
     def run(self, z: Tensor, precision: Tensor, begin: Tensor, steps: int) -> Tensor:
         from scipy.optimize import minimize
@@ -259,11 +259,11 @@ PLAIN = Method(
     name="gaussian",
     summary="A Gaussian process on the metrics, of √α and of shares that saturate.",
     fit=fit_plain,
-    restore=lambda swarm, tensors: Process(swarm.alpha, **tensors),
+    restore=lambda shaped, tensors: Process(shaped.alpha, **tensors),
 )
 BENT = Method(
     name="bent_law",
     summary="The law with a Gaussian process in its exponent: saturation and interactions.",
     fit=fit_bent,
-    restore=lambda swarm, tensors: Process(swarm.alpha, **tensors),
+    restore=lambda shaped, tensors: Process(shaped.alpha, **tensors),
 )

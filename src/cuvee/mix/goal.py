@@ -14,6 +14,7 @@ from cuvee.mix.candidate import DTYPE
 
 LISTED = 4  # metrics of a goal that are named; of more it is said how many they are
 SHARP = 40.0  # of the smooth maximum, per unit of a metric's spread
+AUGMENTED = 0.01  # of the sum beside the worst, so that the others are not given away
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,17 +27,43 @@ class Goal:
     risk: float  # 1: the upper end of the mean's interval counts; 0: the mean itself
     prior: Tensor | None  # (N,) mixture to be pulled to
     pull: float  # strength, in units of the goal's spread per unit of KL divergence
+    ideal: Tensor | None = None  # (K,) what `worst` is measured from: see `search.with_ideal`
 
     def value(self, belief: Belief, mean: Tensor, spread: Tensor | None) -> Tensor:
         """Return what counts of each mixture (m,), in units of the metrics or of their spread."""
-        counted = self.weights > 0
         if self.worst:
             high = mean if spread is None else mean + self.risk * belief.half_mean(spread)
-            level = belief.levels.level[belief.scale]
-            relative = (self.weights * len(self.weights) * (high - level) / belief.unit)[:, counted]
-            return torch.logsumexp(SHARP * relative, 1) / SHARP
+            away = self.away(belief, high)
+            # augmented Chebyshev scalarisation, with a smooth maximum
+            return torch.logsumexp(SHARP * away, 1) / SHARP + AUGMENTED * away.sum(1)
         value = mean @ self.weights
         return value if spread is None else value + self.risk * self.half(belief, spread)
+
+    def away(self, belief: Belief, metrics: Tensor) -> Tensor:
+        """Return how far metrics (m, K) that count are above their ideal, in weighted spreads.
+
+        All are above 0 there, so that a larger weight always makes a metric count more. From the
+        mean of the runs, most would be below 0 near the best mixture, and it would count less.
+        """
+        assert self.ideal is not None
+        return (self.relative * (metrics - self.ideal) / belief.unit)[:, self.weights > 0]
+
+    @property
+    def relative(self) -> Tensor:
+        """Return the weights (K,) relative to their mean over the metrics that count."""
+        return self.weights * (self.weights > 0).sum()
+
+    def shown(self, belief: Belief, mean: Tensor, spread: Tensor | None) -> Tensor:
+        """Return the goal (m,) as it is told: exactly, without what helps the search.
+
+        With a `spread` it is the upper end of its interval. Of the worst metric this is the worst
+        of the upper ends.
+        """
+        if not self.worst:
+            value = mean @ self.weights
+            return value if spread is None else value + self.half(belief, spread)
+        high = mean if spread is None else mean + belief.half_mean(spread)
+        return self.away(belief, high).amax(1)
 
     def half(self, belief: Belief, spread: Tensor) -> Tensor:
         """Return half the interval (m,) of the weighted sum.
@@ -48,9 +75,14 @@ class Goal:
         return variance.clamp(min=1e-24).sqrt()
 
     def noise(self, belief: Belief) -> float:
-        """Return the standard deviation of the goal of one run that noise alone makes."""
-        unit = belief.levels.slope[belief.scale] if self.worst else torch.ones(())
-        part = self.weights * belief.noise / unit
+        """Return the standard deviation of the goal of one run that noise alone makes.
+
+        Of the worst metric it is that of one metric, whichever it is: their root mean square.
+        """
+        if self.worst:
+            each = (self.relative * belief.noise / belief.unit)[self.weights > 0]
+            return float(each.square().mean().sqrt())
+        part = self.weights * belief.noise
         return float(((part @ belief.calibration.correlation) * part).sum().clamp(min=0.0).sqrt())
 
     def unit(self, belief: Belief) -> float:
@@ -81,7 +113,7 @@ class Goal:
         if len(counted) > LISTED:
             listed = f"{len(counted)} metrics"
         if self.worst:
-            return f"the worst of {listed} (lower is better)", direction
+            return f"the worst of {listed} (spreads above its ideal; lower is better)", direction
         if len(counted) == 1:
             return listed, direction
         even = float(self.weights[counted].max() - self.weights[counted].min()) < 1e-12

@@ -2,7 +2,6 @@
 
 There are three: φ(α) is α itself, √α, or log(1 + 10α), for domains whose first tokens help most.
 
-
 c is what no mixture can go below, and t says which domain helps (below 0) and which hurts. Among
 laws that fit equally well the one with the smallest effects e = t·H is taken, where H is the mean
 of y − c. The strength of this ridge follows from the effects, for each domain apart, so that a few
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from cuvee.mix import kernels
-from cuvee.mix.candidate import DTYPE, Method, Swarm
+from cuvee.mix.candidate import DTYPE, Method, ShapedRuns
 
 STEPS, FEWER = 24, 9  # of the search; fewer when a fit to more runs shows where to begin
 EVERY = 3  # steps between two estimates of the noise and of the size of t
@@ -81,9 +80,9 @@ class Law:
         return {name: getattr(self, name) for name in names}
 
 
-def fit(swarm: Swarm, start: Law | None = None, shape: str = "law") -> Law:
+def fit(shaped: ShapedRuns, start: Law | None = None, shape: str = "law") -> Law:
     """Return the law that fits the runs best, its noise and the effects' sizes estimated too."""
-    search = _Search(replace(swarm, alpha=SHAPES[shape](swarm.alpha)))
+    search = _Search(replace(shaped, alpha=SHAPES[shape](shaped.alpha)))
     state = search.begin(start)
     for step in range(FEWER if start is not None else STEPS):
         state = search.step(state)
@@ -106,11 +105,11 @@ class _State:
 class _Search:
     """Search by damped Gauss–Newton steps (Levenberg–Marquardt), a batch over metrics."""
 
-    def __init__(self, swarm: Swarm) -> None:
-        self.swarm, self.least = swarm, swarm.y.amin(0)
+    def __init__(self, shaped: ShapedRuns) -> None:
+        self.shaped, self.least = shaped, shaped.y.amin(0)
 
     def begin(self, start: Law | None) -> _State:
-        K, N = self.swarm.y.shape[1], self.swarm.alpha.shape[1]
+        K, N = self.shaped.y.shape[1], self.shaped.alpha.shape[1]
         parameters = torch.zeros(K, N + 2, dtype=DTYPE)
         if start is not None:
             parameters[:, 0] = (self.least - start.floor).clamp(min=1e-2).log()
@@ -119,30 +118,30 @@ class _Search:
             parameters[:, 2:] = start.coefficients[:, 1:] * height[:, None]
         full = partial(torch.full, (K,), dtype=DTYPE)
         size = torch.full((K, N), SIZE, dtype=DTYPE)
-        weight = self.swarm.precision[:, None].expand(-1, K)
+        weight = self.shaped.precision[:, None].expand(-1, K)
         return _State(parameters, full(NOISE), size, weight, full(1.0))
 
     def height(self, parameters: Tensor) -> Tensor:
         """Return H (K,)."""
-        return self.swarm.y.mean(0) - self.least + parameters[:, 0].exp() + 1e-9
+        return self.shaped.y.mean(0) - self.least + parameters[:, 0].exp() + 1e-9
 
     def growth(self, parameters: Tensor) -> Tensor:
         """Return exp(b + e·α/H), (n, K)."""
         effects = parameters[:, 2:] / self.height(parameters)[:, None]
-        exponent = parameters[:, 1] + self.swarm.alpha @ effects.T
+        exponent = parameters[:, 1] + self.shaped.alpha @ effects.T
         return exponent.clamp(max=LARGEST).exp()
 
     def residual(self, parameters: Tensor) -> Tensor:
         gap, height = parameters[:, 0].exp(), self.height(parameters)
-        return self.swarm.y - (self.least - gap) - height * self.growth(parameters)
+        return self.shaped.y - (self.least - gap) - height * self.growth(parameters)
 
     def slopes(self, parameters: Tensor) -> Tensor:
         """Return the slopes (n, K, N + 2) of the prediction in log gap, b and e."""
         gap, height = parameters[:, 0].exp(), self.height(parameters)
         growth = self.growth(parameters)
-        along = self.swarm.alpha @ parameters[:, 2:].T / height  # e·α/H
+        along = self.shaped.alpha @ parameters[:, 2:].T / height  # e·α/H
         down = gap * (growth - 1.0 - growth * along)
-        inner = growth[..., None] * self.swarm.alpha[:, None]
+        inner = growth[..., None] * self.shaped.alpha[:, None]
         return torch.cat([down[..., None], (height * growth)[..., None], inner], -1)
 
     def pull(self, state: _State) -> Tensor:
@@ -185,11 +184,11 @@ class _Search:
 
     def estimate(self, state: _State) -> _State:
         """Return the state with noise, sizes and weights as the runs have them (EM)."""
-        n, N = self.swarm.alpha.shape
-        squares = self.residual(state.parameters).square() * self.swarm.precision[:, None]
-        noise = (squares * state.weight / self.swarm.precision[:, None]).sum(0)
+        n, N = self.shaped.alpha.shape
+        squares = self.residual(state.parameters).square() * self.shaped.precision[:, None]
+        noise = (squares * state.weight / self.shaped.precision[:, None]).sum(0)
         noise = (noise / max(n - min(N, n / 2), 1.0)).clamp(min=LEAST_NOISE)
-        weight = self.swarm.precision[:, None] * (FREEDOM + 1.0) / (FREEDOM + squares / noise)
+        weight = self.shaped.precision[:, None] * (FREEDOM + 1.0) / (FREEDOM + squares / noise)
         curvature = self.information(self.slopes(state.parameters), state)
         left = torch.linalg.inv(curvature + torch.diag_embed(self.pull(state)))
         effect = state.parameters[:, 2:].square() + left.diagonal(dim1=1, dim2=2)[:, 2:]
@@ -201,7 +200,7 @@ class _Search:
         """Return the law, with the covariance that its parameters have near the best ones."""
         p, height = state.parameters, self.height(state.parameters)
         above = (height * self.growth(p))[..., None]
-        inner = torch.cat([torch.ones(len(above), 1, dtype=DTYPE), self.swarm.alpha], 1)
+        inner = torch.cat([torch.ones(len(above), 1, dtype=DTYPE), self.shaped.alpha], 1)
         slopes = torch.cat([torch.ones_like(above), above * inner[:, None]], -1)
         prior = torch.ones_like(p)
         prior[:, 2:] = height[:, None].square() / state.size
@@ -216,7 +215,7 @@ def _method(shape: str, summary: str) -> Method:
         name=shape,
         summary=summary,
         fit=partial(fit, shape=shape),
-        restore=lambda swarm, tensors: Law(**tensors, shape=shape),
+        restore=lambda shaped, tensors: Law(**tensors, shape=shape),
     )
 
 

@@ -14,12 +14,15 @@ from torch import Tensor
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import Polytope
+from cuvee.mix.fitted import Fit
 from cuvee.mix.goal import Goal
 from cuvee.mix.prediction import Prediction
 from cuvee.mix.runs import Runs
 from cuvee.mix.search import QUICK, broken_guards, check_guards, minimise
 from cuvee.mix.shares import ROUNDED
 from cuvee.results import Floats
+
+MIXED = 5.0  # times as much as another that a metric may vary without a word
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +64,26 @@ class Proposal:
     def __str__(self) -> str:
         shares = sorted(self.weights.items(), key=lambda item: -item[1])
         listed = ", ".join(f"{name} {share:.3f}" for name, share in shares if share >= 0.0005)
-        known = isfinite(self.disappointment)
-        luck = f", disappointment {self.disappointment:.2g}" if known else ""
+        luck = f", disappointment {self.disappointment:.2g}" if self.disappoints else ""
         return f"{listed}. {self.expected()}{luck}; compared with {self.others()}."
+
+    @property
+    def disappoints(self) -> bool:
+        """Return whether it is known that the goal is likely to turn out worse."""
+        return isfinite(self.disappointment) and self.disappointment > 0.0
 
     def expected(self) -> str:
         """Return in words what the goal is expected to be, larger if its metrics are maximised."""
         end = "at most" if self.direction > 0 else "at least"
         return (
             f"Expected {self.direction * self.value:.4g} for {self.goal}, {end} "
-            f"{self.direction * self.high:.4g} at the end of its interval"
+            f"{self.direction * self.high:.4g} at the end of {self.interval}"
         )
+
+    @property
+    def interval(self) -> str:
+        """Return in words which interval `high` is the end of."""
+        return f"the {self.prediction.level:.0%} interval of the average of many such runs"
 
     def others(self) -> str:
         """Return in words what the goal is for other mixtures, and which are not allowed."""
@@ -86,10 +98,23 @@ def worth(goal: Goal, belief: Belief, alpha: Floats) -> tuple[float, float]:
     """Return the goal of one mixture (N,): at the mean, and at the upper end of its interval."""
     with torch.no_grad():
         mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE)[None])
-        value = float(goal.value(belief, mean, None))
-        if goal.worst:
-            return value, float(goal.value(belief, mean, spread))
-        return value, value + float(goal.half(belief, spread))
+        return float(goal.shown(belief, mean, None)), float(goal.shown(belief, mean, spread))
+
+
+def mixed_units(goal: Goal, belief: Belief, fits: Sequence[Fit]) -> tuple[str, ...]:
+    """Return a sentence where one metric of an even mean varies far more than another."""
+    unit = {fit.metric: float(belief.unit[k]) for k, fit in enumerate(fits) if fit.varies}
+    if goal.worst or len(unit) < 2:
+        return ()
+    large, small = max(unit, key=unit.__getitem__), min(unit, key=unit.__getitem__)
+    times = unit[large] / unit[small]
+    if times <= MIXED:
+        return ()
+    return (
+        f"The goal is the mean of all metrics in their own units, and {large!r} varies {times:.2g} "
+        f"times as much as {small!r}, which hardly counts: name the metrics to minimise with "
+        "weights, or minimise the worst.",
+    )
 
 
 def not_allowed(
@@ -154,7 +179,7 @@ def disappointment(
             alpha = minimise(goal, one, polytope, chosen[None], seed, QUICK)
             x = torch.as_tensor(alpha, dtype=DTYPE)[None]
             with torch.no_grad():
-                looked = goal.value(one, one.mean(x), None)
-                turned_out = goal.value(other, other.mean(x), None)
+                looked = goal.shown(one, one.mean(x), None)
+                turned_out = goal.shown(other, other.mean(x), None)
             apart.append(float(turned_out - looked))
     return max(float(np.mean(apart)) / 2.0**0.5, 0.0) if apart else float("nan")

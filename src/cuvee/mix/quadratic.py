@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cuvee.mix.candidate import DTYPE, Method, Swarm
+from cuvee.mix.candidate import DTYPE, Method, ShapedRuns
 from cuvee.mix.kernels import root
 
 STRENGTHS = torch.logspace(-4, 4, 33, dtype=DTYPE)  # of the ridge, relative to the mean square
@@ -54,16 +54,16 @@ def features(alpha: Tensor) -> Tensor:
     return torch.cat([alpha, root(alpha), PAIR * alpha[:, first] * alpha[:, second]], 1)
 
 
-def fit(swarm: Swarm, start: object = None) -> Quadratic:
+def fit(shaped: ShapedRuns, start: object = None) -> Quadratic:
     """Return the ridge regression with the least generalised cross-validation error per metric."""
-    x = features(swarm.alpha)
-    weight = (swarm.precision / swarm.precision.mean()).sqrt()[:, None]
-    centre, level = x.mean(0), swarm.y.mean(0)
+    x = features(shaped.alpha)
+    weight = (shaped.precision / shaped.precision.mean()).sqrt()[:, None]
+    centre, level = x.mean(0), shaped.y.mean(0)
     U, S, V = torch.linalg.svd((x - centre) * weight, full_matrices=False)
     kept = 1e-9 * S[0].clamp(min=1e-9) < S
     U, S, V = U[:, kept], S[kept], V[kept]
     n = len(x)
-    target = (swarm.y - level) * weight
+    target = (shaped.y - level) * weight
     along = U.T @ target  # (r, K)
     # where all runs are of one mixture, they know no direction
     ridge = STRENGTHS * (S.square().mean() if len(S) else 1.0)  # (g,)
@@ -88,5 +88,5 @@ METHOD = Method(
     name="quadratic",
     summary="A quadratic in α and √α by ridge regression.",
     fit=fit,
-    restore=lambda swarm, tensors: Quadratic(**tensors),
+    restore=lambda shaped, tensors: Quadratic(**tensors),
 )

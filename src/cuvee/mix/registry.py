@@ -24,9 +24,9 @@ def names() -> tuple[str, ...]:
 
 
 def chosen(wanted: Sequence[str] | None) -> tuple[Method, ...]:
-    """Return the candidates of these names; by default all that are smooth, so no trees."""
+    """Return the candidates of these names; by default all but trees."""
     if wanted is None:
-        return tuple(method for method in METHODS.values() if method.smooth)
+        return tuple(method for method in METHODS.values() if method.default)
     if isinstance(wanted, str) or not wanted:
         raise OptionError(f"candidates must be a list of names, of {', '.join(names())}")
     for name in wanted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,19 @@ import numpy as np
 from cuvee.errors import OptionError
 from cuvee.mix.constraints import Constraints
 from cuvee.mix.design import Plan
-from cuvee.mix.front import Front
 from cuvee.mix.prediction import Sensitivity
 from cuvee.mix.proposal import Proposal
+from cuvee.mix.report_front import drawn_front
+from cuvee.mix.report_words import asked_for, expected, largest, others, shown
 from cuvee.mix.surface import Minimise, Surface
-from cuvee.outputs.visible import visible
 from cuvee.report import svg
-from cuvee.report.bars import VALUES, Bar, bars, grid
-from cuvee.report.formatting import alike, count, number, short, weight
+from cuvee.report.bars import Bar, bars
+from cuvee.report.formatting import count, number, weight
 from cuvee.report.heatmap import Look, heat_map
 from cuvee.report.page import filled
 from cuvee.results import Floats
 
-LETTERS = 20  # of names beside bars
-HEIGHT = 220  # pixels of the front
+LETTERS, MOST = 20, 20  # of names beside bars, and how many bars
 MOST_METRICS = 40  # rows of the table of fits
 
 
@@ -75,10 +73,22 @@ def render(
     now = surface.predict(usual, scale=scale).mean[0]
     effects = surface.sensitivity(best.alpha, scale=scale)
     parts = {
-        "proposal": _proposal(best, usual, now, "uniform" if prior is None else "prior"),
+        "proposal": {
+            **_proposal(best, usual, now, "uniform" if prior is None else "prior"),
+            "asked": asked_for(
+                best,
+                None if prior is None else usual,
+                keep=keep,
+                constraints=constraints,
+                maximised=surface.settings.maximise,
+                pull=pull,
+                risk=risk,
+                scale=scale,
+            ),
+        },
         "fit": _fit(surface),
         "sensitivity": _sensitivity(effects, surface.spreads(scale), surface.directions()),
-        "front": None if front is None else _front(front, best, surface),
+        "front": None if front is None else drawn_front(front, best, surface.metrics),
         "next": _next(plan),
         "scales": _scales(surface),
     }
@@ -93,34 +103,23 @@ def render(
     ]
     return filled(
         "mix.html.j2",
-        title=_shown(title),
+        title=shown(title),
         kicker="What to train on",
         contents=contents,
         summary=_summary(surface, best),
-        worries=[_shown(note, 400) for note in (*surface.notes, *best.notes)],
+        worries=[shown(note, 400) for note in (*surface.notes, *best.notes)],
         version="",
         **parts,
     )
 
 
-def _shown(text: str, most: int = 100) -> str:
-    """Return a name or a sentence of somebody's as the page may show it."""
-    return short(visible(" ".join(text.split())), most)
-
-
-def _largest(domains: Sequence[str], alpha: Floats, most: int = 4) -> str:
-    """Return the largest shares of a mixture in words; domains without any are left out."""
-    order = [j for j in np.argsort(-alpha, kind="stable")[:most] if alpha[j] > 0]
-    return ", ".join(f"{_shown(domains[j], 24)} {weight(alpha[j])}" for j in order)
-
-
 def _summary(surface: Surface, best: Proposal) -> list[str]:
     n, N = surface.runs.alpha.shape
-    shares = _largest(best.domains, best.alpha, 3)
+    shares = largest(best.domains, best.alpha, 3)
     return [
         f"{count(n, 'run')} with {count(N, 'domain')} and {count(len(surface.metrics), 'metric')}.",
         f"The proposal gives most to {shares}.",
-        f"{_expected(best)} of {surface.settings.level:.0%}.",
+        f"{expected(best)}.",
     ]
 
 
@@ -137,36 +136,18 @@ def _traded(surface: Surface, trade: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(trade)
 
 
-def _expected(best: Proposal) -> str:
-    """Return what the goal is expected to be, and the other end of its interval."""
-    end = "at most" if best.direction > 0 else "at least"
-    return (
-        f"Expected {number(best.direction * best.value, 4)} for {_shown(best.goal, 200)}, {end} "
-        f"{number(best.direction * best.high, 4)} at the end of its interval"
-    )
-
-
-def _others(best: Proposal) -> str:
-    """Return what the goal is for other mixtures, and which of them are not allowed."""
-    return ", ".join(
-        f"{name} {number(best.direction * value, 4)}"
-        + (" (not allowed)" if name in best.forbidden else "")
-        for name, value in best.compared.items()
-    )
-
-
 def _proposal(best: Proposal, usual: Floats, now: Floats, name: str) -> dict[str, Any]:
     """Return the shares beside those of a usual mixture, and the metrics of both."""
-    order = np.argsort(-best.alpha, kind="stable")[:LETTERS]
-    largest = float(max(best.alpha.max(), usual.max()))
+    order = np.lexsort((-usual, -best.alpha))  # those without a share by that of the usual one
+    most = float(max(best.alpha.max(), usual.max()))
     cards = [
-        _card("Proposed.", "Shares, the largest first.", best.domains, best.alpha, order, largest),
-        _card(f"The {name} mixture.", "In the same order.", best.domains, usual, order, largest),
+        _card("Proposed.", "Shares, the largest first.", best.domains, best.alpha, order, most),
+        _card(f"The {name} mixture.", "In the same order.", best.domains, usual, order, most),
     ]
     p = best.prediction
     rows = [
         (
-            _shown(metric),
+            shown(metric),
             number(float(p.mean[0, k]), 4),
             f"{number(float(p.low[0, k]), 4)} to {number(float(p.high[0, k]), 4)}",
             number(float(now[k]), 4),
@@ -178,10 +159,7 @@ def _proposal(best: Proposal, usual: Floats, now: Floats, name: str) -> dict[str
         f"{number(best.disappointment, 2)}, as surfaces of one half of the runs were when the "
         "other half judged them. "
     )
-    text = (
-        f"{_expected(best)}. {luck if isfinite(best.disappointment) else ''}"
-        f"Compared with {_others(best)}."
-    )
+    text = f"{expected(best)}. {luck if best.disappoints else ''}Compared with {others(best)}."
     head = ("metric", "expected", "interval of a new run", f"at the {name} mixture")
     table = {"label": "Metrics of the proposal", "head": head, "rows": rows, "note": ""}
     return {"text": text, "cards": cards, "table": table}
@@ -190,18 +168,23 @@ def _proposal(best: Proposal, usual: Floats, now: Floats, name: str) -> dict[str
 def _card(
     name: str, caption: str, domains: Sequence[str], alpha: Floats, order: Any, most: float
 ) -> dict[str, Any]:
-    items = [Bar(_shown(domains[j]), float(alpha[j]), weight(float(alpha[j]))) for j in order]
+    some = [j for j in order if alpha[j] > 0]
+    items = [Bar(shown(domains[j]), float(alpha[j]), weight(float(alpha[j]))) for j in some[:MOST]]
+    unseen = len(domains) - len(items)
+    if unseen:
+        which = "smaller or none" if len(some) > MOST else "none"
+        caption = f"{caption} {count(unseen, 'other domain')}: {which}."
     label = f"{name} " + ", ".join(f"{bar.name} {bar.says}" for bar in items)
     return {"name": name, "caption": caption, "drawing": bars(items, label, most, LETTERS)}
 
 
 def _fit(surface: Surface) -> dict[str, Any]:
     fits = surface.fits[:MOST_METRICS]
-    ranked = [Bar(_shown(f.metric), max(f.rank, 0.0), number(f.rank, 2)) for f in fits if f.varies]
+    ranked = [Bar(shown(f.metric), max(f.rank, 0.0), number(f.rank, 2)) for f in fits if f.varies]
     names = surface.settings.candidates
     rows = [
         (
-            _shown(f.metric), number(f.error), *f.in_words(),
+            shown(f.metric), number(f.error), *f.in_words(),
             *(f"{f.shares[name]:.0%}" for name in names),
         )
         for f in fits
@@ -225,8 +208,8 @@ def _sensitivity(s: Sensitivity, unit: Floats, directions: Floats) -> dict[str, 
     """Return two maps, of help and of harm, in units of the metric's spread over the runs."""
     better = -s.change * directions / unit  # (N, K) above 0 is an improvement
     sure = (s.low > 0) | (s.high < 0)
-    domains = [_shown(name) for name in s.domains]
-    metrics = [_shown(name) for name in s.metrics]
+    domains = [shown(name) for name in s.domains]
+    metrics = [shown(name) for name in s.metrics]
     top = svg.rounded(max(float(np.abs(better).max()), 1e-6))
     maps = []
     for name, sign, hue in (("It helps", 1.0, "q"), ("It hurts", -1.0, "h")):
@@ -243,63 +226,20 @@ def _sensitivity(s: Sensitivity, unit: Floats, directions: Floats) -> dict[str, 
     return {"text": text, "maps": maps}
 
 
-def _front(front: Front, best: Proposal, surface: Surface) -> dict[str, Any]:
-    places = [surface.metrics.index(name) for name in front.metrics[:2]]
-    points = front.prediction.mean[:, places]
-    chosen = best.prediction.mean[0, places]
-    names = [_shown(name, 40) for name in front.metrics[:2]]
-    everything = np.concatenate([points, chosen[None]])
-    low, high = everything.min(0), everything.max(0)
-    x = svg.Scale(float(low[0]), float(high[0]), 60, svg.WIDTH - VALUES / 2)
-    y = svg.Scale(float(low[1]), float(high[1]), HEIGHT - 40, 16)
-    parts = grid(x, HEIGHT - 28)
-    marks = svg.ticks(y.low, y.high)
-    for mark, words in zip(marks, alike(marks), strict=True):
-        parts.append(svg.line(56, y(mark), svg.WIDTH - 20, y(mark)))
-        parts.append(svg.text(52, y(mark) + 4, words, "small", "end"))
-    parts.append(svg.text(svg.WIDTH - 20, HEIGHT + 2, names[0], "small", "end"))
-    parts.append(svg.text(4, 10, names[1], "small"))
-    for a, b in points:
-        parts.append(svg.dot(x(a), y(b), 4, "mark", f"{number(a, 4)}, {number(b, 4)}"))
-    hint = f"the proposal: {number(chosen[0], 4)}, {number(chosen[1], 4)}"
-    parts.append(svg.dot(x(chosen[0]), y(chosen[1]), 5, "faint", hint))
-    label = f"The front of {names[0]} (across) and {names[1]} (up)"
-    rows = [
-        (*(number(float(v), 4) for v in point), _largest(front.domains, alpha))
-        for point, alpha in zip(points, front.alpha, strict=True)
+def _next(plan: Plan) -> dict[str, Any]:
+    runs = [
+        (largest(plan.domains, alpha), shown(reason, 300))
+        for alpha, reason in zip(plan.alpha, plan.reasons, strict=True)
     ]
     return {
-        "text": f"No mixture that is allowed is expected to be better in both {names[0]} and "
-        f"{names[1]} than one of these. The faint dot is the proposal, which minds all metrics.",
-        "card": {
-            "name": "The front.",
-            "caption": f"{names[0]} across, {names[1]} up.",
-            "drawing": svg.drawing(svg.WIDTH, HEIGHT + 8, label, parts),
-        },
-        "table": {
-            "label": "Mixtures of the front",
-            "head": (*names, "largest shares"),
-            "words": (len(names),),
-            "rows": rows,
-            "note": "",
-        },
-    }
-
-
-def _next(plan: Plan) -> dict[str, Any]:
-    rows = []
-    for i, (alpha, reason) in enumerate(zip(plan.alpha, plan.reasons, strict=True)):
-        rows.append((str(i + 1), _largest(plan.domains, alpha), _shown(reason, 300)))
-    return {
-        "text": "The mixtures whose runs tell most about which mixture is best, in order. "
-        "All shares are in what the command cuvee mix next writes.",
-        "table": {
-            "label": "Next runs",
-            "head": ("run", "largest shares", "why"),
-            "words": (1, 2),
-            "rows": rows,
-            "note": "",
-        },
+        "text": " ".join(
+            (
+                "The mixtures whose runs tell most about which mixture is best, in order.",
+                *plan.notes,
+                "All shares are in what the command cuvee mix next writes.",
+            )
+        ),
+        "runs": runs,
     }
 
 
@@ -308,7 +248,7 @@ def _scales(surface: Surface) -> dict[str, Any] | None:
         return None
     rows = [
         (
-            _shown(surface.metrics[k]), _shown(t.small), _shown(t.large), str(t.mixtures),
+            shown(surface.metrics[k]), shown(t.small), shown(t.large), str(t.mixtures),
             number(float(t.rank[k]), 2), number(float(t.level[k])),
         )
         for t in surface.transfers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,8 @@ from cuvee.results import Floats
 
 KEYS = ("run", "run_id", "index")  # columns that name a run; the first that is there counts
 SCALE = "scale"
+REASON, OTHER_REASON = "reason", "reason (in words)"  # of plans, which may be filled in as tables
+NAMELESS = re.compile(r"\s*|Unnamed: \d+")  # the second is what pandas calls such a column
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,7 @@ class Table:
     labels: tuple[str, ...]
     keyed: str = ""  # the column that named the runs
     scale: tuple[str | None, ...] | None = None
+    spare: tuple[str, ...] = ()  # columns that could name runs beside the one that does
 
     @classmethod
     def of(cls, given: Any, what: str, column: str, known: Sequence[Sequence[str]] = ()) -> Table:
@@ -55,6 +59,12 @@ class Table:
         twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
         if twice is not None:
             raise InputError(f"{what} has two columns named {twice!r}: keep one")
+        nameless = next((j for j, name in enumerate(names) if NAMELESS.fullmatch(name)), None)
+        if nameless is not None:
+            raise InputError(
+                f"column {nameless + 1} of {what} has no name, as an index that was written with "
+                "the table: name it, or leave it out"
+            )
         key = next((name for name in KEYS if name in names), "")
         labels = (
             tuple(map(str, frame[frame.columns[names.index(key)]]))
@@ -67,12 +77,17 @@ class Table:
         scale = None
         if SCALE in names:
             scale = listed(frame[frame.columns[names.index(SCALE)]], len(frame))
-        kept = [j for j, name in enumerate(names) if name not in (key, SCALE)]
+        kept = [
+            j
+            for j, name in enumerate(names)
+            if name not in (*KEYS, SCALE) and not _is_a_reason(name, frame.iloc[:, j])
+        ]
+        spare = tuple(name for name in names if name in KEYS and name != key)
         columns = [_numbers(frame.iloc[:, j], what, names[j], labels) for j in kept]
         if not columns or not len(frame):
             raise InputError(f"{what} has no columns of numbers, or no rows")
         chosen = tuple(names[j] for j in kept)
-        return cls(what, np.column_stack(columns), chosen, labels, key, scale)
+        return cls(what, np.column_stack(columns), chosen, labels, key, scale, spare)
 
     def taken(self, rows: Sequence[int]) -> Table:
         return replace(
@@ -85,7 +100,14 @@ class Table:
 
 def joined(left: Table, right: Table, notes: list[str]) -> tuple[Table, Table]:
     """Return both tables with the same runs in the same order."""
-    if not (left.keyed and right.keyed):
+    if bool(left.keyed) != bool(right.keyed):
+        has, lacks = (left, right) if left.keyed else (right, left)
+        raise InputError(
+            f"{has.what} names its runs in column {has.keyed!r}, and {lacks.what} has no column "
+            f"that does: add it to {lacks.what}, or take it out of {has.what} if the rows of both "
+            "are in the same order"
+        )
+    if not left.keyed:
         if len(left.values) != len(right.values):
             raise InputError(
                 f"alpha has {len(left.values)} rows and metrics {len(right.values)}: give a row "
@@ -138,3 +160,12 @@ def _known(what: str, column: str, n: int, known: Sequence[Sequence[str]]) -> tu
             "each of them, in this order, or a frame with names"
         )
     return tuple(fitting)
+
+
+def _is_a_reason(name: str, column: Any) -> bool:
+    """Return whether a column holds the reasons of a plan; a domain may have that name too."""
+    import pandas as pd
+
+    if name not in (REASON, OTHER_REASON):
+        return False
+    return bool(pd.to_numeric(column, errors="coerce").isna().all())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,12 @@ class Runs:
             raise InputError(
                 f"the new runs have the domain {unknown[0]!r}, which the surface does not know: "
                 f"call with_domain({unknown[0]!r}) first"
+            )
+        again = [label for label in more.labels if label in self.labels]
+        if again:
+            raise InputError(
+                f"the surface has a run {again[0]!r} already ({len(again)} such runs): give those "
+                "that are new alone, and a repeat of a mixture a name of its own"
             )
         if (self.scale is None) != (more.scale is None):
             raise InputError("give the scale of all runs or of none: only some of them have one")
@@ -119,27 +126,29 @@ def read_runs(
         own = listed(scale, len(left.values))
         left = replace(left, scale=agreed(own, left.scale, left.labels, ("scale=", "alpha")))
     notes: list[str] = []
+    check_domains(left.columns)
+    for table in (left, right):
+        notes.extend(
+            f"Column {name!r} of {table.what} is left out, as column {table.keyed!r} names the "
+            f"runs: {'no domain' if table is left else 'no metric'} can have that name."
+            for name in table.spare
+        )
     left, right = joined(left, right, notes)
     scales = agreed(left.scale, right.scale, left.labels, ("alpha", "metrics"))
     values, results = left.values, right.values
     finite = np.isfinite(np.column_stack([values, results]))
     failed = finite.sum(1) < finite.shape[1]
-    if failed.any():
-        notes.append(_failed(failed, left, right))
+    notes.extend(_with_gaps(failed, left, right))
     rows = np.flatnonzero(np.logical_not(failed))
     least = LEAST_RUNS if known is None else 1
     if len(rows) < least:
-        gaps = (~np.isfinite(results)).sum(0)
-        worst = right.columns[int(gaps.argmax())]
-        raise InputError(
-            f"{len(rows)} of {len(failed)} runs have all their numbers, and at least {least} "
-            f"must; the metric {worst!r} has {int(gaps.max())} gaps: leave it out, "
-            "or give more runs"
-        )
+        raise InputError(_too_few(len(rows), least, left, right))
     labels = tuple(left.labels[i] for i in rows)
     _check_size(results[rows], labels, right.columns)
+    if known is not None and not left.keyed:
+        labels = _new_names(len(labels), known.labels)
     return Runs(
-        alpha=_on_simplex(values[rows], labels, left.columns, notes),
+        alpha=_on_simplex(values[rows], labels, left, notes),
         metrics=results[rows],
         domains=left.columns,
         names=right.columns,
@@ -147,6 +156,12 @@ def read_runs(
         scale=None if scales is None else merged([scales[i] for i in rows], labels),
         notes=tuple(notes),
     )
+
+
+def _new_names(n: int, known: Sequence[str]) -> tuple[str, ...]:
+    """Return names for n runs that were given without, past those that are known."""
+    numbers = (f"run {i}" for i in count(len(known) + 1))
+    return tuple(islice((name for name in numbers if name not in known), n))
 
 
 def _check_size(metrics: Floats, labels: Sequence[str], names: Sequence[str]) -> None:
@@ -160,36 +175,65 @@ def _check_size(metrics: Floats, labels: Sequence[str], names: Sequence[str]) ->
         )
 
 
-def _failed(failed: Any, left: Table, right: Table) -> str:
-    rows = np.flatnonzero(failed)
-    names = [left.labels[i] for i in rows]
-    values = np.concatenate([left.values, right.values], 1)
-    column = (*left.columns, *right.columns)[int(np.argmax(~np.isfinite(values[rows[0]])))]
+def _too_few(whole: int, least: int, left: Table, right: Table) -> str:
+    """Return what is wrong where fewer than `least` runs have all their numbers."""
+    n = len(left.values)
+    gaps = (~np.isfinite(np.concatenate([left.values, right.values], 1))).sum(0)
+    if not gaps.any():
+        some = "is 1 run" if n == 1 else f"are {n} runs"
+        return f"there {some} in both tables, and at least {least} are needed: give more runs"
+    j = int(gaps.argmax())
+    kind = "domain" if j < len(left.columns) else "metric"
     return (
-        f"{some_runs(names)} failed and {'is' if len(names) == 1 else 'are'} left out: "
-        f"{'it has' if len(names) == 1 else 'they have'} a gap, {names[0]!r} in {column!r}."
+        f"{whole} of {n} runs have all their numbers, and at least {least} must; the {kind} "
+        f"{(*left.columns, *right.columns)[j]!r} has {int(gaps[j])} gaps: "
+        f"{'fill them in' if kind == 'domain' else 'leave it out'}, or give more runs"
     )
 
 
-def _on_simplex(
-    alpha: Floats, labels: Sequence[str], domains: Sequence[str], notes: list[str]
-) -> Floats:
+def _with_gaps(failed: Any, left: Table, right: Table) -> Iterator[str]:
+    """Yield sentences on the runs without all their shares, and on those that failed."""
+    shares = ~np.isfinite(left.values).all(1)
+    for table, rows in ((left, np.flatnonzero(shares)), (right, np.flatnonzero(failed & ~shares))):
+        if not len(rows):
+            continue
+        names = [table.labels[i] for i in rows]
+        column = table.columns[int(np.argmax(~np.isfinite(table.values[rows[0]])))]
+        be, have = ("is", "it has") if len(names) == 1 else ("are", "they have")
+        if table is left:
+            yield (
+                f"{some_runs(names)} {be} left out: {have} no share of some domain, {names[0]!r} "
+                f"of {column!r}."
+            )
+        else:
+            yield (
+                f"{some_runs(names)} failed and {be} left out: {have} a gap, {names[0]!r} in "
+                f"{column!r}."
+            )
+
+
+def _on_simplex(alpha: Floats, labels: Sequence[str], table: Table, notes: list[str]) -> Floats:
     """Return mixtures that sum to 1; rows a little off, as rounded ratios are, are scaled."""
     negative = np.argwhere(alpha < 0)
     if len(negative):
         i, j = negative[0]
         raise MixtureError(
-            f"run {labels[i]!r} has the share {alpha[i, j]:g} of {domains[j]!r}: shares are at "
-            "least 0"
+            f"run {labels[i]!r} has the share {alpha[i, j]:g} of {table.columns[j]!r}: shares are "
+            "at least 0"
         )
     total = alpha.sum(1)
     wrong = np.flatnonzero(np.abs(total - 1.0) > ROUNDED)
     if len(wrong):
         i = int(wrong[0])
-        percent = " (are these percentages? divide them by 100)" if abs(total[i] - 100) < 2 else ""
+        guess = _what_they_are(total)
+        spare = (
+            f"; column {table.spare[0]!r} was not counted, as no domain can have that name"
+            if table.spare
+            else ""
+        )
         raise MixtureError(
             f"the shares of run {labels[i]!r} sum to {total[i]:.6g}, not to 1 ({len(wrong)} such "
-            f"runs){percent}: correct them, or leave out columns that are no domains"
+            f"runs){guess}: correct them, or leave out columns that are no domains{spare}"
         )
     off = np.abs(total - 1.0) > 1e-6
     if off.any():
@@ -198,3 +242,12 @@ def _on_simplex(
             f"{total[np.argmax(off)]:.6g} for run {labels[int(np.argmax(off))]!r}: they are scaled."
         )
     return alpha / total[:, None]
+
+
+def _what_they_are(total: Floats) -> str:
+    """Return what shares with these sums (n,) may be in fact, and what to do."""
+    if (np.abs(total - 100.0) < 2.0).all():
+        return " (are these percentages? divide them by 100)"
+    if (total > 2.0).all():
+        return " (are these numbers of tokens? divide each row by its sum)"
+    return ""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.mix.candidate import DTYPE, Swarm
+from cuvee.mix.candidate import DTYPE, ShapedRuns
 from cuvee.mix.runs import Runs
 from cuvee.mix.sizes import ordered, place_of
 
@@ -23,7 +23,7 @@ ROUNDS = 2  # of fitting the shape, then levels and slopes
 ROUNDING = 1e-12  # deviation below which a metric is the same in all runs, relative above 1
 PRIOR_RUNS = 4.0  # what the slope of the other scales counts for, in runs
 FEW = 8  # runs of a scale below which its slope is not its own
-Shape = Callable[[Swarm], Tensor]
+Shape = Callable[[ShapedRuns], Tensor]
 """Returns the fitted shape (n, K) at the runs."""
 
 
@@ -95,7 +95,7 @@ def fit_levels(runs: Runs, y: Tensor, shape: Shape) -> tuple[Levels, Tensor]:
     levels = _first(names, y, index)
     for _ in range(ROUNDS):
         precision = levels.noise[index].square().reciprocal()
-        shaped = shape(Swarm(alpha, levels.shaped(y, index), precision))
+        shaped = shape(ShapedRuns(alpha, levels.shaped(y, index), precision))
         levels = _regressed(names, y, index, shaped)
     return levels, index
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from cuvee.results import Floats
 
 FINALISTS = 96  # draws that are looked at with their intervals
 PENALTY = 10.0  # per unit of spread above a guard rail, among draws
+BELOW_BEST = 0.05  # of a metric's spread: how far its ideal is below the lowest that was found
 TOLERANCE = 1e-3  # of guard rails, in units of a metric's spread
 
 
@@ -64,6 +65,40 @@ def minimise(
     ends = [_descend(goal, belief, polytope, x, effort.steps, risky=True) for x in beginnings]
     candidates = np.array([*ends, *beginnings])
     return candidates[int(np.argmin(values(goal, belief, candidates)))]
+
+
+def each_alone(
+    goal: Goal,
+    belief: Belief,
+    polytope: Polytope,
+    starts: Floats,
+    seed: int,
+    effort: Effort = Effort(),  # it is frozen
+) -> Floats:
+    """Return the best mixture (n, N) for each of the metrics that count, as if it were alone."""
+    alone = replace(goal, worst=False, pull=0.0, ideal=None)
+    places = torch.nonzero(goal.weights > 0)[:, 0]
+    single = torch.eye(len(goal.weights), dtype=DTYPE)[places]
+    goals = [replace(alone, weights=weights) for weights in single]
+    return np.array([minimise(g, belief, polytope, starts, seed, effort) for g in goals])
+
+
+def with_ideal(goal: Goal, belief: Belief, polytope: Polytope, starts: Floats, seed: int) -> Goal:
+    """Return the goal; where the worst metric counts, with the ideal that it is measured from.
+
+    The ideal of a metric is a little below the lowest mean of any mixture that is allowed.
+    """
+    if not goal.worst:
+        return goal
+    means = replace(goal, risk=0.0)  # what keeps a guard rail with its interval keeps it without
+    return measured_from(goal, belief, each_alone(means, belief, polytope, starts, seed, QUICK))
+
+
+def measured_from(goal: Goal, belief: Belief, best: Floats) -> Goal:
+    """Return the goal with the ideal point a little below the lowest means of mixtures (n, N)."""
+    with torch.no_grad():
+        lowest = belief.mean(torch.as_tensor(best, dtype=DTYPE)).amin(0)
+    return replace(goal, ideal=lowest - BELOW_BEST * belief.unit)
 
 
 def broken_guards(goal: Goal, belief: Belief, alpha: Floats) -> list[int]:

@@ -27,6 +27,7 @@ from cuvee.mix.prediction import Prediction, Sensitivity
 from cuvee.mix.proposal import Proposal
 from cuvee.mix.runs import Runs, read_runs
 from cuvee.mix.scales import Levels, Transfer
+from cuvee.mix.search import with_ideal
 from cuvee.mix.shares import beyond_runs, read_shares, repeats, without_domains
 from cuvee.numerics.parallel import workers
 from cuvee.results import Floats
@@ -135,8 +136,9 @@ class Surface:
         Args:
             minimise: metrics, or metrics with weights; by default all, equally. Metrics that the
                 surface was told to maximise are maximised.
-            worst: minimise the worst of them, each in units of its spread over the runs, instead of
-                their weighted mean.
+            worst: minimise the worst of them instead of their weighted mean: how far it is above
+                the lowest that it can be alone, in units of its spread over the runs, times its
+                weight.
             keep: guard rails: what a metric must stay below (above, if it is to be maximised).
             constraints: limits on shares, see `cuvee.Constraints`.
             prior: a mixture to compare with, and to be pulled to.
@@ -150,6 +152,7 @@ class Surface:
             goal = self._goal(minimise, worst, keep, risk, prior, pull)
             polytope = self._polytope(constraints)
             belief = self._belief(scale)
+            goal = with_ideal(goal, belief, polytope, self._starts(prior), seed)
             alpha = self._chosen(goal, belief, polytope, prior, seed)
             halves = [replace(belief, average=half.average) for half in self.halves]
             pairs = list(zip(halves[::2], halves[1::2], strict=True))
@@ -158,13 +161,16 @@ class Surface:
             others = self._others(goal, belief, prior)
             compared = {name: proposal.worth(goal, belief, a)[0] for name, a in others.items()}
             forbidden = proposal.not_allowed(goal, belief, polytope, others)
+            notes = beyond_runs(alpha, self.runs)
+            if minimise is None:
+                notes = (*notes, *proposal.mixed_units(goal, belief, self.fits))
             places = [self.runs.domains.index(name) for name in self.domains]
             with torch.no_grad():
                 predicted = self._predicted(alpha[None], belief)
         shares = dict(zip(self.domains, alpha[places].tolist(), strict=True))
         return Proposal(
             self.domains, alpha[places], predicted, value, high, curse, compared,
-            repeats(constraints, shares), beyond_runs(alpha, self.runs), forbidden,
+            repeats(constraints, shares), notes, forbidden,
             *goal.in_words(self.metrics, self._sign),
         )  # fmt: skip
 
@@ -237,13 +243,18 @@ class Surface:
         with workers():
             goal = self._goal(minimise, worst, keep, risk, prior, pull)
             belief, polytope = self._belief(scale), self._polytope(constraints)
+            goal = with_ideal(goal, belief, polytope, self._starts(prior), seed)
             here = self._chosen(goal, belief, polytope, prior, seed)
-            plan = design.next_runs(goal, belief, polytope, here, self._starts(prior), k, seed)
+            starts, known = self._starts(prior), self.runs.labels
+            plan = design.next_runs(goal, belief, polytope, here, starts, k, seed, known)
         places = [self.runs.domains.index(name) for name in self.domains]
         return replace(plan, domains=self.domains, alpha=plan.alpha[:, places])
 
     def with_runs(self, alpha: Any, metrics: Any, scale: Any = None) -> Surface:
-        """Return the surface fitted to its runs and these new ones; one run is enough."""
+        """Return the surface fitted to its runs and these new ones; one run is enough.
+
+        New runs have names of their own. A repeat of a mixture is a run like any other.
+        """
         from cuvee.mix.fit import fit_runs
 
         new = read_runs(alpha, metrics, scale, known=self.runs, offered=self.domains)
@@ -295,7 +306,8 @@ class Surface:
         return signs(self.metrics, self.settings.maximise)
 
     def _belief(self, scale: str | float | None) -> Belief:
-        return Belief(self.average, self.levels, self.calibration, self.levels.place(scale))
+        few = len(self.runs) <= len(self.runs.domains)
+        return Belief(self.average, self.levels, self.calibration, self.levels.place(scale), few)
 
     def _goal(
         self, minimise: Minimise, worst: bool, keep: Mapping[str, float] | None, risk: float,

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.mix.candidate import DTYPE, Method, Swarm
+from cuvee.mix.candidate import DTYPE, Method, ShapedRuns
 
 ROUNDS, RATE, LEAVES, LEAST = 300, 0.05, 8, 5  # LEAST: runs in a leaf
 
@@ -49,10 +49,10 @@ def installed() -> bool:
     return find_spec("lightgbm") is not None
 
 
-def fit(swarm: Swarm, start: object = None) -> Trees:
+def fit(shaped: ShapedRuns, start: object = None) -> Trees:
     """Return boosted trees, one model after the other: neither library takes several metrics."""
-    x, weight = swarm.alpha.numpy(), swarm.precision.numpy()
-    columns = swarm.y.T.numpy()
+    x, weight = shaped.alpha.numpy(), shaped.precision.numpy()
+    columns = shaped.y.T.numpy()
     return Trees(tuple(_model().fit(x, y, sample_weight=weight) for y in columns))
 
 
@@ -76,6 +76,6 @@ METHOD = Method(
     name="trees",
     summary="Boosted trees, where they are asked for.",
     fit=fit,
-    restore=lambda swarm, tensors: fit(swarm),
-    smooth=False,
+    restore=lambda shaped, tensors: fit(shaped),
+    default=False,
 )

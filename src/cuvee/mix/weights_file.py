@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cuvee.errors import InputError, OptionError, check_choice
+from cuvee.mix.yaml_lines import read_yaml
 from cuvee.outputs.visible import json_visible
 
 SHAPES: dict[str, Callable[[Mapping[str, float]], Any]] = {
@@ -45,14 +46,19 @@ def written(weights: Mapping[str, float], shape: str = "mapping", suffix: str = 
 
 
 def read_weights(path: Path) -> dict[str, float]:
-    """Return the shares by name from a JSON file in any of the shapes."""
+    """Return the shares by name from a JSON or YAML file in any of the shapes."""
+    yaml = path.suffix.lower() in YAML
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = read_yaml(text) if yaml else json.loads(text)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(
-            f"{path} is not JSON: give a file such as {{'web': 0.7, 'code': 0.3}} in double quotes"
+            f"{path} is not YAML of a share per domain: give a line such as 'web: 0.7' for each"
+            if yaml
+            else f"{path} is not JSON: give a file such as {{'web': 0.7, 'code': 0.3}} in double "
+            "quotes, or YAML in a file that ends in .yaml"
         ) from None
     try:
         return _unshaped(content)
