@@ -13,7 +13,7 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from cuvee.data.encode import Encoder
 from cuvee.errors import CuveeError, InputError
 from cuvee.problem import Domain, Problem
 from cuvee.scale import flower_guard as guard
-from cuvee.scale.flower_table import Introduction, SiteConfig, SiteTable, discreet_facts
+from cuvee.scale.flower_given import Given
+from cuvee.scale.flower_introduction import Greeting, Introduction, discreet_facts
+from cuvee.scale.flower_table import SiteConfig, SiteTable
 from cuvee.scale.flower_wire import Packet, fingerprint, packed, unpacked
 
 MOST_BOUND = 8  # bindings that are kept; others are made again when they are asked for
@@ -51,10 +53,16 @@ class Desk:
         self._tables: dict[tuple[Any, ...], SiteTable] = {}
         self._domains: dict[str, Domain] = {}
         self._bound = OrderedDict[str, Bound]()
+        self._given = Given(self._log_file)
+
+    @property
+    def _log_file(self) -> Path:
+        return self.config.beside(self.config.log, "sent.jsonl")
 
     def answer(self, packet: Packet) -> Packet:
         """Return the reply to a request, and write into the log what it holds."""
         torch.set_num_threads(1)
+        self._given.new.clear()  # an answer that failed was not given
         try:
             request = unpacked(packet)
             calls = request["calls"]
@@ -64,7 +72,9 @@ class Desk:
             }
             answers = [self._answer(request, bound, *call) for call in calls]
             reply = packed({"site": self.config.domain, "answers": answers})
-            self._log([str(call[0]) for call in calls], reply.n_bytes)
+            about = [asdict(part) for part in self._given.new]
+            self._log([str(call[0]) for call in calls], reply.n_bytes, about)
+            self._given.was_sent()
         except CuveeError as error:
             kind = "refused" if isinstance(error, guard.Refused) else "failed"
             reply = packed({"site": self.config.domain, kind: str(error)})
@@ -79,16 +89,18 @@ class Desk:
         self, request: Mapping[str, Any], bindings: Mapping[str, Bound], question: str,
         *arguments: Any,
     ) -> Any:  # fmt: skip
+        if question == "meet":
+            return as_plain(self._table((), None).greet())
         if question == "introduce":
             text, task = arguments
-            return as_plain(self._table(tuple(text), task).introduce())
+            return as_plain(self._allowed(tuple(text), task).introduce())
         if question == "keep":
             (model,) = arguments
             return self._keep(model)
         agreed = request["agreed"]
         if question == "facts":
             domain = self._domain(agreed)
-            table = self._table(tuple(agreed["text"]), agreed["task"])
+            table = self._allowed(tuple(agreed["text"]), agreed["task"])
             known = discreet_facts(domain.facts.known(), table.classes)
             return {"facts": known, "features": domain.features, "agreed": fingerprint(agreed)}
         key, *inputs = arguments
@@ -110,11 +122,17 @@ class Desk:
             self._domains.clear()
         return self._tables[key]
 
+    def _allowed(self, text: tuple[str, ...], task: str | None) -> SiteTable:
+        """Return the table, where its rows may be answered about."""
+        table = self._table(text, task)
+        self._given.allow(table.part, self.config.min_rows)
+        return table
+
     def _domain(self, agreed: Mapping[str, Any]) -> Domain:
         key = fingerprint(agreed)
+        table = self._allowed(tuple(agreed["text"]), agreed["task"])
         if key not in self._domains:
             encoder = Encoder.from_dict(json.loads(agreed["encoder"]))
-            table = self._table(tuple(agreed["text"]), agreed["task"])
             self._domains = {key: table.domain(encoder, agreed["kind"])}
             self._bound.clear()
         return self._domains[key]
@@ -149,17 +167,18 @@ class Desk:
         os.replace(unfinished, path)
         return "kept"
 
-    def _log(self, questions: Sequence[str], n_bytes: int) -> None:
-        """Add a line that says what was sent."""
-        line = {
+    def _log(
+        self, questions: Sequence[str], n_bytes: int, about: Sequence[Mapping[str, str]] = ()
+    ) -> None:
+        """Add a line that says what was sent, and about which rows if these are new."""
+        line: dict[str, Any] = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"), "sent_bytes": n_bytes,
             "answered": questions,
         }  # fmt: skip
-        path = self.config.beside(self.config.log, "sent.jsonl")
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with self._log_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line | ({"about": about} if about else {})) + "\n")
 
 
-def as_plain(introduction: Introduction) -> dict[str, Any]:
-    """Return an introduction as it is sent."""
-    return {f.name: getattr(introduction, f.name) for f in fields(introduction)}
+def as_plain(said: Greeting | Introduction) -> dict[str, Any]:
+    """Return a greeting or an introduction as it is sent."""
+    return {f.name: getattr(said, f.name) for f in fields(said)}
