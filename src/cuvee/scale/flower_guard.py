@@ -29,7 +29,11 @@ OF_TARGETS = frozenset(
 """What may be asked of a target's own sample."""
 
 
-class Refused(CuveeError):
+class Sayable(CuveeError):
+    """A site has no answer, and may say this sentence instead: it names no cell, row or file."""
+
+
+class Refused(Sayable):
     """A site does not answer a question, because that would give a row away."""
 
 

@@ -213,7 +213,9 @@ class Rounds:
                         received[str(told[node]["name"])] = reply.n_bytes
                 except Silent:
                     silent.add(node)
-                except (Untrue, SiteLost, KeyError, TypeError) as error:
+                except SiteLost as lost:
+                    told[node] = lost.why
+                except (Untrue, KeyError, TypeError) as error:
                     told[node] = str(error)
             asked = {name: ["meet"] for name in received}
             sent = dict.fromkeys(received, packet.n_bytes)

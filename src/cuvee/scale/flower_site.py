@@ -4,7 +4,8 @@ A request carries all that its questions need, so that a site which was restarte
 
     {"agreed": encoder and kind of labels, "bindings": {key: …}, "calls": [(question, …), …]}
 
-The reply has an answer for every call, or one sentence that says why there is none.
+The reply has an answer for every call, or one sentence that says why there is none. Sentences of
+the library are for the site's own log alone: they quote cells, rows and paths.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cuvee.components.answering import asked
 from cuvee.components.kinds import local_kind
 from cuvee.components.local import LocalComponents
 from cuvee.data.encode import Encoder
-from cuvee.errors import CuveeError, InputError
+from cuvee.errors import CuveeError
 from cuvee.problem import Domain, Problem
 from cuvee.scale import flower_guard as guard
 from cuvee.scale.flower_given import Given
@@ -75,14 +76,10 @@ class Desk:
             about = [asdict(part) for part in self._given.new]
             self._log([str(call[0]) for call in calls], reply.n_bytes, about)
             self._given.was_sent()
-        except CuveeError as error:
+        except Exception as error:
             kind = "refused" if isinstance(error, guard.Refused) else "failed"
-            reply = packed({"site": self.config.domain, kind: str(error)})
-            self._log([f"{kind}: {error}"], reply.n_bytes)
-        except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-            what = f"{type(error).__name__} while it answered"  # its words may quote a cell
-            reply = packed({"site": self.config.domain, "failed": what})
-            self._log([f"failed: {error}"], reply.n_bytes)
+            reply = packed({"site": self.config.domain, kind: sayable(error)})
+            self._log([f"{kind}: {error or type(error).__name__}"], reply.n_bytes)
         return reply
 
     def _answer(
@@ -160,7 +157,7 @@ class Desk:
     def _keep(self, model: Mapping[str, Any]) -> str:
         """Write the model that was made for this target."""
         if self.config.role == "source":
-            raise InputError("this site takes part as source: it is given no model")
+            raise guard.Sayable("this site takes part as source: it is given no model")
         path = self.config.beside(self.config.model, "model.json")
         unfinished = path.with_name(f".{path.name}.unfinished")
         unfinished.write_text(json.dumps(model, indent=1), encoding="utf-8")
@@ -177,6 +174,15 @@ class Desk:
         }  # fmt: skip
         with self._log_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line | ({"about": about} if about else {})) + "\n")
+
+
+def sayable(error: Exception) -> str:
+    """Return what a site says of an error; its own words may quote a cell, a row or a path."""
+    if isinstance(error, guard.Sayable):
+        return str(error)
+    if isinstance(error, CuveeError | OSError):
+        return "its table cannot be used as it is: the site's own log says why"
+    return "it could not answer: the site's own log says why"
 
 
 def as_plain(said: Greeting | Introduction) -> dict[str, Any]:

@@ -22,9 +22,10 @@ from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, read_rows
 from cuvee.data.label_summary import LabelKind, Summary, label_kind
 from cuvee.data.task import Task, infer_of, whole_labels
-from cuvee.errors import DomainError, OptionError
+from cuvee.errors import OptionError
 from cuvee.problem import Array, Domain
 from cuvee.scale.flower_given import Part
+from cuvee.scale.flower_guard import Sayable
 from cuvee.scale.flower_introduction import (
     Greeting,
     Introduction,
@@ -95,7 +96,7 @@ class SiteTable:
         dropped = {name.strip() for name in config.drop.split(",") if name.strip()}
         for name in (config.label, *sorted(dropped)):
             if name not in columns:
-                raise DomainError(f"{path.name} has no column {name!r}")
+                raise Sayable(f"its table has no column {name!r}")
         features = [name for name in columns if name != config.label and name not in dropped]
         text = [name for name in self._text if name in features]
         frame = read_rows(config.file, [*features, config.label], text=text)
@@ -108,9 +109,9 @@ class SiteTable:
         config, (frame, _) = self.config, self._labelled
         kept = frame[common(frame, config.min_rows, config.label if self.classes else None)]
         if len(kept) < config.min_rows:
-            raise DomainError(
-                f"{Path(config.file).name} has {len(kept)} labelled rows without rare values; this "
-                f"site takes part with {config.min_rows} or more (min-rows)"
+            raise Sayable(
+                "its table has fewer labelled rows without rare values than the "
+                f"{config.min_rows} with which it takes part (min-rows)"
             )
         return kept
 
