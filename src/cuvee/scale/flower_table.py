@@ -174,7 +174,9 @@ def common(frame: Any, min_rows: int, label: str | None) -> Array:
     """Return (rows,) which rows have no rare value: one that fewer than `min_rows` rows share.
 
     Rare values are those of categories, of the classes of a `label`, and of columns with two
-    values. Leaving rows out may make other values rare, so it is repeated.
+    values. In a column of numbers that is one value in all rows but fewer than `min_rows`, these
+    few are rare too, whatever they hold. Leaving rows out may make other values rare, so it is
+    repeated.
     """
     keep = np.ones(len(frame), bool)
     while True:
@@ -182,11 +184,28 @@ def common(frame: Any, min_rows: int, label: str | None) -> Array:
         for name in frame.columns:
             column = frame[name]
             counts = column[keep].value_counts(dropna=False)
-            if name == label or not is_number(column) or len(counts.index.dropna()) == 2:
+            different = counts.index.dropna()
+            if name == label or not is_number(column) or len(different) == 2:
                 few = counts.index[counts < min_rows]
                 rare |= column.isin(few.dropna()).to_numpy()
                 if few.hasnans:
                     rare |= column.isna().to_numpy()
+            elif len(different):
+                rare |= _off_the_usual(column, keep, counts, min_rows)
         if not (rare & keep).any():
             return keep
         keep &= ~rare
+
+
+def _off_the_usual(column: Any, keep: Array, counts: Any, min_rows: int) -> Array:
+    """Return (rows,) which rows of a column of numbers stand out from a value of all others.
+
+    In sums of the column less that value, they are alone. `counts` has the rows of each value.
+    """
+    there = column.notna().to_numpy()
+    usual = counts[counts.index.notna()].idxmax()
+    off = there & (column != usual).to_numpy()
+    gaps = ~there
+    if counts[usual] < min_rows or (off & keep).sum() >= min_rows:
+        return np.zeros(len(column), bool)
+    return off | gaps if (gaps & keep).sum() < min_rows else off
