@@ -43,7 +43,7 @@ class FederatedOptions:
     tol: float = 1e-6
     rounds: int = 60  # of messages for α, at most; ridge needs 4
     wait: float = 600.0  # seconds for a site to answer, or to come back
-    pause: float = 3.0
+    pause: float = 3.0  # seconds before a site that is not there is looked for again
 
 
 @dataclass(frozen=True, eq=False)
