@@ -14,6 +14,7 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,7 +80,8 @@ class Desk:
         except Exception as error:
             kind = "refused" if isinstance(error, guard.Refused) else "failed"
             reply = packed({"site": self.config.domain, kind: sayable(error)})
-            self._log([f"{kind}: {error or type(error).__name__}"], reply.n_bytes)
+            with suppress(guard.Sayable):  # what cannot be logged is no answer anyway
+                self._log([f"{kind}: {error or type(error).__name__}"], reply.n_bytes)
         return reply
 
     def _answer(
@@ -172,8 +174,11 @@ class Desk:
             "at": datetime.now(UTC).isoformat(timespec="seconds"), "sent_bytes": n_bytes,
             "answered": questions,
         }  # fmt: skip
-        with self._log_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line | ({"about": about} if about else {})) + "\n")
+        try:
+            with self._log_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line | ({"about": about} if about else {})) + "\n")
+        except OSError:
+            raise guard.Sayable("its log cannot be written, and it answers nothing then") from None
 
 
 def sayable(error: Exception) -> str:

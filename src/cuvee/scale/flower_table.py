@@ -7,6 +7,7 @@ alone, such as a Gram matrix. So rows with such a value take no part, and the va
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -72,7 +73,29 @@ class SiteConfig:
             raise OptionError(f"role is source, target or both; got {config.role!r}")
         if not isinstance(config.min_rows, int) or config.min_rows < 2:
             raise OptionError(f"min-rows is a whole number of at least 2; got {config.min_rows!r}")
+        config._check_files()
         return config
+
+    def _check_files(self) -> None:
+        """Raise `OptionError` where the table is not there, or what is to be written has no place.
+
+        A site answers nothing that it cannot log.
+        """
+        if not Path(self.file).is_file():
+            raise OptionError(
+                f"the node config's file is {self.file!r}, and no such file is there; give the "
+                "whole path of the table"
+            )
+        written = {"log": self.beside(self.log, "sent.jsonl")}
+        if self.role != "source":
+            written["model"] = self.beside(self.model, "model.json")
+        for name, path in written.items():
+            if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise OptionError(
+                    f"the site's {name} is to be {str(path)!r}, which cannot be written; give "
+                    f"{name!r} in the node config, in a folder that is there and that the "
+                    "SuperNode's user may write to"
+                )
 
     def beside(self, given: str, suffix: str) -> Path:
         """Return a file's path: as it was given, or beside the table."""
