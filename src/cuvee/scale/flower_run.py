@@ -21,6 +21,7 @@ from cuvee.scale.flower_agree import Agreement, agree, task_to_tell, text_somewh
 from cuvee.scale.flower_ahead import ahead
 from cuvee.scale.flower_answers import Call, Round, SiteLost
 from cuvee.scale.flower_components import FederatedDomain
+from cuvee.scale.flower_guard import halved
 from cuvee.scale.flower_introduction import Greeting, Introduction
 from cuvee.scale.flower_rounds import Rounds, Transport
 from cuvee.scale.flower_wire import fingerprint
@@ -234,9 +235,16 @@ class _Attempt:
 
         answers = rounds.ask([Call(name, "facts", (), check(name)) for name in self.sites])
         facts = {name: answer["facts"] for name, answer in zip(self.sites, answers, strict=True)}
-        domains = {name: FederatedDomain(rounds, known, names) for name, known in facts.items()}
+        domains = {
+            name: FederatedDomain(rounds, known, names, halved=self._halved(name))
+            for name, known in facts.items()
+        }
         sources = [domains[name] for name in self.sources]
         return Problem(sources).with_targets([domains[name] for name in self.targets])
+
+    def _halved(self, name: str) -> bool:
+        site = self.sites[name]
+        return halved(site.rows, site.min_rows, site.role)
 
     def _folds(self, task: Task) -> int:
         """Return how many folds every target can be cut into without giving a row away."""

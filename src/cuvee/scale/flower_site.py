@@ -105,7 +105,8 @@ class Desk:
         key, *inputs = arguments
         bound = bindings[key]
         min_rows = self.config.min_rows
-        guard.check(bound.domain, bound.role, bound.seed, min_rows, question, inputs)
+        role = self.config.role
+        guard.check(bound.domain, bound.role, bound.seed, min_rows, question, inputs, role)
         if question == "own_grams_in_folds":
             around, folds = inputs
             grams = bound.components.own_grams(around, folds=folds)  # type: ignore[attr-defined]
