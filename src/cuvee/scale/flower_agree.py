@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from cuvee.data.column_fit import ColumnFit
 from cuvee.data.encode import Encoder, hides_variation
-from cuvee.data.label_summary import LabelKind, together
+from cuvee.data.label_summary import LabelKind, Summary, together
 from cuvee.data.refused import say_missing
-from cuvee.data.task import Inferred, Task, check_of, infer_of
+from cuvee.data.task import Inferred, Task, are_counts, check_of, infer_of
 from cuvee.errors import DomainError
-from cuvee.scale.flower_table import Introduction
+from cuvee.scale.flower_introduction import Greeting, Introduction
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,20 +32,27 @@ class Agreement:
         }  # fmt: skip
 
 
-def text_somewhere(introductions: Sequence[Introduction]) -> tuple[str, ...]:
+def text_somewhere(greetings: Sequence[Greeting]) -> tuple[str, ...]:
     """Return the columns that are text at one site and numbers at another."""
-    kinds: dict[str, set[bool]] = {}
-    for site in introductions:
-        for name, told in site.columns.items():
-            kinds.setdefault(name, set()).add("seen" in told)
-    return tuple(name for name, of in kinds.items() if len(of) > 1)
+    kinds: dict[str, set[str]] = {}
+    for site in greetings:
+        for name, kind in site.columns.items():
+            kinds.setdefault(name, set()).add(kind)
+    return tuple(name for name, of in kinds.items() if of >= {"text", "number"})
 
 
-def task_to_tell(introductions: Sequence[Introduction]) -> str | None:
-    """Return the task where whole numbers look like classes at one site and not at all sites."""
-    task = infer_of(together([site.labels for site in introductions]), "").task
-    classes = task is Task.classification
-    return None if all(bool(s.labels.values) == classes for s in introductions) else str(task)
+def task_to_tell(greetings: Sequence[Greeting]) -> str | None:
+    """Return the task where labels look like classes at one site and not at all sites.
+
+    They are classes then if no site has labels that clearly are none.
+    """
+    looks = {site.looks for site in greetings}
+    others = looks - {"text", "classification"}
+    if not others or others == looks:
+        return None
+    if "text" in looks or others == {"unclear"}:
+        return Task.classification.value
+    return (Task.counts if others <= {"counts", "unclear"} else Task.regression).value
 
 
 def agree(
@@ -76,8 +83,27 @@ def agree(
         fill = float(fit.scaler.mean_[0]) if impute and numeric else None
         rules.append(fit.rule(fill, impute, "all sites"))
     labels = together([site.labels for site in introductions])
-    inferred = check_of(labels, task, first.label) if task else infer_of(labels, first.label)
+    if task:
+        inferred = check_of(labels, task, first.label)
+    else:
+        classes = all(bool(site.labels.values) for site in introductions)
+        inferred = _settled(labels, first.label, told, classes)
     return Agreement(Encoder(tuple(rules)), labels.kind, inferred, told)
+
+
+def _settled(labels: Summary, name: str, told: str | None, classes: bool) -> Inferred:
+    """Return the task of all labels together; sites have settled whether they are `classes`."""
+    if told is not None:
+        task = Task.regression if told == Task.counts and labels.low < 0 else Task(told)
+        why = f"label {name!r} looks like classes at some sites and not at others"
+    else:
+        inferred = infer_of(labels, name)
+        if (inferred.task is Task.classification) == classes:
+            return inferred
+        numbers = Task.counts if are_counts(labels) else Task.regression
+        task = Task.classification if classes else numbers
+        why = f"label {name!r} looks like classes at {'every' if classes else 'no'} site"
+    return Inferred(task, f"{why}: {task} (if that is wrong, choose the task)")
 
 
 def _joined(introductions: Sequence[Introduction]) -> Mapping[str, ColumnFit]:

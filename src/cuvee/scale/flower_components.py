@@ -34,20 +34,24 @@ class FederatedDomain(RemoteDomain):
     """Describe a source or a target whose rows stay at a site."""
 
     def __init__(
-        self, rounds: Rounds, facts: KnownFacts, features: tuple[str, ...], level: float = 0.0
-    ) -> None:
+        self, rounds: Rounds, facts: KnownFacts, features: tuple[str, ...], level: float = 0.0,
+        halved: bool = True,
+    ) -> None:  # fmt: skip
         for name, value in {
             "name": facts.name, "weight": None, "features": features, "rounds": rounds,
-            "level": level, "_facts": facts, "_input_shape": facts.columns.mean.shape,
+            "level": level, "halved": halved, "_facts": facts,
+            "_input_shape": facts.columns.mean.shape,
         }.items():  # fmt: skip
             object.__setattr__(self, name, value)
 
     rounds: Rounds
     level: float  # what the site takes off its labels
+    halved: bool  # whether the site is asked about halves of its rows
 
     def lowered(self, level: float) -> FederatedDomain:
         facts = self._facts.lowered(level)
-        return FederatedDomain(self.rounds, facts, self.features, self.level + level)
+        level += self.level
+        return FederatedDomain(self.rounds, facts, self.features, level, self.halved)
 
     def components(
         self, problem: Problem, space: Space, loss: LossKind, **options: Any
@@ -247,17 +251,18 @@ class FederatedComponents(Totals):
             if len(by_model) == 1 and self._has_second(batch):  # the centre of many mixtures
                 only = [(m, -1) for m in by_model]
                 jobs += [(t, question, self._shared(batch), only) for t in self._aside]
-        calls = []
+        calls, asked = [], set[tuple[Any, ...]]()
         stacked: dict[tuple[bytes, ...], Tensor] = {}  # so that the same models are sent once
         for member, question, part, rows in jobs:
-            new = [r for r in dict.fromkeys(rows) if not self._knows(member, question, part, r)]
+            keys = {answer_key(member, question, part, row): row for row in rows}
+            new = {k: r for k, r in keys.items() if k not in asked and self._known.get(k) is None}
+            asked.update(new)
             if new:
-                names = tuple(m for m, _ in new)
+                names = tuple(m for m, _ in new.values())
                 if names not in stacked:
                     stacked[names] = torch.stack([by_model[m] for m in names])[None]
-                call = self._call(member, question, stacked[names], part, new)
-                keys = [answer_key(member, question, part, row) for row in new]
-                calls.append(replace(call, keep=partial(self._known.keep, keys)))
+                call = self._call(member, question, stacked[names], part, list(new.values()))
+                calls.append(replace(call, keep=partial(self._known.keep, list(new))))
         if calls:
             self._rounds.ask(calls)
 
@@ -266,6 +271,7 @@ class FederatedComponents(Totals):
     ) -> Call:
         """Return the call for models w (1, U, P); own samples leave out a fold for each."""
         U, P, K = w.shape[1], self.space.n_params, self.space.n_outputs
+        batch = replace(batch, part=member.part(batch.part))
         if batch.folds is not None and member.role == "target":
             numbers = torch.tensor([fold for _, fold in rows])
             batch = replace(batch, folds=replace(batch.folds, number=numbers))
@@ -278,9 +284,6 @@ class FederatedComponents(Totals):
             shape = ((1, U, P), (1, U, K, K))
         one = w.new_ones(1, U, 1)
         return member.call(question, w, one, batch, check=shaped(*shape))
-
-    def _knows(self, member: Member, question: str, batch: Batch, row: Row) -> bool:
-        return self._known.get(answer_key(member, question, batch, row)) is not None
 
     def _recall(self, member: Member, question: str, batch: Batch, row: Row) -> Tensor:
         answer = self._known.get(answer_key(member, question, batch, row))

@@ -29,16 +29,41 @@ OF_TARGETS = frozenset(
 """What may be asked of a target's own sample."""
 
 
-class Refused(CuveeError):
+FEWEST_HALVED = 4
+"""Rows that learn as a target are not halved below this many times `min_rows`.
+
+A half and all rows but a fold may else differ by fewer than `min_rows` rows.
+"""
+
+
+def halved(rows: int, min_rows: int, role: str) -> bool:
+    """Return whether a site with this role is asked about halves of its rows."""
+    return role == "source" or rows >= FEWEST_HALVED * min_rows
+
+
+class Sayable(CuveeError):
+    """A site has no answer, and may say this sentence instead: it names no cell, row or file."""
+
+
+class Refused(Sayable):
     """A site does not answer a question, because that would give a row away."""
 
 
 def check(
-    domain: Domain, role: str, seed: int, min_rows: int, question: str, inputs: Sequence[Any]
-) -> None:
-    """Raise `Refused` where an answer, or how it differs from another, is about too few rows."""
+    domain: Domain, role: str, seed: int, min_rows: int, question: str, inputs: Sequence[Any],
+    site: str | None = None,
+) -> None:  # fmt: skip
+    """Raise `Refused` where an answer, or how it differs from another, is about too few rows.
+
+    `site` is the role of the site, whose rows may learn as a target and be a source too.
+    """
     if question not in (OF_SOURCES if role == "source" else OF_TARGETS):
         raise Refused(f"it does not answer {question!r} about a {role}")
+    if _has_half(inputs) and not halved(domain.n_rows, min_rows, site or role):
+        raise Refused(
+            f"it does not answer about halves of fewer than {FEWEST_HALVED * min_rows} rows that "
+            "learn as a target: they would differ from folds by few rows"
+        )
     for rows, of in _behind(domain, role, seed, question, inputs):
         if rows < min_rows:
             raise Refused(f"{question!r} would be about {rows} rows, and {min_rows} are the least")
@@ -47,6 +72,11 @@ def check(
                 f"{question!r} would be about all rows of {of} but {of - rows}, and so give these "
                 f"away; {min_rows} are the least"
             )
+
+
+def _has_half(inputs: Sequence[Any]) -> bool:
+    parts = [given.part if isinstance(given, Batch) else given for given in inputs]
+    return any(isinstance(part, Half) for part in parts)
 
 
 def _behind(

@@ -50,7 +50,7 @@ class Memory:
 def answer_key(member: Member, question: str, batch: Batch, row: Row) -> tuple[Any, ...]:
     """Return what an answer depends on."""
     folds = None if batch.folds is None else (batch.folds.count, batch.folds.only)
-    rows = batch.step, batch.size, batch.own_whole, batch.part, folds
+    rows = batch.step, batch.size, batch.own_whole, member.part(batch.part), folds
     return member.key, member.domain.name, question, rows, row
 
 

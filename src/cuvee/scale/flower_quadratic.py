@@ -105,12 +105,12 @@ class FederatedQuadratic(FederatedComponents):
         for around, part in wanted:
             for s in self._sources:
                 check = shaped((1, P, P), (1, P), (1,))
-                call = s.call("source_grams", around, part, check=check)
+                call = s.call("source_grams", around, s.part(part), check=check)
                 calls[_key(s, around, part)] = call
             for t in self._targets:
                 check = shaped((1, 1, P, P), (1, 1, P), (1, 1))
                 call = t.call("own_grams", around, check=check)
-                if part != "all":
+                if t.part(part) != "all":
                     call = t.call("own_grams_of", part, check=shaped((1, P, P), (1, P), (1,)))
                 calls[_key(t, around, part)] = call
         new = {key: call for key, call in calls.items() if key not in kept}
@@ -137,7 +137,7 @@ class FederatedQuadratic(FederatedComponents):
 
 def _key(member: Member, around: Reference | None, part: Part) -> tuple[Any, ...]:
     at = None if around is None else (around.row.numpy().tobytes(), float(around.label))
-    return member.key, member.domain.name, at, part
+    return member.key, member.domain.name, at, member.part(part)
 
 
 def _stacked(grams: Sequence[Grams]) -> Grams:

@@ -10,7 +10,8 @@ from typing import Any
 from cuvee.scale.flower_run import Federation
 
 WORDS = {
-    "introduce": "names of columns and categories, counts, means and variances of columns",
+    "meet": "names and kinds of columns, and what the labels look like",
+    "introduce": "names of categories and classes, counts, means and variances of columns",
     "facts": "means and variances of encoded columns, second moments around them, classes",
     "values": "mean losses of models",
     "own_values": "mean losses of models",

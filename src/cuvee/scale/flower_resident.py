@@ -9,8 +9,10 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import cuvee_site
 from cuvee.errors import CuveeError
@@ -19,6 +21,7 @@ from cuvee.scale.flower_table import SiteConfig
 from cuvee.scale.flower_wire import Packet, RawArray, packed
 
 IDLE = 900.0  # seconds without a question after which it ends
+WRONG = "its node config cannot be used as it is: what its SuperNode writes out says why"
 
 
 def main(path: str, written: str) -> None:
@@ -27,25 +30,33 @@ def main(path: str, written: str) -> None:
     if listener is None:  # another one was faster
         return
     listener.settimeout(float(os.environ.get("CUVEE_SITE_IDLE", IDLE)))
-    config = json.loads(written)
-    try:
-        desk = Desk(SiteConfig.of(config))
-        problem = None
-    except CuveeError as error:
-        problem = str(error)
+    config, desk = json.loads(written), None
     with listener, suppress(TimeoutError):
         while True:
             connection, _ = listener.accept()
             with connection, suppress(OSError, ValueError):
                 text, arrays = cuvee_site.receive_frame(connection)
-                if problem is None:
-                    reply = desk.answer(Packet(text, tuple(RawArray(*raw) for raw in arrays)))
+                desk = desk or _desk(config)
+                if desk is None:
+                    reply = packed({"site": str(config.get("domain", "unnamed")), "failed": WRONG})
                 else:
-                    site = str(config.get("domain", "unnamed"))
-                    reply = packed({"site": site, "failed": problem})
+                    reply = desk.answer(Packet(text, tuple(RawArray(*raw) for raw in arrays)))
                 raws = [(a.dtype, a.shape, a.data) for a in reply.arrays]
                 cuvee_site.send_frame(connection, reply.text, raws)
     Path(path).unlink(missing_ok=True)
+
+
+def _desk(config: Mapping[str, Any]) -> Desk | None:
+    """Return a desk; None where the node config is wrong, after saying why on stderr.
+
+    That is the SuperNode's own output: the sentence has paths, and does not go to the coordinator.
+    """
+    try:
+        return Desk(SiteConfig.of(config))
+    except (CuveeError, TypeError) as error:
+        with suppress(OSError):  # nobody may read it any more
+            print(f"cuvee: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def _listening(path: Path) -> socket.socket | None:

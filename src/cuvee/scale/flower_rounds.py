@@ -191,15 +191,12 @@ class Rounds:
         )
         return by_name
 
-    def meet(
-        self, text: Sequence[str] = (), task: str | None = None, known: Container[str] = ()
-    ) -> dict[str, Any]:
+    def meet(self, known: Container[str] = ()) -> dict[str, Any]:
         """Return what every node says of itself, by address; a sentence where it says nothing.
 
-        Columns in `text` are text at every site, and labels are what `task` says, if it does. Nodes
-        that are `known` are not asked.
+        Nodes that are `known` are not asked.
         """
-        packet = packed({"calls": [("introduce", tuple(text), task)]})
+        packet = packed({"calls": [("meet",)]})
         told: dict[str, Any] = {}
         until, silent = monotonic() + self.wait, set[str]()
         while monotonic() < until:  # some may come while others are asked
@@ -211,14 +208,16 @@ class Rounds:
             for node in nodes:
                 reply = replies.get(node, "it did not answer")
                 try:
-                    told[node] = checked(node, reply, [Call(node, "introduce")])[0]
+                    told[node] = checked(node, reply, [Call(node, "meet")])[0]
                     if isinstance(reply, Packet):
                         received[str(told[node]["name"])] = reply.n_bytes
                 except Silent:
                     silent.add(node)
-                except (Untrue, SiteLost, KeyError, TypeError) as error:
+                except SiteLost as lost:
+                    told[node] = lost.why
+                except (Untrue, KeyError, TypeError) as error:
                     told[node] = str(error)
-            asked = {name: ["introduce"] for name in received}
+            asked = {name: ["meet"] for name in received}
             sent = dict.fromkeys(received, packet.n_bytes)
             self.log.append(Round(self.stage, sent, received, asked))
             if silent & set(nodes):
@@ -230,7 +229,6 @@ class Rounds:
         known = set(self.address.values())
         if all(node in known for node in self.transport.nodes()):
             return
-        alike = {} if self.agreed is None else {k: self.agreed[k] for k in ("text", "task")}
-        for node, said in self.meet(**alike, known=known).items():
+        for node, said in self.meet(known).items():
             if isinstance(said, dict) and self.digests.get(said["name"]) == said["digest"]:
                 self.address[said["name"]] = node

@@ -21,8 +21,9 @@ from cuvee.scale.flower_agree import Agreement, agree, task_to_tell, text_somewh
 from cuvee.scale.flower_ahead import ahead
 from cuvee.scale.flower_answers import Call, Round, SiteLost
 from cuvee.scale.flower_components import FederatedDomain
+from cuvee.scale.flower_guard import halved
+from cuvee.scale.flower_introduction import Greeting, Introduction
 from cuvee.scale.flower_rounds import Rounds, Transport
-from cuvee.scale.flower_table import Introduction
 from cuvee.scale.flower_wire import fingerprint
 from cuvee.solution import Solution
 
@@ -43,7 +44,7 @@ class FederatedOptions:
     tol: float = 1e-6
     rounds: int = 60  # of messages for α, at most; ridge needs 4
     wait: float = 600.0  # seconds for a site to answer, or to come back
-    pause: float = 3.0
+    pause: float = 3.0  # seconds before a site that is not there is looked for again
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,35 +94,34 @@ def federate(
 def _met(
     rounds: Rounds, task: str | None, say: Callable[[str], None]
 ) -> tuple[dict[str, Introduction], dict[str, tuple[str, str]], str | None]:
-    """Return the sites by name, those that could not introduce themselves, and the task told."""
-    told = rounds.meet(task=task)
-    good = list(_sound(told, {}).values())
-    text = text_somewhere(good)
-    seen = None if task or not good else task_to_tell(good)
-    task = task or seen
-    if text or seen:  # what is text at one site is text at all, and so with classes
-        told = rounds.meet(text, task)
-    left_out: dict[str, tuple[str, str]] = {}
-    sites = {site.name: site for site in _sound(told, left_out).values()}
-    rounds.address = {site.name: node for node, site in _sound(told, {}).items()}
-    rounds.digests = {name: site.digest for name, site in sites.items()}
+    """Return the sites by name, those that could not introduce themselves, and the task told.
+
+    What is text at one site is text at all, and labels are classes at all sites or at none. This is
+    settled from names and kinds, before any site says something that depends on it.
+    """
+    told, left_out = rounds.meet(), dict[str, tuple[str, str]]()
+    greeted = _greetings(told, left_out)
+    rounds.address = {site.name: node for node, site in greeted.items()}
+    rounds.digests = {site.name: site.digest for site in greeted.values()}
+    good = list(greeted.values())
+    task = task or task_to_tell(good)
+    sites = _introduced(rounds, good, (text_somewhere(good), task), left_out)
     for name, (status, why) in left_out.items():
         say(f"site {name!r} is left out ({status}): {why}")
     return dict(sorted(sites.items())), left_out, task
 
 
-def _sound(told: Mapping[str, Any], left_out: dict[str, tuple[str, str]]) -> dict[str, Any]:
-    """Return the introductions by node; `left_out` gets those that are none."""
-    good: dict[str, Introduction] = {}
+def _greetings(told: Mapping[str, Any], left_out: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    """Return the greetings by node; `left_out` gets those that are none."""
+    good: dict[str, Greeting] = {}
     for node, said in told.items():
         if isinstance(said, str):
             left_out[node] = "failed", said
             continue
         try:
-            site = Introduction(**{f.name: said[f.name] for f in fields(Introduction)})
-            site.fits()
-        except (CuveeError, KeyError, TypeError, ValueError) as error:
-            left_out[node] = "untrue", f"its introduction cannot be right ({error})"
+            site = Greeting(**{f.name: said[f.name] for f in fields(Greeting)})
+        except (KeyError, TypeError) as error:
+            left_out[node] = "untrue", f"its greeting cannot be right ({error})"
             continue
         if site.version != cuvee.__version__:
             left_out[node] = "failed", f"it has cuvee {site.version}; use {cuvee.__version__}"
@@ -130,6 +130,43 @@ def _sound(told: Mapping[str, Any], left_out: dict[str, tuple[str, str]]) -> dic
         else:
             good[node] = site
     return good
+
+
+def _introduced(
+    rounds: Rounds, greeted: Sequence[Greeting], settled: tuple[tuple[str, ...], str | None],
+    left_out: dict[str, tuple[str, str]],
+) -> dict[str, Introduction]:  # fmt: skip
+    """Return what the sites say of their rows, by name; `left_out` gets those that do not."""
+    rounds.stage, names = "introducing", {site.name: site for site in greeted}
+    while names:
+        calls = [
+            Call(name, "introduce", settled, partial(_wrong_introduction, site))
+            for name, site in names.items()
+        ]
+        try:
+            answers = rounds.ask(calls)
+        except SiteLost as lost:
+            left_out[lost.site] = lost.status, lost.why
+            del names[lost.site]
+        else:
+            return {name: _introduction(said) for name, said in zip(names, answers, strict=True)}
+    return {}
+
+
+def _introduction(said: Mapping[str, Any]) -> Introduction:
+    return Introduction(**{f.name: said[f.name] for f in fields(Introduction)})
+
+
+def _wrong_introduction(site: Greeting, answer: Any) -> str | None:
+    """Return what is wrong with the introduction of a site that has met the others."""
+    try:
+        said = _introduction(answer)
+        columns = set(said.fits())
+    except (CuveeError, KeyError, TypeError, ValueError) as error:
+        return f"cannot be right ({error})"
+    if (said.name, said.digest, columns) != (site.name, site.digest, set(site.columns)):
+        return "is about another table than that of the meeting"
+    return None
 
 
 class _Attempt:
@@ -198,9 +235,16 @@ class _Attempt:
 
         answers = rounds.ask([Call(name, "facts", (), check(name)) for name in self.sites])
         facts = {name: answer["facts"] for name, answer in zip(self.sites, answers, strict=True)}
-        domains = {name: FederatedDomain(rounds, known, names) for name, known in facts.items()}
+        domains = {
+            name: FederatedDomain(rounds, known, names, halved=self._halved(name))
+            for name, known in facts.items()
+        }
         sources = [domains[name] for name in self.sources]
         return Problem(sources).with_targets([domains[name] for name in self.targets])
+
+    def _halved(self, name: str) -> bool:
+        site = self.sites[name]
+        return halved(site.rows, site.min_rows, site.role)
 
     def _folds(self, task: Task) -> int:
         """Return how many folds every target can be cut into without giving a row away."""

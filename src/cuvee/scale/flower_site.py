@@ -4,7 +4,8 @@ A request carries all that its questions need, so that a site which was restarte
 
     {"agreed": encoder and kind of labels, "bindings": {key: …}, "calls": [(question, …), …]}
 
-The reply has an answer for every call, or one sentence that says why there is none.
+The reply has an answer for every call, or one sentence that says why there is none. Sentences of
+the library are for the site's own log alone: they quote cells, rows and paths.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,12 @@ from cuvee.components.answering import asked
 from cuvee.components.kinds import local_kind
 from cuvee.components.local import LocalComponents
 from cuvee.data.encode import Encoder
-from cuvee.errors import CuveeError, InputError
+from cuvee.errors import CuveeError
 from cuvee.problem import Domain, Problem
 from cuvee.scale import flower_guard as guard
-from cuvee.scale.flower_table import Introduction, SiteConfig, SiteTable, discreet_facts
+from cuvee.scale.flower_given import Given
+from cuvee.scale.flower_introduction import Greeting, Introduction, discreet_facts
+from cuvee.scale.flower_table import SiteConfig, SiteTable
 from cuvee.scale.flower_wire import Packet, fingerprint, packed, unpacked
 
 MOST_BOUND = 8  # bindings that are kept; others are made again when they are asked for
@@ -51,10 +55,16 @@ class Desk:
         self._tables: dict[tuple[Any, ...], SiteTable] = {}
         self._domains: dict[str, Domain] = {}
         self._bound = OrderedDict[str, Bound]()
+        self._given = Given(self._log_file)
+
+    @property
+    def _log_file(self) -> Path:
+        return self.config.beside(self.config.log, "sent.jsonl")
 
     def answer(self, packet: Packet) -> Packet:
         """Return the reply to a request, and write into the log what it holds."""
         torch.set_num_threads(1)
+        self._given.new.clear()  # an answer that failed was not given
         try:
             request = unpacked(packet)
             calls = request["calls"]
@@ -64,37 +74,39 @@ class Desk:
             }
             answers = [self._answer(request, bound, *call) for call in calls]
             reply = packed({"site": self.config.domain, "answers": answers})
-            self._log([str(call[0]) for call in calls], reply.n_bytes)
-        except CuveeError as error:
+            about = [asdict(part) for part in self._given.new]
+            self._log([str(call[0]) for call in calls], reply.n_bytes, about)
+            self._given.was_sent()
+        except Exception as error:
             kind = "refused" if isinstance(error, guard.Refused) else "failed"
-            reply = packed({"site": self.config.domain, kind: str(error)})
-            self._log([f"{kind}: {error}"], reply.n_bytes)
-        except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-            what = f"{type(error).__name__} while it answered"  # its words may quote a cell
-            reply = packed({"site": self.config.domain, "failed": what})
-            self._log([f"failed: {error}"], reply.n_bytes)
+            reply = packed({"site": self.config.domain, kind: sayable(error)})
+            with suppress(guard.Sayable):  # what cannot be logged is no answer anyway
+                self._log([f"{kind}: {error or type(error).__name__}"], reply.n_bytes)
         return reply
 
     def _answer(
         self, request: Mapping[str, Any], bindings: Mapping[str, Bound], question: str,
         *arguments: Any,
     ) -> Any:  # fmt: skip
+        if question == "meet":
+            return as_plain(self._table((), None).greet())
         if question == "introduce":
             text, task = arguments
-            return as_plain(self._table(tuple(text), task).introduce())
+            return as_plain(self._allowed(tuple(text), task).introduce())
         if question == "keep":
             (model,) = arguments
             return self._keep(model)
         agreed = request["agreed"]
         if question == "facts":
             domain = self._domain(agreed)
-            table = self._table(tuple(agreed["text"]), agreed["task"])
+            table = self._allowed(tuple(agreed["text"]), agreed["task"])
             known = discreet_facts(domain.facts.known(), table.classes)
             return {"facts": known, "features": domain.features, "agreed": fingerprint(agreed)}
         key, *inputs = arguments
         bound = bindings[key]
         min_rows = self.config.min_rows
-        guard.check(bound.domain, bound.role, bound.seed, min_rows, question, inputs)
+        role = self.config.role
+        guard.check(bound.domain, bound.role, bound.seed, min_rows, question, inputs, role)
         if question == "own_grams_in_folds":
             around, folds = inputs
             grams = bound.components.own_grams(around, folds=folds)  # type: ignore[attr-defined]
@@ -110,11 +122,17 @@ class Desk:
             self._domains.clear()
         return self._tables[key]
 
+    def _allowed(self, text: tuple[str, ...], task: str | None) -> SiteTable:
+        """Return the table, where its rows may be answered about."""
+        table = self._table(text, task)
+        self._given.allow(table.part, self.config.min_rows)
+        return table
+
     def _domain(self, agreed: Mapping[str, Any]) -> Domain:
         key = fingerprint(agreed)
+        table = self._allowed(tuple(agreed["text"]), agreed["task"])
         if key not in self._domains:
             encoder = Encoder.from_dict(json.loads(agreed["encoder"]))
-            table = self._table(tuple(agreed["text"]), agreed["task"])
             self._domains = {key: table.domain(encoder, agreed["kind"])}
             self._bound.clear()
         return self._domains[key]
@@ -142,24 +160,37 @@ class Desk:
     def _keep(self, model: Mapping[str, Any]) -> str:
         """Write the model that was made for this target."""
         if self.config.role == "source":
-            raise InputError("this site takes part as source: it is given no model")
+            raise guard.Sayable("this site takes part as source: it is given no model")
         path = self.config.beside(self.config.model, "model.json")
         unfinished = path.with_name(f".{path.name}.unfinished")
         unfinished.write_text(json.dumps(model, indent=1), encoding="utf-8")
         os.replace(unfinished, path)
         return "kept"
 
-    def _log(self, questions: Sequence[str], n_bytes: int) -> None:
-        """Add a line that says what was sent."""
-        line = {
+    def _log(
+        self, questions: Sequence[str], n_bytes: int, about: Sequence[Mapping[str, str]] = ()
+    ) -> None:
+        """Add a line that says what was sent, and about which rows if these are new."""
+        line: dict[str, Any] = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"), "sent_bytes": n_bytes,
             "answered": questions,
         }  # fmt: skip
-        path = self.config.beside(self.config.log, "sent.jsonl")
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        try:
+            with self._log_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line | ({"about": about} if about else {})) + "\n")
+        except OSError:
+            raise guard.Sayable("its log cannot be written, and it answers nothing then") from None
 
 
-def as_plain(introduction: Introduction) -> dict[str, Any]:
-    """Return an introduction as it is sent."""
-    return {f.name: getattr(introduction, f.name) for f in fields(introduction)}
+def sayable(error: Exception) -> str:
+    """Return what a site says of an error; its own words may quote a cell, a row or a path."""
+    if isinstance(error, guard.Sayable):
+        return str(error)
+    if isinstance(error, CuveeError | OSError):
+        return "its table cannot be used as it is: the site's own log says why"
+    return "it could not answer: the site's own log says why"
+
+
+def as_plain(said: Greeting | Introduction) -> dict[str, Any]:
+    """Return a greeting or an introduction as it is sent."""
+    return {f.name: getattr(said, f.name) for f in fields(said)}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cuvee.components.bounds import RowConstants
+from cuvee.components.protocol import Half, Part
 from cuvee.components.quadratic import nearest_to_zero
 from cuvee.components.sites import SiteComponents
 from cuvee.scale.flower_answers import Call, finite, shaped
@@ -25,6 +26,10 @@ class Member:
     domain: Any  # a `FederatedDomain`
     role: str
     key: str  # of the binding
+
+    def part(self, part: Part) -> Part:
+        """Return the part that is asked about: all rows where halves would be small."""
+        return "all" if isinstance(part, Half) and not self.domain.halved else part
 
     def call(self, question: str, *arguments: Any, check: Check | None = None) -> Call:
         """Return the call that asks this domain's site."""
