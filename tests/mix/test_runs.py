@@ -61,7 +61,9 @@ def test_rounded_ratios_are_scaled_and_that_is_said():
     rounded.loc[4, ["a", "b", "c"]] = 0.333
     runs = read_runs(rounded, METRICS)
     np.testing.assert_allclose(runs.alpha.sum(1), 1)
-    assert any("such as 0.999 for run 'r4': they are scaled" in note for note in runs.notes)
+    [note] = runs.notes
+    assert note.startswith("The shares of 1 run sum to 1 only within rounding, such as 0.999 for")
+    assert note.endswith("run 'r4': they are scaled.")
 
 
 def test_runs_of_one_table_alone_are_said():

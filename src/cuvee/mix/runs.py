@@ -238,7 +238,8 @@ def _on_simplex(alpha: Floats, labels: Sequence[str], table: Table, notes: list[
     off = np.abs(total - 1.0) > 1e-6
     if off.any():
         notes.append(
-            f"The shares of {int(off.sum())} runs sum to 1 only within rounding, such as "
+            f"The shares of {int(off.sum())} {'run' if off.sum() == 1 else 'runs'} sum to 1 "
+            "only within rounding, such as "
             f"{total[np.argmax(off)]:.6g} for run {labels[int(np.argmax(off))]!r}: they are scaled."
         )
     return alpha / total[:, None]
