@@ -165,8 +165,9 @@ def test_intervals_ranks_and_gains(ridge, logistic):
                 losses = scores_by_hand(cuvee.Ridge(1e-2).bind(learn.facts), [w], test[i], False)[
                     1
                 ][0]
-                half = 1.96 * stats.sem(losses)
-                wanted = np.sqrt([max(losses.mean() - half, 0), losses.mean() + half])
+                half = 1.96 * stats.sem(losses) / losses.mean()  # of the logarithm
+                wanted = np.sqrt(losses.mean() * np.exp([-half, half]))
+                assert wanted[0] > 0.0
                 np.testing.assert_allclose(scores[i, 0, 1:], wanted, rtol=1e-6), target
         ranks = np.stack([stats.rankdata(-sign * v) for v in value])
         np.testing.assert_allclose(found["mean_rank"], ranks.mean(0))

@@ -39,8 +39,8 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
 
     It has values with 95 % intervals, ranks, and what cuvee gains.
 
-    A share of right answers has Wilson's interval; a root mean squared error that of the mean
-    squared error. Gains are paired, row by row and target by target. Their interval is that of a
+    A share of right answers has Wilson's interval; a root mean squared error that of the logarithm
+    of the mean squared error. Gains are paired, row by row and target by target. Their interval is that of a
     mean over targets, or that of the rows within them where this is wider: targets may agree by
     chance. Fewer targets than FEW_TARGETS say nothing about others: then it is that of their rows.
     """
@@ -122,8 +122,9 @@ def intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floa
         half = LEVEL / (1 + z2 / n) * np.sqrt(np.maximum(right * loss, 0.0) / n + z2 / (4 * n * n))
         # by rounding alone an end may lie on the wrong side of a score of 0 or 1
         return right, np.minimum(middle - half, right), np.maximum(middle + half, right)
-    half = LEVEL * judged.error
-    return np.sqrt(loss), np.sqrt(np.maximum(loss - half, 0.0)), np.sqrt(loss + half)
+    # that of the logarithm holds more often where rows are few, and never ends at 0
+    factor = np.exp(0.5 * LEVEL * judged.error / np.maximum(loss, 1e-300))
+    return np.sqrt(loss), np.sqrt(loss) / factor, np.sqrt(loss) * factor
 
 
 def _mean_interval(values: Floats, errors: Floats) -> Floats:
