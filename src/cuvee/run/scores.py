@@ -40,9 +40,10 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
     It has values with 95 % intervals, ranks, and what cuvee gains.
 
     A share of right answers has Wilson's interval; a root mean squared error that of the logarithm
-    of the mean squared error. Gains are paired, row by row and target by target. Their interval is that of a
-    mean over targets, or that of the rows within them where this is wider: targets may agree by
-    chance. Fewer targets than FEW_TARGETS say nothing about others: then it is that of their rows.
+    of the mean squared error. Gains are paired, row by row and target by target. Their interval is
+    that of a mean over targets, or that of the rows within them where this is wider: targets may
+    agree by chance. Fewer targets than FEW_TARGETS say nothing about others: then it is that of
+    their rows.
     """
     score, low, high = (_rounded(v) for v in intervals(judged, rows, classify))
     scored = np.isfinite(score).all(1)
