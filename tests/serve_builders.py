@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -75,12 +76,18 @@ class Client:
 
 
 def served(path: Path, pipe, token: str) -> None:
-    """Serve a run in this process, which a test may kill; `pipe` gets what is said when it is ready.
+    """Serve a run in this process, which a test may kill; `pipe` gets what is said when it is ready,
+    and the seconds of a processor that it took until then.
 
     New targets are not waited for, so that many are accepted and not yet made when the kill comes.
     """
     limits = Limits(at_once_seconds=0.05)
-    serve(Serving(path, port=0, limits=limits), pipe.send, pipe.send, {"CUVEE_TOKEN": token})
+    began = time.process_time()
+
+    def ready(about):
+        pipe.send({**about, "seconds": time.process_time() - began})
+
+    serve(Serving(path, port=0, limits=limits), ready, pipe.send, {"CUVEE_TOKEN": token})
 
 
 @contextmanager

@@ -5,6 +5,7 @@ at most one target's work is done again.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import sys
@@ -20,7 +21,7 @@ from cuvee.cli import main
 from cuvee.data.task import Task
 from cuvee.estimators.named import named
 from cuvee.run import fitted, model_choice
-from cuvee.run.folder import MANIFEST
+from cuvee.run.folder import CHOSEN, MANIFEST
 from run_builders import check_loads, check_tidy, contents, ended, forked, steps
 
 NEW = ["north", "south"]
@@ -62,8 +63,13 @@ class Undisturbed:
         self.files, self.answers = self.of(out)
 
     def of(self, out: Path):
-        """Return digests of the files but those of skops, which hold addresses, and the answers."""
+        """Return digests of the files but those of skops, which hold addresses, and the answers.
+
+        The file that says which model was chosen is compared without the seconds that it tells.
+        """
         files = {name: v for name, v in contents(out).items() if not name.endswith(".skops")}
+        if CHOSEN in files:
+            files[CHOSEN] = re.sub(r" \(\d+ s\)", "", (out / CHOSEN).read_text())
         rows = pd.read_csv(self.table)
         return files, cuvee.open_run(out).predict(rows[rows.site.isin(NEW)])
 

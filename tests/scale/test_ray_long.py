@@ -170,7 +170,7 @@ def test_a_driver_that_dies_is_resumed(cluster, table, tmp_path):
 
 
 TEN_MILLION = """
-import json, sys, threading, time
+import json, os, sys, threading, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from benchmarks.ray import write_table
@@ -185,12 +185,16 @@ ray.init(address="local", num_cpus=2, object_store_memory=200 * 2**20, include_d
 peaks = {}
 def peak(status):  # GiB; getrusage also counts what the process was that began this one
     return int(status.read_text().split("VmHWM:")[1].split()[0]) / 2**20
+def ours(status):  # other clusters may run on this machine
+    parent = int(status.read_text().split("PPid:")[1].split()[0])
+    return parent == os.getpid() or (parent > 1 and ours(Path(f"/proc/{parent}/status")))
 def watch():
     while True:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                if path.read_bytes().startswith(b"ray::Worker"):
-                    peaks[path] = peak(path.with_name("status"))
+                status = path.with_name("status")
+                if path.read_bytes().startswith(b"ray::Worker") and ours(status):
+                    peaks[path] = peak(status)
             except OSError:
                 pass
         time.sleep(0.5)
