@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,11 +32,20 @@ def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None
         for k, m in enumerate(findings.methods)
         if m not in excluded and np.isfinite(findings.mean[k, 0])
     ]
-    sign = 1.0 if findings.higher_is_better else -1.0
-    key = {
-        k: (sign * float(findings.mean[k, 0]), findings.methods[k] in CONSTANT) for k in baselines
-    }
-    return max(baselines, key=lambda k: key[k], default=None)
+    values = {k: float(findings.mean[k, 0]) for k in baselines}
+    return best_of(values, findings.methods, findings.higher_is_better)
+
+
+def best_of(
+    values: Mapping[int, float], methods: Sequence[str], higher_is_better: bool
+) -> int | None:
+    """Return the method with the best value, the simplest of equals; None where there is none.
+
+    One that always gives the same answer is the simplest; of others the first counts.
+    """
+    sign = 1.0 if higher_is_better else -1.0
+    key = {k: (sign * value, methods[k] in CONSTANT) for k, value in values.items()}
+    return max(key, key=lambda k: key[k], default=None)
 
 
 def constant(findings: Findings) -> int | None:
