@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from io import StringIO
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.cli.reference import commands
 from cuvee.report.formatting import weight
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "mix.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -181,3 +189,30 @@ def test_reasons_are_no_column_of_a_wide_table_and_the_front_has_a_legend(cli, f
     assert runs.count("<li>") == 5 and "<table" not in runs and "It is the proposal its" in runs
     front = page.split('id="front"')[1].split("</svg>")[0]
     assert "on the front" in front and ">the proposal<" in front
+
+
+def test_commands_of_the_page_run_in_order_and_its_table_of_metrics_names_planned_runs(
+    cli, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    lines = re.search(r"```sh\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()
+    assert [line.split()[2] for line in lines] == ["plan", "fit", "best", "next", "report"]
+    plan, *others = (shlex.split(line)[1:] for line in lines)
+    assert cli(*plan, "--quiet").code == 0
+    runs = pd.read_csv("plan.csv")
+    shown = pd.read_csv(StringIO(re.search(r"```csv\n(.*?)```", PAGE, re.DOTALL)[1]))
+    assert shown.run.isin(runs.run).all()
+    shares = runs[["web", "code", "books"]].to_numpy()
+    loss = 2 + np.exp(-shares @ np.array([[1.0, 0.2], [0.1, 1.5], [0.3, 0.4]]))
+    metrics = pd.DataFrame(loss, columns=[name for name in shown if name != "run"])
+    metrics.assign(run=runs.run).to_csv("metrics.csv", index=False)
+    for words in others:
+        ended = cli(*words, "--quiet")
+        assert ended.code == 0, (words, ended)
+    for name in ("weights.json", "next.csv", "mix/report.html"):
+        assert (tmp_path / name).exists()
+
+
+def test_the_plan_is_the_first_command_of_the_help():
+    names = [name.removeprefix("mix ") for name in commands() if name.startswith("mix ")]
+    assert names == ["plan", "fit", "best", "next", "report"]
