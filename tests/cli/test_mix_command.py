@@ -68,7 +68,7 @@ def test_names_are_data_on_the_page(cli, folder):
     ("words", "sentence"),
     [
         (("best", "mix", "--fixed", "web"), "--fixed web: write NAME=NUMBER"),
-        (("best", "mix", "--minimum", "wiki=0.1"), "minimum names the domain 'wiki'"),
+        (("best", "mix", "--minimum", "wiki=0.1"), "--minimum (minimum=) names the domain 'wiki'"),
         (("best", "mix", "--out", "w.txt"), "the name must end in .json or .yaml"),
         (("best", "mix", "--minimum", "0.5"), "no mixture satisfies these constraints together"),
         (("best", "nowhere"), "nowhere holds no surface.safetensors"),
@@ -86,11 +86,16 @@ def test_errors_are_one_sentence(cli, fitted, words, sentence):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("report", "mix", "--trade", "reading"), "trade must name two metrics, of reading, maths"),
-        (("report", "mix", "--trade", "reading,nope"), "trade must name two metrics"),
+        (
+            ("report", "mix", "--trade", "reading"),
+            "--trade (trade=) must name two metrics, of reading, maths",
+        ),
+        (("report", "mix", "--trade", "reading,nope"), "--trade (trade=) must name two metrics"),
         (("plan", "--domains", "web,web"), "there is a domain 'web' already"),
         (("plan", "--domains", "web,run"), "a domain cannot be called 'run'"),
         (("best", "mix", "--keep", "reading=nan"), "must be a finite number; got nan"),
+        (("best", "mix", "--keep", "speed=1"), "--keep (keep=) names the metric 'speed'"),
+        (("best", "mix", "--keep", "maths=0"), "loosen --keep (keep=), lower --risk (risk=), or"),
         (("best", "mix", "--scale", "7B"), "the runs, which have none: leave it out; got '7B'"),
     ],
 )

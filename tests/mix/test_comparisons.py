@@ -187,3 +187,16 @@ def test_a_metric_that_may_be_better_when_larger_is_said(name, said):
     assert any(words in note for note in fitted.notes) == said
     turned = cuvee.fit_surface(*frames, candidates=["law"], maximise=[name])
     assert not any(words in note for note in turned.notes)
+
+
+def test_a_mixture_that_is_compared_twice_is_said_once():
+    alpha, uniform = mixtures(20, 4), np.full(4, 0.25)
+    y = np.abs(np.concatenate([alpha, uniform[None]]) - uniform).sum(1)
+    surface = cuvee.fit_surface(
+        np.concatenate([alpha, uniform[None]]), y[:, None], candidates=["quadratic"]
+    )
+    made = replace(surface, halves=()).best()
+    assert set(made.compared) == {"uniform", "best run"} and made.same == {"best run": "uniform"}
+    assert made.others().startswith("uniform, which is also the best run, ")
+    assert made.others().count("best run") == 1
+    assert replace(surface, halves=()).best(prior=alpha[0]).same == {"best run": "uniform"}

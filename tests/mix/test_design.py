@@ -123,3 +123,12 @@ def test_next_runs_reach_with_half_the_runs_what_random_ones_do():
             a = cuvee.fit_surface(alpha, y).best().alpha
             ends.append((truth(a[None])[0] - best) / spread)
     assert np.mean(chosen) <= np.mean(random) + 0.05
+
+
+def test_a_plan_names_domains_that_a_mixture_is_mostly_of_and_no_crumbs():
+    for plan in (cuvee.first_runs(["code", "forums", "web"], 12), cuvee.first_runs(30, 6)):
+        for alpha, reason in zip(plan.alpha[1:], plan.reasons[1:], strict=True):
+            head = reason.split(":")[0]
+            named = [a for name, a in zip(plan.domains, alpha, strict=True) if name in head.split()]
+            assert all(a >= 0.1 for a in named)
+            assert head.startswith("Mostly ") or head == "Small shares of many domains"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.errors import OptionError
+from cuvee.errors import OptionError, option
 from cuvee.mix.constraints import Constraints
 from cuvee.mix.design import Plan
 from cuvee.mix.prediction import Sensitivity
@@ -131,7 +131,8 @@ def _traded(surface: Surface, trade: Sequence[str] | None) -> tuple[str, ...]:
     if not known or len(trade) != 2 or trade[0] == trade[1]:
         given = trade if isinstance(trade, str) else ", ".join(map(str, trade))
         raise OptionError(
-            f"trade must name two metrics, of {', '.join(surface.metrics)}; got {given!r}"
+            f"{option('trade')} must name two metrics, of {', '.join(surface.metrics)}; "
+            f"got {given!r}"
         )
     return tuple(trade)
 

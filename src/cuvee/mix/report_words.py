@@ -36,11 +36,7 @@ def expected(best: Proposal) -> str:
 
 def others(best: Proposal) -> str:
     """Return what the goal is for other mixtures, and which of them are not allowed."""
-    return ", ".join(
-        f"{name} {number(best.direction * value, 4)}"
-        + (" (not allowed)" if name in best.forbidden else "")
-        for name, value in best.compared.items()
-    )
+    return best.compared_in_words(lambda value: number(value, 4))
 
 
 def asked_for(
