@@ -133,11 +133,14 @@ def test_a_metric_to_maximise_is_shown_as_it_is(cli, folder):
     ended = cli("mix", "best", "m", "--minimise", "reading", "--maximum", "0.5")
     assert ended.code == 0, ended
     told = ended.out.split("Expected ")[1]
-    assert float(told.split(" for reading, at least ")[0]) > 0
+    assert float(told.split(" for reading; the 90% interval ")[0]) > 0
     assert "best run" in told and "(not allowed)" in told and "-" not in told
     assert cli("mix", "report", "m", "--minimise", "reading", "--maximum", "0.5").code == 0
     page = (folder / "m" / "report.html").read_text(encoding="utf-8")
-    assert "for reading, at least" in page and "(not allowed)" in page
+    assert (
+        "for reading; the 90% interval for the mean of many such runs begins at" in page
+        and "(not allowed)" in page
+    )
 
 
 def test_few_runs_and_a_constant_metric_are_shown_as_what_they_are(cli, folder):
@@ -147,10 +150,10 @@ def test_few_runs_and_a_constant_metric_are_shown_as_what_they_are(cli, folder):
     ended = cli("mix", "fit", "ratios.csv", "metrics.csv", "--out", "m", "--candidates", "law")
     assert ended.code == 0 and "never varies" in ended.out and ended.out.count("%") == 1
     ended = cli("mix", "best", "m")
-    assert ended.code == 0 and "nan" not in ended.out and "turn out worse" not in ended.out
+    assert ended.code == 0 and "nan" not in ended.out and "worse than predicted" not in ended.out
     assert cli("mix", "report", "m").code == 0
     page = (folder / "m" / "report.html").read_text(encoding="utf-8")
-    assert "never varies" in page and "worse by about" not in page
+    assert "never varies" in page and "worse than predicted" not in page
 
 
 def test_best_repeats_what_the_fit_warned_of(cli, folder):
@@ -182,7 +185,7 @@ def test_the_report_says_what_was_asked(cli, fitted):
         "shares of at most 0.6", "and a pull of 0.2 to it", "a risk of 0.5",
     ):  # fmt: skip
         assert words in asked
-    assert "at the end of the 90% interval of the average of many such runs" in page
+    assert "; the 90% interval for the mean of many such runs ends at " in page
     proposed = page.split("Proposed.")[1].split("</figure>")[0]
     assert "books" not in proposed and "none." in proposed
 

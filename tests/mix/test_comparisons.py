@@ -90,11 +90,19 @@ def test_what_a_guard_rail_forbids_is_marked(surface):
 @pytest.mark.parametrize(
     ("maximise", "wanted", "words"),
     [
-        ([], {"minimise": "metric 1"}, "for metric 1, at most"),
-        ([], {}, "for the mean of metric 1, metric 2, at most"),
+        (
+            [],
+            {"minimise": "metric 1"},
+            "for metric 1; the 90% interval for the mean of many such runs ends at",
+        ),
+        ([], {}, "for the mean of metric 1, metric 2; the 90% interval"),
         ([], {"minimise": {"metric 1": 2, "metric 2": 1}}, "for the weighted mean of metric 1, m"),
-        (["metric 1"], {"minimise": "metric 1"}, "for metric 1, at least"),
-        (["metric 1"], {}, "for the mean of −metric 1, metric 2 (lower is better), at most"),
+        (
+            ["metric 1"],
+            {"minimise": "metric 1"},
+            "for metric 1; the 90% interval for the mean of many such runs begins at",
+        ),
+        (["metric 1"], {}, "for the mean of −metric 1, metric 2 (lower is better); the"),
         (["metric 1"], {"worst": True}, "the worst of −metric 1, metric 2 (spreads above i"),
     ],
 )

@@ -331,8 +331,8 @@ def _metrics(proposal: Proposal) -> list[tuple[str, str, str]]:
 
 def _in_words(proposal: Proposal) -> str:
     luck = (
-        f"; likely to turn out worse by {proposal.disappointment:.2g}, for it was chosen for "
-        "looking good"
+        f"; expect it to be about {proposal.disappointment:.2g} worse than predicted, because the "
+        "mixture that looks best was chosen"
     )
     told = luck if proposal.disappoints else ""
     return f"{proposal.expected()}{told}. Others: {proposal.others()}."

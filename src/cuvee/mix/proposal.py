@@ -77,16 +77,20 @@ class Proposal:
 
     def expected(self) -> str:
         """Return in words what the goal is expected to be, larger if its metrics are maximised."""
-        end = "at most" if self.direction > 0 else "at least"
         return (
-            f"Expected {self.direction * self.value:.4g} for {self.goal}, {end} "
-            f"{self.direction * self.high:.4g} at the end of {self.interval}"
+            f"Expected {self.direction * self.value:.4g} for {self.goal}; {self.interval} "
+            f"{self.end} at {self.direction * self.high:.4g}"
         )
+
+    @property
+    def end(self) -> str:
+        """Return the verb for `high`: as larger metrics are better, it may be the lower end."""
+        return "ends" if self.direction > 0 else "begins"
 
     @property
     def interval(self) -> str:
         """Return in words which interval `high` is the end of."""
-        return f"the {self.prediction.level:.0%} interval of the average of many such runs"
+        return f"the {self.prediction.level:.0%} interval for the mean of many such runs"
 
     def others(self) -> str:
         """Return in words what the goal is for other mixtures, and which are not allowed."""

@@ -270,7 +270,8 @@ def self_reliant(findings: Findings) -> Iterator[str]:
     if bad.any():
         yield (
             f"{_who(findings, bad)} gave {ALMOST_ALL:.0%} or more of the weight to own rows: "
-            "these sources help it little, so label more rows there or find other sources."
+            "these sources help this model little: label more rows there, find other sources, or "
+            "try another kind of model."
         )
 
 

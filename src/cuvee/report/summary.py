@@ -1,4 +1,4 @@
-"""Say what was asked and what was found, in three sentences."""
+"""Say what was asked and what was found, in a few sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cuvee.results import Floats, Status
 
 
 def summary(findings: Findings) -> tuple[str, str, str]:
-    """Return the question, the comparison, and what is proven; each is one sentence."""
+    """Return the question, the comparison, and what is proven, in words."""
     return _asked(findings), _compared(findings), _proven(findings)
 
 
@@ -111,18 +111,18 @@ def _asked(findings: Findings) -> str:
         if total is not None
         else ""
     )
-    own = ", its own labelled rows among them," if findings.columns[-1:] == (OWN,) else ""
     who = count(len(findings.targets), "target")
-    whom = "it" if len(findings.targets) == 1 else "each"
     names = f"“{findings.domain}” names {count(n, 'source')} and {who}"
     if len(findings.targets) > 1 and set(findings.targets) <= set(findings.columns):
         part = f"{len(findings.targets):,} of them in turn targets"
         turn = "each in turn a target" if len(findings.targets) == n else part
         names = f"“{findings.domain}” names {count(n, 'domain')}, {turn} of the others"
+    own = " and from the target's own rows" if findings.columns[-1:] == (OWN,) else ""
+    whom = "it" if len(findings.targets) == 1 else "each target"
     return (
-        f"In {findings.title}{size}, where {names}, cuvee was asked how much {whom} should learn "
-        f"from whom{own} "
-        f"to predict “{findings.label}” ({findings.task}) with {findings.hypothesis}."
+        f"In {findings.title}{size}, {names}. The task was to predict “{findings.label}” "
+        f"({findings.task}) for {who}, with {findings.hypothesis}. For {whom} cuvee chose how much "
+        f"to learn from each source{own}."
     )
 
 
