@@ -55,6 +55,16 @@ class CuveeWarning(UserWarning):
     """Allowed, but probably not what was meant."""
 
 
+def option(name: str) -> str:
+    """Return how errors name an option that has one name: on the command line, and in Python.
+
+    Example:
+        >>> option("keep")
+        '--keep (keep=)'
+    """
+    return f"--{name} ({name}=)"
+
+
 def check_number(
     name: str,
     value: float,

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from io import StringIO
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from cuvee.cli.reference import commands
 from cuvee.report.formatting import weight
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "mix.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -60,7 +68,7 @@ def test_names_are_data_on_the_page(cli, folder):
     ("words", "sentence"),
     [
         (("best", "mix", "--fixed", "web"), "--fixed web: write NAME=NUMBER"),
-        (("best", "mix", "--minimum", "wiki=0.1"), "minimum names the domain 'wiki'"),
+        (("best", "mix", "--minimum", "wiki=0.1"), "--minimum (minimum=) names the domain 'wiki'"),
         (("best", "mix", "--out", "w.txt"), "the name must end in .json or .yaml"),
         (("best", "mix", "--minimum", "0.5"), "no mixture satisfies these constraints together"),
         (("best", "nowhere"), "nowhere holds no surface.safetensors"),
@@ -78,11 +86,16 @@ def test_errors_are_one_sentence(cli, fitted, words, sentence):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("report", "mix", "--trade", "reading"), "trade must name two metrics, of reading, maths"),
-        (("report", "mix", "--trade", "reading,nope"), "trade must name two metrics"),
+        (
+            ("report", "mix", "--trade", "reading"),
+            "--trade (trade=) must name two metrics, of reading, maths",
+        ),
+        (("report", "mix", "--trade", "reading,nope"), "--trade (trade=) must name two metrics"),
         (("plan", "--domains", "web,web"), "there is a domain 'web' already"),
         (("plan", "--domains", "web,run"), "a domain cannot be called 'run'"),
         (("best", "mix", "--keep", "reading=nan"), "must be a finite number; got nan"),
+        (("best", "mix", "--keep", "speed=1"), "--keep (keep=) names the metric 'speed'"),
+        (("best", "mix", "--keep", "maths=0"), "loosen --keep (keep=), lower --risk (risk=), or"),
         (("best", "mix", "--scale", "7B"), "the runs, which have none: leave it out; got '7B'"),
     ],
 )
@@ -120,11 +133,14 @@ def test_a_metric_to_maximise_is_shown_as_it_is(cli, folder):
     ended = cli("mix", "best", "m", "--minimise", "reading", "--maximum", "0.5")
     assert ended.code == 0, ended
     told = ended.out.split("Expected ")[1]
-    assert float(told.split(" for reading, at least ")[0]) > 0
+    assert float(told.split(" for reading; the 90% interval ")[0]) > 0
     assert "best run" in told and "(not allowed)" in told and "-" not in told
     assert cli("mix", "report", "m", "--minimise", "reading", "--maximum", "0.5").code == 0
     page = (folder / "m" / "report.html").read_text(encoding="utf-8")
-    assert "for reading, at least" in page and "(not allowed)" in page
+    assert (
+        "for reading; the 90% interval for the mean of many such runs begins at" in page
+        and "(not allowed)" in page
+    )
 
 
 def test_few_runs_and_a_constant_metric_are_shown_as_what_they_are(cli, folder):
@@ -134,10 +150,10 @@ def test_few_runs_and_a_constant_metric_are_shown_as_what_they_are(cli, folder):
     ended = cli("mix", "fit", "ratios.csv", "metrics.csv", "--out", "m", "--candidates", "law")
     assert ended.code == 0 and "never varies" in ended.out and ended.out.count("%") == 1
     ended = cli("mix", "best", "m")
-    assert ended.code == 0 and "nan" not in ended.out and "turn out worse" not in ended.out
+    assert ended.code == 0 and "nan" not in ended.out and "worse than predicted" not in ended.out
     assert cli("mix", "report", "m").code == 0
     page = (folder / "m" / "report.html").read_text(encoding="utf-8")
-    assert "never varies" in page and "worse by about" not in page
+    assert "never varies" in page and "worse than predicted" not in page
 
 
 def test_best_repeats_what_the_fit_warned_of(cli, folder):
@@ -169,7 +185,7 @@ def test_the_report_says_what_was_asked(cli, fitted):
         "shares of at most 0.6", "and a pull of 0.2 to it", "a risk of 0.5",
     ):  # fmt: skip
         assert words in asked
-    assert "at the end of the 90% interval of the average of many such runs" in page
+    assert "; the 90% interval for the mean of many such runs ends at " in page
     proposed = page.split("Proposed.")[1].split("</figure>")[0]
     assert "books" not in proposed and "none." in proposed
 
@@ -181,3 +197,30 @@ def test_reasons_are_no_column_of_a_wide_table_and_the_front_has_a_legend(cli, f
     assert runs.count("<li>") == 5 and "<table" not in runs and "It is the proposal its" in runs
     front = page.split('id="front"')[1].split("</svg>")[0]
     assert "on the front" in front and ">the proposal<" in front
+
+
+def test_commands_of_the_page_run_in_order_and_its_table_of_metrics_names_planned_runs(
+    cli, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    lines = re.search(r"```sh\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()
+    assert [line.split()[2] for line in lines] == ["plan", "fit", "best", "next", "report"]
+    plan, *others = (shlex.split(line)[1:] for line in lines)
+    assert cli(*plan, "--quiet").code == 0
+    runs = pd.read_csv("plan.csv")
+    shown = pd.read_csv(StringIO(re.search(r"```csv\n(.*?)```", PAGE, re.DOTALL)[1]))
+    assert shown.run.isin(runs.run).all()
+    shares = runs[["web", "code", "books"]].to_numpy()
+    loss = 2 + np.exp(-shares @ np.array([[1.0, 0.2], [0.1, 1.5], [0.3, 0.4]]))
+    metrics = pd.DataFrame(loss, columns=[name for name in shown if name != "run"])
+    metrics.assign(run=runs.run).to_csv("metrics.csv", index=False)
+    for words in others:
+        ended = cli(*words, "--quiet")
+        assert ended.code == 0, (words, ended)
+    for name in ("weights.json", "next.csv", "mix/report.html"):
+        assert (tmp_path / name).exists()
+
+
+def test_the_plan_is_the_first_command_of_the_help():
+    names = [name.removeprefix("mix ") for name in commands() if name.startswith("mix ")]
+    assert names == ["plan", "fit", "best", "next", "report"]

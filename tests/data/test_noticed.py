@@ -1,4 +1,6 @@
-"""What the owner of a table is told of: gaps that were filled, ids, labels spelt in two ways."""
+"""What the owner of a table is told of: gaps that were filled, ids, labels spelt in two ways or
+very skewed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cuvee.data.columns import tidy
-from cuvee.data.noticed import noticed
+from cuvee.data.noticed import noticed, skewed
 from cuvee.run import adapt
 
 ROWS = 80
@@ -57,6 +59,29 @@ def test_labels_that_differ_in_case_alone():
     (note,) = said(frame)
     assert note.startswith("label 'y' has ") and "'No '" in note and "'no'" in note
     assert said(columns(y=np.arange(ROWS) % 2)) == []
+
+
+def test_a_quantity_above_0_with_a_few_large_values():
+    usual = np.random.default_rng(0).uniform(1, 3, ROWS)
+    assert skewed(pd.Series(usual)) == [] and skewed(pd.Series([np.nan])) == []
+    far = np.append(usual, 60 * np.median(usual))
+    assert "--hypothesis poisson" in "".join(skewed(pd.Series(far)))
+    heavy = np.exp(np.random.default_rng(0).normal(0, 1.5, 400))
+    assert len(skewed(pd.Series([*heavy, np.nan]))) == 1
+    assert skewed(pd.Series([*heavy, 0.0])) == [] and skewed(pd.Series(-heavy)) == []
+
+
+def test_a_run_says_that_its_labels_are_skewed_where_that_can_be_helped(tmp_path):
+    sites = {"site": ["north", "south", "west", "east"] * 20}
+    frame = columns(**sites, y=np.exp(np.random.default_rng(0).normal(0, 1.5, ROWS)))
+    said = {}
+    for name in ("auto", "poisson"):
+        run = adapt(
+            frame, tmp_path / name, label="y", domain="site", targets=["east"],
+            method="proportional", hypothesis=name,
+        )  # fmt: skip
+        said[name] = any("a few are very large" in note for note in run.notes)
+    assert said == {"auto": True, "poisson": False}
 
 
 def test_a_run_says_it_and_so_do_its_predictions(tmp_path):

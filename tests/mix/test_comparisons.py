@@ -90,11 +90,19 @@ def test_what_a_guard_rail_forbids_is_marked(surface):
 @pytest.mark.parametrize(
     ("maximise", "wanted", "words"),
     [
-        ([], {"minimise": "metric 1"}, "for metric 1, at most"),
-        ([], {}, "for the mean of metric 1, metric 2, at most"),
+        (
+            [],
+            {"minimise": "metric 1"},
+            "for metric 1; the 90% interval for the mean of many such runs ends at",
+        ),
+        ([], {}, "for the mean of metric 1, metric 2; the 90% interval"),
         ([], {"minimise": {"metric 1": 2, "metric 2": 1}}, "for the weighted mean of metric 1, m"),
-        (["metric 1"], {"minimise": "metric 1"}, "for metric 1, at least"),
-        (["metric 1"], {}, "for the mean of −metric 1, metric 2 (lower is better), at most"),
+        (
+            ["metric 1"],
+            {"minimise": "metric 1"},
+            "for metric 1; the 90% interval for the mean of many such runs begins at",
+        ),
+        (["metric 1"], {}, "for the mean of −metric 1, metric 2 (lower is better); the"),
         (["metric 1"], {"worst": True}, "the worst of −metric 1, metric 2 (spreads above i"),
     ],
 )
@@ -187,3 +195,16 @@ def test_a_metric_that_may_be_better_when_larger_is_said(name, said):
     assert any(words in note for note in fitted.notes) == said
     turned = cuvee.fit_surface(*frames, candidates=["law"], maximise=[name])
     assert not any(words in note for note in turned.notes)
+
+
+def test_a_mixture_that_is_compared_twice_is_said_once():
+    alpha, uniform = mixtures(20, 4), np.full(4, 0.25)
+    y = np.abs(np.concatenate([alpha, uniform[None]]) - uniform).sum(1)
+    surface = cuvee.fit_surface(
+        np.concatenate([alpha, uniform[None]]), y[:, None], candidates=["quadratic"]
+    )
+    made = replace(surface, halves=()).best()
+    assert set(made.compared) == {"uniform", "best run"} and made.same == {"best run": "uniform"}
+    assert made.others().startswith("uniform, which is also the best run, ")
+    assert made.others().count("best run") == 1
+    assert replace(surface, halves=()).best(prior=alpha[0]).same == {"best run": "uniform"}

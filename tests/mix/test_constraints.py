@@ -123,17 +123,29 @@ def test_a_group_and_its_members_clash():
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        (Constraints(minimum={"x": 0.1}), "minimum names the domain 'x', which is not one of a, b"),
-        (Constraints(tokens={"a": 3}), "tokens= limits shares only together with budget="),
-        (Constraints(maximum={"a": -0.1}), "maximum of 'a' must be a finite number at least 0"),
+        (
+            Constraints(minimum={"x": 0.1}),
+            r"--minimum \(minimum=\) names the domain 'x', which is not one of",
+        ),
+        (
+            Constraints(tokens={"a": 3}),
+            r"\(tokens=\) limits shares only together with --budget \(budget=\)",
+        ),
+        (
+            Constraints(maximum={"a": -0.1}),
+            r"value of 'a' in --maximum .* must be a finite number at least 0",
+        ),
         (Constraints(groups={"g": (("a", "y"), 0, 1)}), "names the domain 'y'"),
         (Constraints(groups={"g": (["a"], float("nan"), 1)}), r"groups\['g'\] must be a list of"),
         (Constraints(groups={"g": (["a", "b"], 0, "x")}), r"groups\['g'\] must be a list of domai"),
         (Constraints(groups={"g": ("a", 0, 1)}), r"groups\['g'\] must be a list of domains"),
         (Constraints(groups={"g": (["a"], 0)}), r"groups\['g'\] must be a list of domains"),
-        (Constraints(maximum={"a": "much"}), "maximum of 'a' must be a finite number at least 0"),
-        (Constraints(minimum="much"), "minimum must be a finite number at least 0"),
-        (Constraints(fixed=0.2), "fixed must be given by name"),
+        (
+            Constraints(maximum={"a": "much"}),
+            r"value of 'a' in --maximum .* must be a finite number at least 0",
+        ),
+        (Constraints(minimum="much"), r"--minimum .* must be a finite number at least 0"),
+        (Constraints(fixed=0.2), r"--fixed \(fixed=\) must be given by name"),
     ],
 )
 def test_wrong_constraints_are_refused_in_words(limits, words):

@@ -123,3 +123,12 @@ def test_chosen_runs_lead_to_better_proposals_than_as_many_random_ones():
             best = cuvee.fit_surface(alpha, grown).best(minimise=goal).alpha
             regrets.append(swarm.regret(best, weights))
     assert np.mean(chosen) <= 0.7 * np.mean(random)
+
+
+def test_a_plan_names_domains_that_a_mixture_is_mostly_of_and_no_crumbs():
+    for plan in (cuvee.first_runs(["code", "forums", "web"], 12), cuvee.first_runs(30, 6)):
+        for alpha, reason in zip(plan.alpha[1:], plan.reasons[1:], strict=True):
+            head = reason.split(":")[0]
+            named = [a for name, a in zip(plan.domains, alpha, strict=True) if name in head.split()]
+            assert all(a >= 0.1 for a in named)
+            assert head.startswith("Mostly ") or head == "Small shares of many domains"

@@ -95,7 +95,7 @@ def test_a_small_number_is_a_number_in_yaml():
 
 
 def test_wrong_shapes_and_files_are_refused(tmp_path):
-    with pytest.raises(OptionError, match="shape must be one of 'mapping'"):
+    with pytest.raises(OptionError, match=r"--shape \(shape=\) must be one of 'mapping'"):
         written(WEIGHTS, "table")
     with pytest.raises(OptionError, match=r"ends in .json, .yaml, .yml; got '.txt'"):
         written(WEIGHTS, suffix=".txt")

@@ -162,8 +162,12 @@ def test_too_few_runs_are_no_fault_of_a_metric(n, words):
 def test_a_missing_share_is_no_run_that_failed():
     runs = read_runs(changed(RATIOS, 2, "a", np.nan), changed(METRICS, 4, "x", np.nan))
     assert runs.notes == (
-        "Run 'r2' is left out: it has no share of some domain, 'r2' of 'a'.",
-        "Run 'r4' failed and is left out: it has a gap, 'r4' in 'x'.",
+        "Run 'r2' has no share of 'a' and is left out.",
+        "Run 'r4' has no value of 'x' and is left out.",
+    )
+    runs = read_runs(RATIOS, changed(changed(METRICS, 4, "x", np.nan), 5, "x", np.nan))
+    assert runs.notes == (
+        "Runs 'r4', 'r5' have no value of some metric and are left out; 'r4' has none of 'x'.",
     )
 
 

@@ -80,7 +80,9 @@ def test_an_exponent_of_a_table_is_found_by_its_value():
 
 
 def test_a_scale_that_is_not_there_is_refused():
-    with pytest.raises(InputError, match="scale must be one of '70M', '1B'; got 7000000000"):
+    with pytest.raises(
+        InputError, match=r"--scale \(scale=\) must be one of '70M', '1B'; got 7000000000"
+    ):
         place_of(np.int64(7 * 10**9), ("70M", "1B"))
 
 

@@ -192,6 +192,24 @@ def test_targets_on_which_a_baseline_does_clearly_better(regression):
     assert "and 2 more targets" in said
 
 
+def test_a_target_that_a_baseline_does_better_on_is_told_before_doubts_about_means():
+    f = with_constant(calm(6), accuracy=0.5)
+    scores = f.scores.copy()
+    scores[1, 2] = scores[1, 0, 0] + np.array([0.02, 0.01, 0.03])
+    f = replace(f, scores=scores, gain=np.tile((0.0, -0.1, 0.1), (6, 1)))
+    said = worries(f)
+    assert said[0].startswith("A simple baseline does clearly better than cuvee on target 2")
+    assert list(rules.unlearnt(f)) and list(rules.chance(f)) and len(said) >= 3
+
+
+def test_of_equal_baselines_the_one_in_the_table_is_named():
+    f = with_constant(calm(6), accuracy=0.5)
+    scores = f.scores.copy()
+    scores[1, [2, 5]] = scores[1, 0, 0] + np.array([0.02, 0.01, 0.03])
+    (said,) = rules.behind(replace(f, scores=scores))
+    assert "target 2 (majority class " in said
+
+
 def test_targets_that_rely_on_themselves():
     f = calm(3)
     own = np.eye(5)[-1]

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from cuvee.report.page import render
+from cuvee.report.scoring import scores
 from cuvee.report.summary import summary
-from report_builders import HOSTILE, SHAPES, findings, rescored
+from report_builders import HOSTILE, SHAPES, findings, rescored, with_constant
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -106,7 +107,26 @@ def test_sections_come_in_order_and_the_summary_is_three_sentences(shape):
     assert len(said) == 3 and all(s.endswith(".") and s[0] != " " for s in said)
     if shape != "hostile":
         assert " ".join(" ".join(said).split()) in words(html)
-        assert not any(re.search(r"[a-z)]\. [A-Z]", s) for s in said)
+        assert not any(re.search(r"[a-z)]\. [A-Z]", s) for s in said[1:])
+
+
+def test_the_summary_says_what_the_task_was_and_what_was_chosen():
+    own, plain = summary(findings(4, 3))[0], summary(findings(1, 3, own=False))[0]
+    assert (
+        " sources and 4 targets. The task was to predict “readmitted” (classification) for " in own
+    )
+    assert own.endswith(
+        "For each target cuvee chose how much to learn from each source and from the target's own "
+        "rows."
+    )
+    assert plain.endswith(" For it cuvee chose how much to learn from each source.")
+
+
+def test_the_baseline_that_is_one_answer_is_named():
+    f = with_constant(findings(3, 2, regression=True), accuracy=9.0)
+    assert "“own mean” always predicts the mean of the target's labels." in scores(f)["text"]
+    f = with_constant(findings(3, 2))
+    assert "“majority class” always predicts the most frequent class" in scores(f)["text"]
 
 
 def test_hostile_names_are_words_and_nothing_else():
@@ -207,7 +227,7 @@ def test_what_was_not_computed_is_said_and_not_drawn():
     assert (
         "was not computed" in text
         and "No course was recorded" in text
-        and "Along the path" not in text
+        and "C becomes smaller" not in text
     )
     text = words(page("nothing known"))
     assert (

@@ -426,7 +426,7 @@ def test_levels_are_taken_out_and_added_again(tmp_path):
         frame, tmp_path / "even", options=options(targets=TARGETS, levels=True, method="uniform")
     )
     assert all(cuvee[0] < 0.5 * uniform[0] for cuvee, uniform, *_ in even.metrics["scores"])
-    assert any("differ in level" in note for note in run.notes)
+    assert any("labels differ in their average" in note for note in run.notes)
 
 
 def test_classes_have_no_levels(tmp_path):

@@ -314,19 +314,15 @@ def _scores(
 
     Balanced accuracies stand in brackets.
     """
-    from cuvee.report.findings import CONSTANT
+    from cuvee.report.summary import best_of
 
     ours, *others = (one[0] for one in scores)
-    known = [
-        (value, name) for value, name in zip(others, methods[1:], strict=True) if value is not None
-    ]
-    best = max(
-        known, key=lambda one: (one[0] if higher else -one[0], one[1] in CONSTANT), default=None
-    )
+    known = {k: value for k, value in enumerate(others, 1) if value is not None}
+    best = best_of(known, methods, higher)
     fair = f" ({balanced[0]:.3f})" if balanced and balanced[0] is not None else ""
     return (
         "–" if ours is None else f"{ours:.3f}{fair}",
-        "–" if best is None else f"{best[0]:.3f} {best[1]}",
+        "–" if best is None else f"{known[best]:.3f} {methods[best]}",
     )
 
 

@@ -1,4 +1,4 @@
-"""`cuvee mix fit | best | next | plan | report`: the mixture to train on, from small runs."""
+"""`cuvee mix plan | fit | best | next | report`: the mixture to train on, from small runs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,42 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(help="Folder that cuvee mix fit wrote.")]
+
+
+@app.command()
+def plan(
+    domains: Annotated[list[str], typer.Option(metavar="NAMES", help="Names of domains, a,b.")],
+    runs: of.Count = 32,
+    out: of.OutTable = None,
+    tokens: of.Tokens = None,
+    budget: of.Budget = None,
+    repeat: of.Repeat = 1.0,
+    fixed: of.Fixed = None,
+    minimum: of.Minimum = None,
+    maximum: of.Maximum = None,
+    prior: of.Prior = None,
+    seed: asked.Seed = 0,
+    force: asked.Force = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Plan the first runs, when nothing is known yet.
+
+    Example: cuvee mix plan --domains web,code,books --runs 12 --out plan.csv
+    """
+    with speaking(quiet):
+        from cuvee.mix import first_runs
+
+        if out is not None:
+            check_out(out, force, (".csv", ".parquet"))
+        limits = of.limits(tokens, budget, repeat, fixed, minimum, maximum)
+        made = first_runs(
+            asked.names(domains),
+            of.count(runs),
+            constraints=limits,
+            prior=of.prior_of(prior),
+            seed=seed,
+        )
+        write_frame(made.to_frame(), out)
 
 
 @app.command()
@@ -175,42 +211,6 @@ def next_(
 
 
 @app.command()
-def plan(
-    domains: Annotated[list[str], typer.Option(metavar="NAMES", help="Names of domains, a,b.")],
-    runs: of.Count = 32,
-    out: of.OutTable = None,
-    tokens: of.Tokens = None,
-    budget: of.Budget = None,
-    repeat: of.Repeat = 1.0,
-    fixed: of.Fixed = None,
-    minimum: of.Minimum = None,
-    maximum: of.Maximum = None,
-    prior: of.Prior = None,
-    seed: asked.Seed = 0,
-    force: asked.Force = False,
-    quiet: asked.Quiet = False,
-) -> None:
-    """Plan the first runs, when nothing is known yet.
-
-    Example: cuvee mix plan --domains web,code,books --runs 12 --out plan.csv
-    """
-    with speaking(quiet):
-        from cuvee.mix import first_runs
-
-        if out is not None:
-            check_out(out, force, (".csv", ".parquet"))
-        limits = of.limits(tokens, budget, repeat, fixed, minimum, maximum)
-        made = first_runs(
-            asked.names(domains),
-            of.count(runs),
-            constraints=limits,
-            prior=of.prior_of(prior),
-            seed=seed,
-        )
-        write_frame(made.to_frame(), out)
-
-
-@app.command()
 def report(
     folder: Folder,
     out: Annotated[
@@ -331,8 +331,8 @@ def _metrics(proposal: Proposal) -> list[tuple[str, str, str]]:
 
 def _in_words(proposal: Proposal) -> str:
     luck = (
-        f"; likely to turn out worse by {proposal.disappointment:.2g}, for it was chosen for "
-        "looking good"
+        f"; expect it to be about {proposal.disappointment:.2g} worse than predicted, because the "
+        "mixture that looks best was chosen"
     )
     told = luck if proposal.disappoints else ""
     return f"{proposal.expected()}{told}. Others: {proposal.others()}."

@@ -120,8 +120,8 @@ def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) ->
         return notes
     if options.labelled is None:
         notes.append(
-            "scores are of models that saw no test row; delivered models learn from all labelled "
-            "rows"
+            "scores belong to models that did not see the test rows; the models you get learn from "
+            "all labelled rows"
         )
     else:
         notes.append(

@@ -1,4 +1,6 @@
-"""What the owner of a table should know of: gaps that are filled, ids, labels spelt twice."""
+"""What the owner of a table should know of: gaps that are filled, ids, labels spelt twice or
+very skewed.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ from cuvee.data.columns import count, is_number, listed
 
 IDS = 50  # rows, from which on as many different whole numbers are most likely ids
 MOST = 10  # columns that a sentence names
+SKEWED = 2.0  # times the median, from which on a mean shows that a few labels are very large
+FAR = 50.0  # times the median, from which on the largest label shows the same
 
 
 def noticed(
@@ -19,6 +23,24 @@ def noticed(
     """Return sentences about tidy columns, name -> values (rows,)."""
     gaps = {name: int(columns[name].isna().sum()) for name in features} if impute else {}
     return [*filled(gaps), *_ids(columns, features), *_spellings(columns[label], label)]
+
+
+def skewed(labels: Any) -> list[str]:
+    """Return a sentence about a quantity (rows,) that is above 0 and has a few very large values.
+
+    The errors of such a quantity are mostly those of its few large values, and a model that is
+    linear in it predicts values below 0.
+    """
+    values = labels.dropna().to_numpy(dtype=np.float64)
+    if not len(values) or values.min() <= 0:
+        return []
+    unit = values / np.median(values)  # a plain sum may overflow
+    if unit.mean() <= SKEWED and unit.max() <= FAR:
+        return []
+    return [
+        "all labels are above 0 and a few are very large: hypothesis poisson keeps predictions "
+        "above 0 (--hypothesis poisson), or take the label's logarithm"
+    ]
 
 
 def filled(gaps: Mapping[str, int]) -> list[str]:

@@ -28,13 +28,14 @@ from cuvee.data.held_out import (
     drop_unseen,
 )
 from cuvee.data.labelled import LabelledFrame
-from cuvee.data.noticed import noticed
+from cuvee.data.noticed import noticed, skewed
 from cuvee.data.opened import OpenedTable, decodable, open_table
-from cuvee.data.options import Options
+from cuvee.data.options import LINEAR, Options
 from cuvee.data.prepared import Members, Prepared
 from cuvee.data.refused import check_missing
 from cuvee.data.roles import label_free_notes
 from cuvee.data.streamed import streamed
+from cuvee.data.task import Task
 from cuvee.data.unlabelled import Unlabelled
 from cuvee.errors import DomainError, InputError, OptionError
 from cuvee.problem import Array
@@ -116,6 +117,9 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             return rows.encoded(who.encoder, wanted)
 
     row_notes += [*more.notes, *noticed(used, table.features, table.label, options.impute)]
+    linear = options.model == LINEAR and options.hypothesis != "poisson"
+    if linear and opened.inferred.task is Task.regression:
+        row_notes += skewed(used[table.label])
     with located(opened.source, options.encoding):
         return Prepared.of(
             options, opened.inferred, members, used[table.label], sizes=opened.sizes,

@@ -25,9 +25,8 @@ from cuvee.results import Floats
 BELIEVED = 0.5  # of a level, from which on it is worth a note
 FAR = 1e150
 DIFFER = (
-    "domains differ in level: each of cuvee's models has its own, and learns slopes from others "
-    "(--no-levels takes "
-    "labels as they are, as the baselines of a run do)"
+    "the domains' labels differ in their average: cuvee gives each target an average of its own "
+    "and learns only slopes from others; the baselines do not (--no-levels switches it off)"
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.errors import InputError, OptionError, check_number
+from cuvee.errors import InputError, OptionError, check_number, option
 from cuvee.results import Floats
 
 DUST = 1e-12  # a smaller share is rounding, and 0 is meant
@@ -58,11 +58,13 @@ class Constraints:
             ("tokens", self.tokens), ("repeat", self.repeat), ("fixed", self.fixed),
             ("minimum", self.minimum), ("maximum", self.maximum),
         ):  # fmt: skip
-            _check_values(what, given, names)
+            _check_values(option(what), given, names)
         if self.tokens and self.budget is None:
-            raise OptionError("tokens= limits shares only together with budget=: give both")
+            raise OptionError(
+                f"{option('tokens')} limits shares only together with {option('budget')}: give both"
+            )
         if self.budget is not None:
-            check_number("budget", self.budget, above=0.0)
+            check_number(option("budget"), self.budget, above=0.0)
         limits = [*self._below(names), *self._above(names), *self._groups(names)]
         made = Polytope(tuple(names), tuple(limits))
         made.centre  # noqa: B018  # raises if there is none
@@ -299,7 +301,7 @@ def _group(name: str, given: Any) -> tuple[Sequence[str], float, float]:
 def _check_values(what: str, given: Any, names: Sequence[str]) -> None:
     """Raise `OptionError` for a domain that is not there, or a value that is no number ≥ 0."""
     if not isinstance(given, Mapping):
-        if what in ("tokens", "fixed"):
+        if what in (option("tokens"), option("fixed")):
             raise OptionError(
                 f"{what} must be given by name, such as {{'web': 0.2}}; got {given!r}"
             )
@@ -310,4 +312,4 @@ def _check_values(what: str, given: Any, names: Sequence[str]) -> None:
             raise OptionError(
                 f"{what} names the domain {name!r}, which is not one of {', '.join(names)}"
             )
-        check_number(f"{what} of {name!r}", value, least=0.0)
+        check_number(f"the value of {name!r} in {what}", value, least=0.0)

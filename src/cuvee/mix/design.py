@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import OptionError, check_whole
+from cuvee.errors import OptionError, check_whole, option
 from cuvee.mix import kernels
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
@@ -27,6 +27,7 @@ POOL, KEPT, WIDE, DRAWS = 3000, 500, 400, 1024
 DIFFERENT = 0.02  # of the mixture that two runs must differ in
 WORTHWHILE = 0.01  # spreads of the goal that a run must tell, or it will hardly change the answer
 LIKELY = 0.01  # chance to be the best mixture that is worth a word
+COUNTS = 0.1  # least share of a domain that a mixture is said to be mostly of
 LEAST_TOLD = 0.001  # spreads that are shown
 FIRST_POOL, FIRST_NOISE = 800, 0.1
 
@@ -233,7 +234,8 @@ def first_runs(
         unknown = [name for name in prior if name not in domains]
         if unknown:
             raise OptionError(
-                f"prior names the domain {unknown[0]!r}, which is not one of {', '.join(domains)}"
+                f"{option('prior')} names the domain {unknown[0]!r}, which is not one of "
+                f"{', '.join(domains)}"
             )
         prior = [float(prior.get(name, 0.0)) for name in domains]
     usual = None if prior is None else check_alpha([prior], len(domains), atol=1e-4)[0]
@@ -271,18 +273,23 @@ def _first(polytope: Polytope, k: int, prior: Floats | None, seed: int) -> Plan:
         told = (covariance**2).sum(1) / (variance + FIRST_NOISE)
         i = 0 if step == 0 else int(told.argmax())
         chosen.append(i)
-        heavy = [polytope.domains[j] for j in np.argsort(-pool[i])[:2] if pool[i, j] > 0]
         reasons.append(
             "It is the prior mixture, or the middle of what is allowed: others are judged by it."
             if step == 0
-            else f"Mostly {' and '.join(heavy)}: of all mixtures it tells most that the runs "
-            "before it do not."
+            else f"{_mostly(polytope.domains, pool[i])}: of all mixtures it tells most that the "
+            "runs before it do not."
         )
         column = covariance[:, i].copy()
         covariance = covariance - np.outer(column, column) / (variance[i] + FIRST_NOISE)
     nothing = np.full(k, np.nan)
     labels = numbered("first", k)
     return Plan(polytope.domains, pool[chosen], tuple(reasons), nothing, labels)
+
+
+def _mostly(domains: Sequence[str], alpha: Floats) -> str:
+    """Return which one or two domains a mixture (N,) is mostly made of, or that there are none."""
+    heavy = [domains[j] for j in np.argsort(-alpha, kind="stable")[:2] if alpha[j] >= COUNTS]
+    return f"Mostly {' and '.join(heavy)}" if heavy else "Small shares of many domains"
 
 
 def _usual_gram(alpha: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import OptionError, check_number, check_whole
+from cuvee.errors import OptionError, check_number, check_whole, option
 from cuvee.mix import gaussian, registry
 from cuvee.mix.average import Average, Judged, averaged, judge, shares
 from cuvee.mix.candidate import DTYPE, Method, ShapedRuns
@@ -65,14 +65,15 @@ def fit_surface(
         >>> bool(surface.best().alpha[0] > 0.95)
         True
     """
-    check_number("level", level, above=0.0, most=0.999)
+    check_number(option("level"), level, above=0.0, most=0.999)
     check_whole("seed", seed, 0)
     runs = read_runs(alpha, metrics, scale)
     wrong = [name for name in maximise if name not in runs.names]
     if isinstance(maximise, str) or wrong:
         named = maximise if isinstance(maximise, str) else wrong[0]
         raise OptionError(
-            f"maximise must be a list of metrics, of {', '.join(runs.names)}; got {named!r}"
+            f"{option('maximise')} must be a list of metrics, of {', '.join(runs.names)}; "
+            f"got {named!r}"
         )
     chosen = tuple(method.name for method in registry.chosen(candidates))
     return fit_runs(runs, Settings(chosen, level, seed, tuple(maximise)), progress)

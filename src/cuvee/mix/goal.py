@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cuvee.errors import OptionError, check_number
+from cuvee.errors import OptionError, check_number, option
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 
@@ -134,29 +134,31 @@ def read_goal(
     pull: float,
 ) -> Goal:
     """Return the checked goal; `sign` (K,) is −1 for metrics that are better when larger."""
-    check_number("risk", risk, least=0.0)
-    check_number("pull", pull, least=0.0)
+    check_number(option("risk"), risk, least=0.0)
+    check_number(option("pull"), pull, least=0.0)
     if pull > 0 and prior is None:
-        raise OptionError("pull= draws the mixture to prior=: give the prior mixture too")
+        raise OptionError(
+            f"{option('pull')} draws the mixture to {option('prior')}: give the prior mixture too"
+        )
     given = names if minimise is None else [minimise] if isinstance(minimise, str) else minimise
     wanted = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
     weights = torch.zeros(len(names), dtype=DTYPE)
     for name, weight in wanted.items():
-        check_number(f"weight of {name!r}", weight, least=0.0)
+        check_number(f"the weight of {name!r} in {option('minimise')}", weight, least=0.0)
         weights[_place(name, names, "minimise")] = float(weight)
     if float(weights.sum()) <= 0.0:
-        raise OptionError("minimise names no metric with a weight above 0")
+        raise OptionError(f"{option('minimise')} names no metric with a weight above 0")
     guards = {}
     for name, bound in (keep or {}).items():
-        check_number(f"bound of {name!r}", bound)
+        check_number(f"the bound of {name!r} in {option('keep')}", bound)
         place = _place(name, names, "keep")
         guards[place] = float(sign[place]) * float(bound)
     return Goal(weights / weights.sum(), worst, guards, float(risk), prior, float(pull))
 
 
-def _place(name: str, names: Sequence[str], option: str) -> int:
+def _place(name: str, names: Sequence[str], named_by: str) -> int:
     if name not in names:
         raise OptionError(
-            f"{option} names the metric {name!r}, which is not one of {', '.join(names)}"
+            f"{option(named_by)} names the metric {name!r}, which is not one of {', '.join(names)}"
         )
     return list(names).index(name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -22,6 +22,7 @@ from cuvee.mix.search import QUICK, broken_guards, check_guards, minimise
 from cuvee.mix.shares import ROUNDED
 from cuvee.results import Floats
 
+ALSO = {"prior": "the prior", "best run": "the best run"}  # as sentences name them
 MIXED = 5.0  # times as much as another that a metric may vary without a word
 
 
@@ -48,6 +49,8 @@ class Proposal:
     forbidden: tuple[str, ...] = ()  # those of `compared` that the constraints do not allow
     goal: str = "the goal"  # in words
     direction: float = 1.0  # −1: the goal has metrics to maximise alone, and is shown negated
+    same: Mapping[str, str] = field(default_factory=dict)
+    """Those of `compared` that are the mixture of an earlier one, with its name."""
 
     @property
     def weights(self) -> dict[str, float]:
@@ -74,24 +77,50 @@ class Proposal:
 
     def expected(self) -> str:
         """Return in words what the goal is expected to be, larger if its metrics are maximised."""
-        end = "at most" if self.direction > 0 else "at least"
         return (
-            f"Expected {self.direction * self.value:.4g} for {self.goal}, {end} "
-            f"{self.direction * self.high:.4g} at the end of {self.interval}"
+            f"Expected {self.direction * self.value:.4g} for {self.goal}; {self.interval} "
+            f"{self.end} at {self.direction * self.high:.4g}"
         )
+
+    @property
+    def end(self) -> str:
+        """Return the verb for `high`: as larger metrics are better, it may be the lower end."""
+        return "ends" if self.direction > 0 else "begins"
 
     @property
     def interval(self) -> str:
         """Return in words which interval `high` is the end of."""
-        return f"the {self.prediction.level:.0%} interval of the average of many such runs"
+        return f"the {self.prediction.level:.0%} interval for the mean of many such runs"
 
     def others(self) -> str:
         """Return in words what the goal is for other mixtures, and which are not allowed."""
-        return ", ".join(
-            f"{name} {self.direction * value:.4g}"
-            + (" (not allowed)" if name in self.forbidden else "")
-            for name, value in self.compared.items()
-        )
+        return self.compared_in_words(lambda value: f"{value:.4g}")
+
+    def compared_in_words(self, written: Callable[[float], str]) -> str:
+        """Return `others` with numbers as they are `written`; a mixture is said once."""
+        said = []
+        for name, value in self.compared.items():
+            if name in self.same:
+                continue
+            also = "".join(f", which is also {ALSO.get(n, n)}," for n in self._names_of(name))
+            mark = " (not allowed)" if name in self.forbidden else ""
+            said.append(f"{name}{also} {written(self.direction * value)}{mark}")
+        return ", ".join(said)
+
+    def _names_of(self, name: str) -> list[str]:
+        """Return the other names of a mixture of `compared`."""
+        return [other for other, first in self.same.items() if first == name]
+
+
+def same_mixtures(others: Mapping[str, Floats]) -> dict[str, str]:
+    """Return the names of mixtures (N,) that an earlier one has already, with its name."""
+    named = list(others)
+    same = {}
+    for i, name in enumerate(named):
+        first = (n for n in named[:i] if np.abs(others[n] - others[name]).max() < ROUNDED)
+        if earlier := next(first, None):
+            same[name] = earlier
+    return same
 
 
 def worth(goal: Goal, belief: Belief, alpha: Floats) -> tuple[float, float]:

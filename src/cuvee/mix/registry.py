@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cuvee.errors import OptionError, check_choice
+from cuvee.errors import OptionError, check_choice, option
 from cuvee.mix import gaussian, laws, quadratic, trees
 from cuvee.mix.candidate import Method
 
@@ -28,7 +28,9 @@ def chosen(wanted: Sequence[str] | None) -> tuple[Method, ...]:
     if wanted is None:
         return tuple(method for method in METHODS.values() if method.default)
     if isinstance(wanted, str) or not wanted:
-        raise OptionError(f"candidates must be a list of names, of {', '.join(names())}")
+        raise OptionError(
+            f"{option('candidates')} must be a list of names, of {', '.join(names())}"
+        )
     for name in wanted:
-        check_choice("candidates", name, names())
+        check_choice(option("candidates"), name, names())
     return tuple(METHODS[name] for name in dict.fromkeys(wanted))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.errors import OptionError
+from cuvee.errors import OptionError, option
 from cuvee.mix.constraints import Constraints
 from cuvee.mix.design import Plan
 from cuvee.mix.prediction import Sensitivity
@@ -131,7 +131,8 @@ def _traded(surface: Surface, trade: Sequence[str] | None) -> tuple[str, ...]:
     if not known or len(trade) != 2 or trade[0] == trade[1]:
         given = trade if isinstance(trade, str) else ", ".join(map(str, trade))
         raise OptionError(
-            f"trade must name two metrics, of {', '.join(surface.metrics)}; got {given!r}"
+            f"{option('trade')} must name two metrics, of {', '.join(surface.metrics)}; "
+            f"got {given!r}"
         )
     return tuple(trade)
 
@@ -155,9 +156,9 @@ def _proposal(best: Proposal, usual: Floats, now: Floats, name: str) -> dict[str
         for k, metric in enumerate(p.metrics)
     ]
     luck = (
-        "Because this mixture was chosen for looking good, it is likely to be worse by about "
-        f"{number(best.disappointment, 2)}, as surfaces of one half of the runs were when the "
-        "other half judged them. "
+        f"Expect it to be about {number(best.disappointment, 2)} worse than predicted, because "
+        "the mixture that looks best was chosen: this is how it went where surfaces of one half of "
+        "the runs chose and those of the other half judged. "
     )
     text = f"{expected(best)}. {luck if best.disappoints else ''}Compared with {others(best)}."
     head = ("metric", "expected", "interval of a new run", f"at the {name} mixture")
@@ -221,7 +222,7 @@ def _sensitivity(s: Sensitivity, unit: Floats, directions: Floats) -> dict[str, 
     text = (
         f"How each metric (rows) changes where a domain (columns) gets {s.step:.0%} more of the "
         "proposal and the others give it up, in units of the metric's spread over the runs. A "
-        "stroke marks an effect whose interval holds 0: its direction is not known."
+        "line through a cell means that the effect may help or hurt."
     )
     return {"text": text, "maps": maps}
 

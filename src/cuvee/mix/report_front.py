@@ -47,8 +47,8 @@ def drawn_front(front: Front, best: Proposal, metrics: Sequence[str]) -> dict[st
         for point, alpha in zip(points, front.alpha, strict=True)
     ]
     return {
-        "text": f"No mixture that is allowed is expected to be better in both {names[0]} and "
-        f"{names[1]} than one of these. The proposal is for {shown(best.goal, 200)}.",
+        "text": "Each point is a best compromise: no allowed mixture is expected to be better in "
+        f"both {names[0]} and {names[1]} than it. The proposal is for {shown(best.goal, 200)}.",
         "card": {
             "name": "The front.",
             "caption": f"{names[0]} across, {names[1]} up.",

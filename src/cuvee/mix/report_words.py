@@ -27,20 +27,15 @@ def largest(domains: Sequence[str], alpha: Floats, most: int = 4) -> str:
 
 def expected(best: Proposal) -> str:
     """Return what the goal is expected to be, and the other end of the interval of its mean."""
-    end = "at most" if best.direction > 0 else "at least"
     return (
-        f"Expected {number(best.direction * best.value, 4)} for {shown(best.goal, 200)}, {end} "
-        f"{number(best.direction * best.high, 4)} at the end of {best.interval}"
+        f"Expected {number(best.direction * best.value, 4)} for {shown(best.goal, 200)}; "
+        f"{best.interval} {best.end} at {number(best.direction * best.high, 4)}"
     )
 
 
 def others(best: Proposal) -> str:
     """Return what the goal is for other mixtures, and which of them are not allowed."""
-    return ", ".join(
-        f"{name} {number(best.direction * value, 4)}"
-        + (" (not allowed)" if name in best.forbidden else "")
-        for name, value in best.compared.items()
-    )
+    return best.compared_in_words(lambda value: number(value, 4))
 
 
 def asked_for(

@@ -192,23 +192,20 @@ def _too_few(whole: int, least: int, left: Table, right: Table) -> str:
 
 
 def _with_gaps(failed: Any, left: Table, right: Table) -> Iterator[str]:
-    """Yield sentences on the runs without all their shares, and on those that failed."""
+    """Yield sentences on the runs without all their shares, and on those without a metric."""
     shares = ~np.isfinite(left.values).all(1)
     for table, rows in ((left, np.flatnonzero(shares)), (right, np.flatnonzero(failed & ~shares))):
         if not len(rows):
             continue
         names = [table.labels[i] for i in rows]
         column = table.columns[int(np.argmax(~np.isfinite(table.values[rows[0]])))]
-        be, have = ("is", "it has") if len(names) == 1 else ("are", "they have")
-        if table is left:
-            yield (
-                f"{some_runs(names)} {be} left out: {have} no share of some domain, {names[0]!r} "
-                f"of {column!r}."
-            )
+        thing, some = ("share", "some domain") if table is left else ("value", "some metric")
+        if len(names) == 1:
+            yield f"{some_runs(names)} has no {thing} of {column!r} and is left out."
         else:
             yield (
-                f"{some_runs(names)} failed and {be} left out: {have} a gap, {names[0]!r} in "
-                f"{column!r}."
+                f"{some_runs(names)} have no {thing} of {some} and are left out; {names[0]!r} has "
+                f"none of {column!r}."
             )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from cuvee.errors import option
 from cuvee.mix.belief import Belief
 from cuvee.mix.candidate import DTYPE
 from cuvee.mix.constraints import InfeasibleError, Polytope
@@ -116,10 +117,11 @@ def check_guards(goal: Goal, belief: Belief, alpha: Floats, names: tuple[str, ..
     broken = [names[k] for k in broken_guards(goal, belief, alpha)]
     if broken:
         end = "the end of its interval" if goal.risk > 0 else "the mean"
+        lower = f"lower {option('risk')}, " if goal.risk > 0 else ""
         raise InfeasibleError(
             f"no mixture was found that keeps {', '.join(map(repr, broken))} within "
-            f"{'its bound' if len(broken) == 1 else 'their bounds'} ({end} counts): loosen keep=, "
-            f"{'lower risk=, ' if goal.risk > 0 else ''}or loosen the constraints",
+            f"{'its bound' if len(broken) == 1 else 'their bounds'} ({end} counts): loosen "
+            f"{option('keep')}, {lower}or loosen the constraints",
             tuple(f"bound of {name!r}" for name in broken),
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.errors import InputError, OptionError
+from cuvee.errors import InputError, OptionError, option
 
 ZEROS = {"k": 3, "m": 6, "b": 9, "t": 12}  # that a letter behind a number stands for
 GAPS = ("", "nan", "none", "null", "na", "n/a", "<na>", "nat")
@@ -113,12 +113,14 @@ def place_of(scale: Any, scales: Sequence[str]) -> int:
         return list(scales).index(scale)
     if list(scales) == [""]:
         raise OptionError(
-            f"scale must be one of those of the runs, which have none: leave it out; got {scale!r}"
+            f"{option('scale')} must be one of those of the runs, which have none: leave it out; "
+            f"got {scale!r}"
         )
     keys = [_key(name) for name in scales]
     if _key(scale) not in keys:
         raise OptionError(
-            f"scale must be one of {', '.join(map(repr, scales))}; got {_plain(scale)!r}"
+            f"{option('scale')} must be one of {', '.join(map(repr, scales))}; "
+            f"got {_plain(scale)!r}"
         )
     return keys.index(_key(scale))
 

@@ -171,7 +171,7 @@ class Surface:
         return Proposal(
             self.domains, alpha[places], predicted, value, high, curse, compared,
             repeats(constraints, shares), notes, forbidden,
-            *goal.in_words(self.metrics, self._sign),
+            *goal.in_words(self.metrics, self._sign), proposal.same_mixtures(others),
         )  # fmt: skip
 
     def front(

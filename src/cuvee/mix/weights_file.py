@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cuvee.errors import InputError, OptionError, check_choice
+from cuvee.errors import InputError, OptionError, check_choice, option
 from cuvee.mix.yaml_lines import read_yaml
 from cuvee.outputs.visible import json_visible
 
@@ -35,7 +35,7 @@ def written(weights: Mapping[str, float], shape: str = "mapping", suffix: str = 
     "web": 0.7
     "code": 0.3
     """
-    check_choice("shape", shape, tuple(SHAPES))
+    check_choice(option("shape"), shape, tuple(SHAPES))
     content = SHAPES[shape]({name: float(weight) for name, weight in weights.items()})
     if suffix.lower() in JSON:
         lines = json.dumps(content, indent=2, ensure_ascii=False).split("\n")

@@ -12,6 +12,7 @@ from cuvee.report.formatting import count, named, number, score
 from cuvee.report.label_free import bare, warning
 from cuvee.report.summary import (
     best_baseline,
+    best_of,
     constant,
     is_bad,
     means_also,
@@ -36,7 +37,7 @@ Flags = npt.NDArray[np.bool_]
 def worries(findings: Findings) -> list[str]:
     """Return the sentences of all rules that apply, the gravest first."""
     rules = (
-        *(unsolved, unmixed, label_free, few_tests, unlearnt, flattered, chance, behind),
+        *(unsolved, unmixed, label_free, few_tests, behind, unlearnt, flattered, chance),
         *(self_reliant, few_rows, unscored, unproven, leaning, unused),
     )
     return [sentence for rule in rules for sentence in rule(findings)]
@@ -248,7 +249,9 @@ def behind(findings: Findings) -> Iterator[str]:
         return
     each = []
     for i in np.flatnonzero(lost.any(1)):
-        k = int(np.nanargmax(np.where(lost[i], sign * findings.scores[i, :, 0], np.nan)))
+        values = {int(k): float(findings.scores[i, k, 0]) for k in np.flatnonzero(lost[i])}
+        k = best_of(values, findings.methods, findings.higher_is_better)
+        assert k is not None  # as this target has such a baseline
         theirs, own = (score(float(findings.scores[i, m, 0]), findings.metric) for m in (k, us))
         each.append(f"{findings.targets[i]} ({findings.methods[k]} {theirs} against {own})")
     who = ", ".join(each[:MOST_NAMED])
@@ -267,7 +270,8 @@ def self_reliant(findings: Findings) -> Iterator[str]:
     if bad.any():
         yield (
             f"{_who(findings, bad)} gave {ALMOST_ALL:.0%} or more of the weight to own rows: "
-            "these sources help it little, so label more rows there or find other sources."
+            "these sources help this model little: label more rows there, find other sources, or "
+            "try another kind of model."
         )
 
 

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from cuvee.report import intervals
-from cuvee.report.findings import AUC, BALANCED, CONSTANT, CUVEE, LOG_LOSS, LOWER, Findings
+from cuvee.report.findings import (
+    AUC,
+    BALANCED,
+    CUVEE,
+    LOG_LOSS,
+    LOWER,
+    MAJORITY,
+    OWN_MEAN,
+    Findings,
+)
 from cuvee.report.formatting import UNKNOWN, count, number, score, signed
 from cuvee.report.label_free import expectation
 from cuvee.report.summary import best_baseline, means_also, n_scored, partly
@@ -22,6 +31,10 @@ MEANINGS = {
     AUC: "AUC is how often a row of the second class is ranked above one of the first",
     LOG_LOSS: "log loss is a penalty that is large when the right class got a low probability, and "
     "lower is better",
+}
+CONSTANT_IS = {
+    OWN_MEAN: "the mean of the target's labels",
+    MAJORITY: "the most frequent class of the target's labels",
 }
 COLUMNS, LEAST = 3, 12  # drawings beside each other, and rows that one of them holds
 
@@ -74,11 +87,9 @@ def _introduction(f: Findings, scored: Any) -> str:
         f"{better}. "
     )
     text += "Intervals are of 95 %."
-    if any(method in CONSTANT for method in f.methods):
-        text += (
-            " The last baseline does not use any column: "
-            "it always gives the answer that a target's own labels suggest."
-        )
+    for method in f.methods:
+        if method in CONSTANT_IS:
+            text += f" “{method}” always predicts {CONSTANT_IS[method]}."
     if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
         text += f" {'; '.join(meanings)}."
     if any(not np.isfinite(f.also[name][scored]).all() for name in means_also(f)):

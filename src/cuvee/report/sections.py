@@ -55,6 +55,9 @@ def weights(f: Findings, drawn: Layout) -> dict[str, Any]:
             f"The {len(drawn.columns)} sources with most weight have a column each, "
             f"the other {len(drawn.others):,} are summed."
         )
+    sentences.append(
+        "With few rows small weights are uncertain: read their order, not their digits."
+    )
     label = f"α, {count(len(drawn.rows), 'target')} by {count(len(columns), 'column')}"
     return {
         "text": " ".join(sentences),
@@ -69,10 +72,11 @@ def targets(f: Findings, drawn: Layout) -> dict[str, Any]:
     text = "The weights that were returned."
     if any(t is not None for t in f.tried):
         text = (
-            "First, the weights that were returned. Along the path, in the same colours, C falls: "
-            "where it is large every row counts equally, where it is small a source counts as far "
-            "as it resembles the target. Every mixture tried was cross-validated on the target's "
-            "own rows; the weights are their average, with the share written beside each."
+            "First, the weights that were returned. Then the path, in the same colours: from left "
+            "to right C becomes smaller. On the left every row counts equally. On the right a "
+            "source counts only if it resembles the target. Every mixture tried was "
+            "cross-validated on the target's own rows; the weights are their average, with the "
+            "share written beside each."
         )
     if len(f.targets) > SHOWN:
         text += (
@@ -142,9 +146,8 @@ def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:
     return {
         "text": "How far a target's model would move, relative to its own length, "
         "for each unit of α moved to a "
-        "source. A strong cell in a column of little weight is a source that would change the "
-        "model if it were trusted "
-        "more.",
+        "source. A dark cell for a source with a small weight means: more weight for this source "
+        "would change the model a lot.",
         "label": label,
         "map": heat_map(rows, columns, values, label, apart=apart, look=look),
         "bars": {

@@ -1,8 +1,8 @@
-"""Say what was asked and what was found, in three sentences."""
+"""Say what was asked and what was found, in a few sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from cuvee.results import Floats, Status
 
 
 def summary(findings: Findings) -> tuple[str, str, str]:
-    """Return the question, the comparison, and what is proven; each is one sentence."""
+    """Return the question, the comparison, and what is proven, in words."""
     return _asked(findings), _compared(findings), _proven(findings)
 
 
@@ -32,11 +32,20 @@ def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None
         for k, m in enumerate(findings.methods)
         if m not in excluded and np.isfinite(findings.mean[k, 0])
     ]
-    sign = 1.0 if findings.higher_is_better else -1.0
-    key = {
-        k: (sign * float(findings.mean[k, 0]), findings.methods[k] in CONSTANT) for k in baselines
-    }
-    return max(baselines, key=lambda k: key[k], default=None)
+    values = {k: float(findings.mean[k, 0]) for k in baselines}
+    return best_of(values, findings.methods, findings.higher_is_better)
+
+
+def best_of(
+    values: Mapping[int, float], methods: Sequence[str], higher_is_better: bool
+) -> int | None:
+    """Return the method with the best value, the simplest of equals; None where there is none.
+
+    One that always gives the same answer is the simplest; of others the first counts.
+    """
+    sign = 1.0 if higher_is_better else -1.0
+    key = {k: (sign * value, methods[k] in CONSTANT) for k, value in values.items()}
+    return max(key, key=lambda k: key[k], default=None)
 
 
 def constant(findings: Findings) -> int | None:
@@ -102,18 +111,18 @@ def _asked(findings: Findings) -> str:
         if total is not None
         else ""
     )
-    own = ", its own labelled rows among them," if findings.columns[-1:] == (OWN,) else ""
     who = count(len(findings.targets), "target")
-    whom = "it" if len(findings.targets) == 1 else "each"
     names = f"“{findings.domain}” names {count(n, 'source')} and {who}"
     if len(findings.targets) > 1 and set(findings.targets) <= set(findings.columns):
         part = f"{len(findings.targets):,} of them in turn targets"
         turn = "each in turn a target" if len(findings.targets) == n else part
         names = f"“{findings.domain}” names {count(n, 'domain')}, {turn} of the others"
+    own = " and from the target's own rows" if findings.columns[-1:] == (OWN,) else ""
+    whom = "it" if len(findings.targets) == 1 else "each target"
     return (
-        f"In {findings.title}{size}, where {names}, cuvee was asked how much {whom} should learn "
-        f"from whom{own} "
-        f"to predict “{findings.label}” ({findings.task}) with {findings.hypothesis}."
+        f"In {findings.title}{size}, {names}. The task was to predict “{findings.label}” "
+        f"({findings.task}) for {who}, with {findings.hypothesis}. For {whom} cuvee chose how much "
+        f"to learn from each source{own}."
     )
 
 

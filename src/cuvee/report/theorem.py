@@ -69,7 +69,7 @@ def _looseness(f: Findings, terms: LearningTerms, times: Any) -> Iterator[str]:
         factor = low if low == high else f"{low} to {high}"
         yield (
             "“Bound ÷ measured loss” divides their sum by the held-out loss of the scored model: "
-            f"the bound is loose, by a factor of at least {factor}."
+            f"the bound is far too large: {factor} times the measured loss."
         )
     with np.errstate(invalid="ignore"):
         empty = terms.together >= terms.largest_loss
