@@ -31,7 +31,11 @@ def test_terms_are_those_of_the_theorem_with_the_own_sample_as_one_more_source()
         assert bound.proven.sampling[i] == pytest.approx(2 * sqrt(log(20) / (2 * target.n_rows)))
         assert bound.proven.discrepancy[i] == pytest.approx(2 * bound.printed.discrepancy[i])
     assert bound.printed.probability == pytest.approx(0.9) == bound.proven.probability
-    assert bound.targets == ("target 0", "target 1") and not bound.exact and "probability" in bound.loss
+    assert (
+        bound.targets == ("target 0", "target 1")
+        and not bound.exact
+        and "probability" in bound.loss
+    )
 
 
 def test_the_right_mixture_has_the_smaller_discrepancy():
