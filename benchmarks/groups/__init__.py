@@ -1,0 +1,1 @@
+"""The public benchmark of few labelled rows in many groups."""
