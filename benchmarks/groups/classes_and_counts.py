@@ -138,6 +138,7 @@ def accidents() -> Frame:
     d = pd.read_csv(
         io.StringIO(body.strip()), names=names, skipinitialspace=True, na_values=["?", "<null>"]
     )
+    d["age"] = d["age"].where(d["age"] != 99)  # 99 stands for unknown
     severity = d["injury_severity"]
     kept = severity.isin(severity.value_counts().index[:5])
     columns = ["case_state", "injury_severity", "age", "sex", "person_type", "seating_position"]
@@ -208,7 +209,7 @@ def vote2016() -> Frame:
     ("neighborhood", "personSearch", "classes", 60),
     "carData (GPL); open data of Minneapolis",
     "vehicleSearch, citationIssued, MDC, ids, coordinates, precinct",
-    "Is a person searched whom the police stop? One in seven is. The groups are neighbourhoods.",
+    "Is a person searched whom the police stop? One in eight is. The groups are neighbourhoods.",
 )
 def police_stops() -> Frame:
     """Return a row per stop."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -25,8 +26,8 @@ from benchmarks.groups import archives, classes_and_counts, content, quantities,
 from benchmarks.groups.records import TABLES, Kind, TableFacts
 
 from cuvee.data import task
-from cuvee.data.frame import read
-from cuvee.errors import InputError, OptionError
+from cuvee.data.frame import located, read
+from cuvee.errors import DomainError, InputError, OptionError
 from cuvee.problem import Array
 
 __all__ = ["TABLES", "Facts", "Kind", "Table", "TableFacts", "facts_of", "load", "own_table"]
@@ -53,9 +54,10 @@ class Table:
     digest: str = field(init=False)  # SHA-256 of all of that, whatever the order of rows, columns
 
     def __post_init__(self) -> None:
-        roles = (self.domain, self.label, self.kind, str(self.k))
-        whole = _with_others(self.frame, self.block, self.time)
-        object.__setattr__(self, "digest", content.digest(whole, *roles))
+        others = {"block of the row": self.block, "time of the row": self.time}
+        whole = self.frame.assign(**{name: v for name, v in others.items() if v is not None})
+        digest = content.digest(whole, self.domain, self.label, self.kind)
+        object.__setattr__(self, "digest", digest)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -64,9 +66,14 @@ class Table:
 
     @property
     def eligible(self) -> tuple[str, ...]:
-        """Return the domains, sorted, with enough rows for a target: k and 20 to 30 for a test."""
+        """Return the domains, sorted, with enough rows to be a target."""
         sizes = self.frame[self.domain].value_counts()
-        return tuple(sorted(sizes.index[sizes >= self.k + min(30, max(20, self.k))]))
+        return tuple(sorted(sizes.index[sizes >= rows_needed(self.k)]))
+
+
+def rows_needed(k: int) -> int:
+    """Return the rows that a target needs: k labelled ones and 20 to 30 for a test."""
+    return k + min(30, max(20, k))
 
 
 def load(name: str) -> Table:
@@ -84,11 +91,13 @@ def load(name: str) -> Table:
     return Table(name, frame, facts.domain, facts.label, facts.kind, facts.k, block, time)
 
 
-def own_table(path: str | PathLike[str], domain: str, label: str, k: int) -> Table:
+def own_table(
+    path: str | PathLike[str], domain: str, label: str, k: int, kind: Kind | None = None
+) -> Table:
     """Return a table of a CSV or Parquet file.
 
-    What there is to learn follows from the labels as in `cuvee adapt`. Rows without a label are
-    left out.
+    What there is to learn follows from the labels, as in `cuvee adapt`, if `kind` does not say it.
+    Rows without a label are left out.
     """
     if k < 1:
         raise OptionError(f"k must be at least 1; got {k}")
@@ -96,9 +105,30 @@ def own_table(path: str | PathLike[str], domain: str, label: str, k: int) -> Tab
     frame = opened.frame.dropna(subset=[label])
     if frame.empty:
         raise InputError(f"{path}: no row has a label in column {label!r}")
-    kind = KINDS[task.infer(frame[label], label).task]
+    try:
+        with located(path):
+            kind = _kind(frame[label], label, kind)
+    except DomainError as error:
+        raise InputError(f"{path}: {error}") from None
     frame[label] = _label(frame[label], kind)
-    return Table(Path(path).stem, content.in_order(frame), domain, label, kind, k)
+    table = Table(Path(path).stem, content.in_order(frame), domain, label, kind, k)
+    if not table.eligible:
+        raise InputError(
+            f"{path}: no value of column {domain!r} has {rows_needed(k)} rows with a label, and a "
+            f"target needs {k} that are shown and {rows_needed(k) - k} for a test; choose a "
+            "smaller k or another column"
+        )
+    return table
+
+
+def _kind(labels: Any, name: str, asked: Kind | None) -> Kind:
+    if asked is None:
+        return KINDS[task.infer(labels, name).task]
+    tasks = {kind: task for task, kind in KINDS.items()}
+    if asked not in tasks:
+        raise OptionError(f"kind is one of {', '.join(tasks)}; got {asked!r}")
+    task.check(labels, tasks[asked], name)
+    return asked
 
 
 def plain(facts: TableFacts) -> Any:
@@ -123,10 +153,12 @@ def _plain(column: Any) -> Any:
 
 
 def _text(column: Any) -> Any:
-    """Return text; whole numbers are written without a point, and gaps stay."""
-    if pd.api.types.is_numeric_dtype(column) and (column == column.round()).all():
+    """Return text without spaces around it; whole numbers have no point, and gaps stay."""
+    is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    if is_number and (column == column.round()).all():
         column = column.astype("int64")
-    return column.astype(object).where(column.notna(), None).map(str, na_action="ignore")
+    texts = column.astype(object).where(column.notna(), None)
+    return texts.map(lambda value: str(value).strip(), na_action="ignore")
 
 
 def _label(column: Any, kind: Kind) -> Any:
@@ -135,11 +167,7 @@ def _label(column: Any, kind: Kind) -> Any:
     return column.astype("float64" if kind == "quantity" else "int64")
 
 
-def _with_others(frame: Any, block: Array | None, time: Array | None) -> Any:
-    others = {"block of the row": block, "time of the row": time}
-    return frame.assign(**{name: v for name, v in others.items() if v is not None})
-
-
+@cache
 def _recipe() -> str:
     """Return what stands for all that a kept table hangs on: this code, the pins, the libraries."""
     modules = (archives, classes_and_counts, content, quantities, records, sys.modules[__name__])
@@ -156,10 +184,18 @@ class Facts:
     name: str
     rows: int
     groups: int
-    eligible: int
-    numbers: int  # columns
-    categories: int
+    eligible: int  # groups with enough rows to be a target
+    numbers: int  # features that are numbers or truth values
+    categories: int  # features that are text
     digest: str
+
+    @property
+    def line(self) -> str:
+        """Return the line of the table in `tables.md`."""
+        t = TABLES[self.name]
+        cells = [self.name, f"{t.domain} → {t.label}", t.kind, t.k, self.rows, self.groups]
+        cells += [self.eligible, f"{self.numbers} + {self.categories}", self.digest[:16]]
+        return f"| {' | '.join(map(str, cells))} |"
 
 
 def facts_of(table: Table) -> Facts:
@@ -170,20 +206,31 @@ def facts_of(table: Table) -> Facts:
     return Facts(table.name, *sizes, table.digest)
 
 
+HEAD = """\
+# The tables of the benchmark of groups
+
+Printed by `python -m benchmarks.groups.tables`; a test compares it with what is read. A group is
+eligible as a target if it has k rows to be labelled and 20 to 30 more for a test. The digest is the
+beginning of a SHA-256 of all values, in whatever order the rows and columns stand.
+
+| table | domain → label | kind | k | rows | groups | eligible | num + cat | digest |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def about(facts: TableFacts) -> str:
+    """Return what `tables.md` says of a table beneath the lines."""
+    return (
+        f"- **{facts.name}** ({facts.field}). {facts.note} Left out: {facts.dropped}. "
+        f"From `{facts.pin}`: {facts.licence}."
+    )
+
+
 def main() -> None:
-    """Print a line of Markdown for each table, and what is downloaded meanwhile."""
-    print("| table | domain → label | kind | k | rows | groups | eligible | num + cat | digest |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    """Print `tables.md`, and what is downloaded meanwhile."""
+    print(HEAD)
     for name in TABLES:
-        print(line_of(load(name)), flush=True)
-
-
-def line_of(table: Table) -> str:
-    """Return the line of a table in `tables.md`."""
-    f = facts_of(table)
-    cells = [f.name, f"{table.domain} → {table.label}", table.kind, table.k, f.rows, f.groups]
-    cells += [f.eligible, f"{f.numbers} + {f.categories}", f.digest[:16]]
-    return f"| {' | '.join(map(str, cells))} |"
+        print(facts_of(load(name)).line, flush=True)
+    print("\n## What they are\n", *map(about, TABLES.values()), sep="\n")
 
 
 if __name__ == "__main__":
