@@ -53,7 +53,9 @@ PANELS = {
 }
 for _panel, _commands in PANELS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel)(_command)
+        # a benchmark may have options of its own
+        _given = {"ignore_unknown_options": True} if _command is dev.bench else None
+        app.command(rich_help_panel=_panel, context_settings=_given)(_command)
 app.add_typer(mix.app, name="mix", rich_help_panel="The mixture to train on")
 
 

@@ -86,7 +86,11 @@ def sample(
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="A file of benchmarks/, without .py.")],
+    name: Annotated[str, typer.Argument(help="A file or a folder of benchmarks/, without .py.")],
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OPTIONS OF IT]", help="Options of the benchmark itself, if any."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Smaller sizes, to see that it runs.")
     ] = False,
@@ -97,7 +101,11 @@ def bench(
     Example: cuvee bench mixture --json
     """
     with speaking():
-        result = _of_the_clone("benchmarks", name).run(quick=quick)
+        benchmark = _of_the_clone("benchmarks", name)
+        if more and not hasattr(benchmark, "options"):
+            raise OptionError(f"the benchmark {name!r} has no options of its own; got {' '.join(more)}")
+        own = benchmark.options(more) if more else {}
+        result = benchmark.run(quick=quick, **own)
         show(json.dumps(result) if as_json else json.dumps(result, indent=2))
 
 
@@ -143,7 +151,7 @@ def reproduce(
 
 
 def _of_the_clone(kind: str, name: str) -> Any:
-    """Return the module KIND/NAME.py of the clone this runs in.
+    """Return the module KIND/NAME.py, or KIND/NAME/command.py, of the clone this runs in.
 
     Benchmarks and experiments are not part of the installed package.
     """
@@ -151,10 +159,11 @@ def _of_the_clone(kind: str, name: str) -> Any:
     folder = next((f for f in folders if f.is_dir()), None)
     if folder is None:
         raise OptionError(f"{kind} live in cuvee's repository: run this from a clone of it")
-    known = sorted(p.stem for p in folder.glob("*.py") if not p.stem.startswith("_"))
+    files = {p.stem: p.stem for p in folder.glob("*.py") if not p.stem.startswith("_")}
+    known = files | {p.parent.name: f"{p.parent.name}.command" for p in folder.glob("*/command.py")}
     if name not in known:
         raise OptionError(
-            f"no {kind.removesuffix('s')} named {name!r}; there is {', '.join(known)}"
+            f"no {kind.removesuffix('s')} named {name!r}; there is {', '.join(sorted(known))}"
         )
     sys.path.insert(0, str(folder.parent))
-    return importlib.import_module(f"{kind}.{name}")
+    return importlib.import_module(f"{kind}.{known[name]}")

@@ -1,0 +1,37 @@
+"""A mixed model (lme4 formulas) with intercept and strongest slopes drawn for each domain."""
+
+import mixedlm as mlm
+import numpy as np
+import pandas as pd
+from benchmarks.groups.methods._frames import Matrix, within
+
+INSTALL = ("mixedlm==1.3.0",)
+MOST, SLOPES = 15, 3  # columns with a common slope, and with a slope of each domain's own
+
+
+def fit(task):
+    if len(task.classes) > 2:
+        raise ValueError("mixed models here have two classes at most")
+    matrix, y = Matrix(task), np.log1p(task.y) if task.kind == "count" else task.y
+    X = matrix(task.rows)
+    best = np.argsort(-np.abs(X.T @ (y - y.mean())), kind="stable")[:MOST]
+    names = [f"x{i}" for i in range(len(best))]
+
+    def frame_of(rows):
+        out = pd.DataFrame(matrix(rows)[:, best], columns=names)
+        return out.assign(domain=rows[task.domain].to_numpy())
+
+    data = frame_of(task.rows).assign(y=y)
+    formula = f"y ~ {' + '.join(names)} + (1 + {' + '.join(names[:SLOPES])} | domain)"
+    if task.classes:
+        model = mlm.glmer(formula, data, family=mlm.families.Binomial())
+    else:
+        model = mlm.lmer(formula, data)
+
+    def answer(rows):
+        told = np.asarray(model.predict(frame_of(rows), allow_new_levels=True), dtype=float)
+        if task.classes:
+            return np.column_stack([1 - told, told])
+        return within(task, np.expm1(told) if task.kind == "count" else told)
+
+    return answer
