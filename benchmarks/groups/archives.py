@@ -133,6 +133,7 @@ class Archive:
 # Two packages ship their tables as pickles, which could run anything on being read. Therefore the
 # bytes come from `Archive.read`, which has compared their SHA-256 with the one pinned, and besides,
 # no other names than these are looked up: what pandas makes frames of, and numpy its arrays.
+CORE = "numpy._core" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "numpy.core"
 ADMITTED = {
     ("pandas.core.frame", "DataFrame"),
     ("pandas.core.internals.managers", "BlockManager"),
@@ -142,8 +143,8 @@ ADMITTED = {
     ("pandas.core.indexes.range", "RangeIndex"),
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.numeric", "_frombuffer"),
+    (f"{CORE}.multiarray", "_reconstruct"),
+    (f"{CORE}.numeric", "_frombuffer"),
     ("builtins", "slice"),
     ("_codecs", "encode"),
 }
@@ -151,10 +152,10 @@ ADMITTED = {
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        module = module.replace("numpy._core", "numpy.core").replace("numpy.core", CORE)
         if (module, name) not in ADMITTED:
             raise InputError(f"a pickled table may not hold {module}.{name}; nothing was read")
-        # since numpy 1.26 these two stand in another module; the old one warns
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        return super().find_class(module, name)
 
 
 def unpickled(content: bytes | io.BytesIO) -> Any:

