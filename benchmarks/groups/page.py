@@ -150,7 +150,7 @@ def about() -> str:
 
 
 def pareto(board: pd.DataFrame) -> Any:
-    """Draw seconds of a processor against loss; methods that no other beats in both stand on a line."""
+    """Draw seconds of a processor against loss, and a line through the methods that none beats."""
     board = board.drop(index=HINDSIGHT).sort_values("processor")
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     front, best = [], np.inf

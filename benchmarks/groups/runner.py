@@ -182,8 +182,7 @@ class _Process:
             word, _ = self._wait(120.0, limits.gib)
             self.ready = word == "ready"
         if not self.ready:
-            self.end()
-            return {"error": f"did not start: {self._last()}", "seconds": 0.0, "ended": True}
+            return {"error": f"did not start: {self.end()}", "seconds": 0.0, "ended": True}
         order = {"task": str(given), "out": str(made), "unlabelled": unlabelled}
         start = time.perf_counter()
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -192,13 +191,8 @@ class _Process:
         if word == "done":
             report: dict[str, Any] = json.loads((made / "report.json").read_text())
             return report
-        self.end()
-        seconds = time.perf_counter() - start
-        return {
-            "error": why or f"the process ended: {self._last()}",
-            "seconds": seconds,
-            "ended": True,
-        }
+        seconds, last = time.perf_counter() - start, self.end()
+        return {"error": why or f"the process ended: {last}", "seconds": seconds, "ended": True}
 
     def _wait(self, seconds: float, gib: float) -> tuple[str, str]:
         """Return the next word of the process, or why it was ended."""
@@ -211,17 +205,17 @@ class _Process:
                     return "", f"more than {gib:g} GiB"
         return "", f"more than {seconds:g} s"
 
-    def _last(self) -> str:
-        self.log.seek(0)
-        lines = self.log.read().strip().splitlines()
-        return lines[-1][:300] if lines else "it said nothing"
-
-    def end(self) -> None:
-        """End the process and all that it started."""
+    def end(self) -> str:
+        """End the process and all that it started, and return the last line that it wrote."""
+        if self.log.closed:
+            return ""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self.log.seek(0)
+        lines = self.log.read().strip().splitlines() or ["it said nothing"]
         self.log.close()
+        return lines[-1][:300]
 
 
 def _resident(leader: int) -> int:

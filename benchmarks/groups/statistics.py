@@ -126,6 +126,8 @@ def leaderboard(targets: pd.DataFrame, reference: str = REFERENCE) -> pd.DataFra
 
 def _arena(told: Scores) -> dict[str, pd.Series]:
     """Return Elo and improvability as bencheval computes them, where it is installed."""
+    if len(told.methods) < 3:  # two, and the best rival in hindsight
+        return {}
     try:
         from bencheval.evaluator import BenchmarkEvaluator
     except ImportError:

@@ -103,7 +103,7 @@ def bench(
     with speaking():
         benchmark = _of_the_clone("benchmarks", name)
         if more and not hasattr(benchmark, "options"):
-            raise OptionError(f"the benchmark {name!r} has no options of its own; got {' '.join(more)}")
+            raise OptionError(f"the benchmark {name!r} has no options of its own: {' '.join(more)}")
         own = benchmark.options(more) if more else {}
         result = benchmark.run(quick=quick, **own)
         show(json.dumps(result) if as_json else json.dumps(result, indent=2))
