@@ -114,6 +114,26 @@ def run(
     }
 
 
+def in_words(result: dict[str, Any]) -> str:
+    """Return the leaderboard as lines for a terminal."""
+    if "methods" not in result:
+        return json.dumps(result, indent=2)
+    head = f"{'':26}{'loss / k-row mean':>18}{'95 % interval':>16}{'seconds':>9}{'failed':>8}"
+    lines = [
+        f"{result['tables']} tables, {result['targets']} targets, track {result['track']}",
+        head,
+    ]
+    for name, row in result["methods"].items():
+        between = f"{row['low']:.3f} to {row['high']:.3f}"
+        cost = "" if row["seconds"] is None else f"{row['seconds']:9.1f}{row['failed']:8.0f}"
+        lines.append(f"{name:26}{row['ratio']:18.3f}{between:>16}{cost}")
+    lines.append(
+        f"differences that these tables can show: {100 * result['sees']:.1f} % of the loss"
+    )
+    lines.append(f"losses of every prediction: {result['out']}")
+    return "\n".join(lines)
+
+
 def _methods(asked: str | None) -> list[Path]:
     """Return the files of methods by their names or paths; by default all but the slow ones."""
     known = {p.stem: p for p in sorted(METHODS.glob("[a-z]*.py"))}

@@ -6,6 +6,7 @@ import importlib
 import json
 import shutil
 import sys
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any
@@ -106,7 +107,8 @@ def bench(
             raise OptionError(f"the benchmark {name!r} has no options of its own: {' '.join(more)}")
         own = benchmark.options(more) if more else {}
         result = benchmark.run(quick=quick, **own)
-        show(json.dumps(result) if as_json else json.dumps(result, indent=2))
+        in_words = getattr(benchmark, "in_words", partial(json.dumps, indent=2))
+        show(json.dumps(result) if as_json else in_words(result))
 
 
 def reproduce(
