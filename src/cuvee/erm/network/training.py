@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from math import cos, pi
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cuvee.components import ALL, HELD_OUT, Batch, Components
 from cuvee.hypothesis.base import Space
@@ -108,7 +108,9 @@ def train(
             _Training(part, alpha[chunk], seed, batch, per_row, memory).run(max_steps, report)
         )
     checks = max(part.curves.shape[1] for part in parts)
-    parts = [replace(part, curves=_padded(part.curves, checks)) for part in parts]
+    for i, part in enumerate(parts):
+        ended = (0, 0, 0, checks - part.curves.shape[1])
+        parts[i] = replace(part, curves=nn.functional.pad(part.curves, ended, value=torch.nan))
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
@@ -276,12 +278,6 @@ def _blocks(M: int, each: int, memory: int) -> Iterator[slice]:
     """Return slices of 0…M that take no more than `memory` bytes, `each` per copy."""
     size = max(1, memory // max(1, each))
     return (slice(i, min(i + size, M)) for i in range(0, M, size))
-
-
-def _padded(curves: Tensor, checks: int) -> Tensor:
-    """Return curves (M, checks, 3) with NaN after their end."""
-    ended = curves.new_full((len(curves), checks - curves.shape[1], 3), torch.nan)
-    return torch.cat([curves, ended], 1)
 
 
 def _offset(
