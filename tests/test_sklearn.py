@@ -542,6 +542,7 @@ def test_the_column_of_domains_is_no_feature_of_an_estimator():
         ("site", frame_of()[0], {"sample_domain": table()[2]}, "leave sample_domain out"),
         ("site", frame_of()[0].replace({"site": {"mid": None}}), {}, "column 'site', which says whose row each is, is empty at row"),
         (0, np.arange(200), {}, "so X must be a table"),
+        ("site", frame_of()[0][["site"]], {}, "X has no column beside 'site', so that there is nothing to"),
     ],
 )  # fmt: skip
 def test_bad_columns_of_domains(domain, X, options, says):

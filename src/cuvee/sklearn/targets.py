@@ -62,6 +62,10 @@ def domain_column(X: Any, domain: str | int) -> tuple[Any, Array]:
     else:
         column = np.asarray(X[found[0]])
         rest = X.drop(columns=found) if hasattr(X, "iloc") else X.drop(found)
+    if rest.shape[1] == 0:
+        raise OptionError(
+            f"X has no column beside {domain!r}, so that there is nothing to learn from"
+        )
     if (absent := missing(column)).any():
         raise DomainError(
             f"column {domain!r}, which says whose row each is, is empty at row "

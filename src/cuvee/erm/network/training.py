@@ -107,10 +107,10 @@ def train(
         parts.append(
             _Training(part, alpha[chunk], seed, batch, per_row, memory).run(max_steps, report)
         )
-    checks = max(part.curves.shape[1] for part in parts)
-    for i, part in enumerate(parts):
-        ended = (0, 0, 0, checks - part.curves.shape[1])
-        parts[i] = replace(part, curves=nn.functional.pad(part.curves, ended, value=torch.nan))
+    checks = max(one.curves.shape[1] for one in parts)
+    for i, one in enumerate(parts):
+        ended = (0, 0, 0, checks - one.curves.shape[1])
+        parts[i] = replace(one, curves=nn.functional.pad(one.curves, ended, value=torch.nan))
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
