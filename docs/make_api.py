@@ -100,7 +100,13 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "scikit-learn and skada",
         "See [sklearn.md](sklearn.md).",
-        ("cuvee.CuveeClassifier", "cuvee.CuveeRegressor", "cuvee.skada.CuveeReweightAdapter"),
+        (
+            "cuvee.CuveeClassifier",
+            "cuvee.CuveeRegressor",
+            "cuvee.sklearn.TargetSplit",
+            "cuvee.sklearn.TargetScorer",
+            "cuvee.skada.CuveeReweightAdapter",
+        ),
     ),
     (
         "Theory: the theorems' numbers",

@@ -65,6 +65,51 @@ def conv_net(outputs: int) -> nn.Module:
     )
 
 
+class MeanOfSteps(nn.Module):
+    """The mean over the steps of a sequence: (rows, steps, width) -> (rows, width)."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows.mean(1)
+
+
+class Attending(nn.Module):
+    """Attention by itself, and masked, as decoders have it; for rows of shape (5, 8)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        past = nn.Transformer.generate_square_subsequent_mask(rows.shape[1], dtype=rows.dtype)
+        past = past.to(rows.device)
+        seen, _ = self.attention(rows, rows, rows, attn_mask=past, is_causal=True)
+        again, weights = self.attention(seen, rows, rows)
+        assert weights.shape[-2:] == (rows.shape[1], rows.shape[1])
+        return self.last(again.mean(1))
+
+
+def transformer(
+    kind: str = "layer", *, dropout: float = 0.1, batch_first: bool = True
+) -> nn.Module:
+    """For rows of shape (5, 8), three outputs."""
+
+    def made() -> nn.Module:
+        if kind == "attention":
+            return Attending()
+        layer = nn.TransformerEncoderLayer(
+            8, 2, 12, dropout, batch_first=batch_first, norm_first=kind == "encoder"
+        )
+        if kind == "encoder":
+            layer = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        start = nn.Linear(8, 8).requires_grad_(kind != "frozen")
+        if kind == "frozen":  # the start, and a part in the middle of what is learnt
+            layer.linear1.requires_grad_(False)
+        return nn.Sequential(start, layer, MeanOfSteps(), nn.Linear(8, 3))
+
+    return _seeded(made)
+
+
 class Wrapped(nn.Module):
     """A module that hides what it is made of, so that only vmap can run many copies of it."""
 

@@ -13,12 +13,13 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import cuvee
 from cuvee.errors import MissingExtra
-from cuvee.sklearn import CuveeClassifier
+from cuvee.sklearn import CuveeClassifier, TargetSplit
 
 needs_skada = pytest.mark.skipif(
     importlib.util.find_spec("skada") is None, reason="skada is not installed: [skada]"
@@ -133,6 +134,29 @@ def test_the_classifier_itself_ends_a_pipeline(skada, estimator):
         assert len(direct.estimators_) == 2 and len(direct.choices_[0].names) > 3
     expected = direct.predict(scaled, sample_domain=domain[rows])
     np.testing.assert_array_equal(pipe.predict(X[rows], sample_domain=domain[rows]), expected)
+
+
+@needs_skada
+def test_copies_of_a_pipeline_learn_from_labels_with_the_selector_of_the_page(skada):
+    X, y, domain = table()
+
+    class Unmasked(skada.Shared):
+        def __init__(self, base_estimator, mask_target_labels=False, **settings):
+            super().__init__(base_estimator, mask_target_labels=False, **settings)
+
+    steps = cuvee.skada.CuveeReweightAdapter(target=-4), weighted("classes", 1)
+    first = skada.make_da_pipeline(*steps, mask_target_labels=False).fit(X, y, sample_domain=domain)
+    with pytest.raises(cuvee.DomainError, match="copies of a pipeline, which searches make, forg"):
+        clone(first).fit(X, y.copy(), sample_domain=domain)
+    pipe = skada.make_da_pipeline(*steps, default_selector=Unmasked)
+    again = clone(pipe).fit(X, y, sample_domain=domain)[-1].get_estimator()
+    np.testing.assert_array_equal(again.coef_, first[-1].get_estimator().coef_)
+    folds = list(TargetSplit(n_splits=3).split(X, y, groups=domain))
+    grid = {"cuveereweightadapter__method": ["uniform", "proportional"]}
+    search = GridSearchCV(pipe, grid, cv=folds, error_score="raise")
+    search.fit(X, y, sample_domain=domain)
+    np.testing.assert_array_equal(y, table()[1])  # nothing was written over
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 @needs_skada

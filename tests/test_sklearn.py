@@ -5,21 +5,25 @@ them, bad input.
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.sparse import coo_array, csc_matrix, csr_array
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import cuvee
-from cuvee.sklearn import CuveeClassifier, CuveeRegressor
+from cuvee.sklearn import CuveeClassifier, CuveeRegressor, TargetScorer, TargetSplit
 from rounding import ESTIMATED, SOLVED, assert_rounded
 
 SIZES = {"east": 60, "mid": 50, "west": 60, "north": 16, "south": 14}
@@ -481,3 +485,194 @@ def test_bad_input_to_predict():
         model.predict_proba(X, sample_domain=SITE[1:])
     with pytest.raises(cuvee.OptionError, match="fit had no sample_domain"):
         CuveeClassifier().fit(X, Y).predict(X, sample_domain=SITE)
+
+
+# ---- the domain of a row in a column of X
+
+
+def frame_of(kind: str = "classes") -> tuple[pd.DataFrame, np.ndarray]:
+    X, y, site = table(kind)
+    return pd.DataFrame(X, columns=["a", "b", "c"]).assign(site=site)[["a", "site", "b", "c"]], y
+
+
+@pytest.mark.parametrize(("make", "hypothesis", "kind"), CASES)
+def test_a_column_of_x_says_whose_row_each_is(make, hypothesis, kind):
+    X, y, site = table(kind)
+    raw, _ = frame_of(kind)
+    plain = make(method="uniform").fit(X, y, sample_domain=site, target_domains=NEW)
+    codes = np.column_stack([X, [SIGN[s] for s in site]])
+    for given, domain, targets in (
+        (raw, "site", NEW),
+        (raw, 1, NEW),
+        (raw.rename(columns={"site": "remainder__site"}), "site", NEW),
+        (raw.astype({"site": "category"}), "site", NEW),
+        (np.column_stack([X.astype(object), site]), 3, NEW),
+        (raw.to_numpy().tolist(), 1, NEW),
+        (codes, -1, None),
+        (csr_array(codes), 3, None),
+    ):
+        model = make(method="uniform", domain=domain, target_domains=targets).fit(given, y)
+        same = [[str(t) for t in model.targets_].index(n) for n in NEW if targets] or [1, 0]
+        assert_rounded(model.solution_.w[same][:, : X.shape[1]], plain.coef_.reshape(2, 3), SOLVED)
+        assert_rounded(model.predict(given), plain.predict(X, sample_domain=site), SOLVED)
+        assert model.score(given, y) == pytest.approx(plain.score(X, y, sample_domain=site))
+        assert model.n_features_in_ == 3
+    assert list(make(domain="site").fit(raw, y, target_domains=NEW).feature_names_in_) == [*"abc"]
+
+
+def test_the_column_of_domains_is_no_feature_of_an_estimator():
+    raw, y = frame_of()
+    model = CuveeClassifier(
+        estimator=LogisticRegression(), method="uniform", domain="site", target_domains=NEW
+    ).fit(raw, y)
+    X, _, site = table()
+    same = CuveeClassifier(estimator=LogisticRegression(), method="uniform").fit(X, y, **named)
+    np.testing.assert_allclose(
+        model.predict_proba(raw), same.predict_proba(X, sample_domain=site), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("domain", "X", "options", "says"),
+    [
+        ("sight", frame_of()[0], {}, "domain='sight' is not one column of X; did you mean 'site'?"),
+        ("site", table()[0], {}, "X is an array of 3 columns without names: give the number"),
+        (7, table()[0], {}, "domain=7 is not one column of X"),
+        ("site", frame_of()[0].assign(x__site=1, y__site=1).drop(columns="site"), {}, "several columns have that"),
+        ("site", frame_of()[0], {"sample_domain": table()[2]}, "leave sample_domain out"),
+        ("site", frame_of()[0].replace({"site": {"mid": None}}), {}, "column 'site', which says whose row each is, is empty at row"),
+        (0, np.arange(200), {}, "so X must be a table"),
+        ("site", frame_of()[0][["site"]], {}, "X has no column beside 'site', so that there is nothing to"),
+    ],
+)  # fmt: skip
+def test_bad_columns_of_domains(domain, X, options, says):
+    with pytest.raises(cuvee.CuveeError, match=re.escape(says)):
+        CuveeClassifier(domain=domain, target_domains=NEW).fit(X, Y, **options)
+
+
+def test_a_search_over_a_pipeline_needs_no_routing():
+    raw, y = frame_of()
+    scaler = make_column_transformer((StandardScaler(), ["a", "b", "c"]), remainder="passthrough")
+    pipe = make_pipeline(
+        scaler.set_output(transform="pandas"), CuveeClassifier(domain="site", target_domains=NEW)
+    )
+    grid = {"cuveeclassifier__method": ["uniform", "proportional"]}
+    folds = TargetSplit(NEW, 2, domain="site")
+    scoring = {
+        "rows": "roc_auc",
+        "mean": TargetScorer("roc_auc"),
+        "worst": TargetScorer("roc_auc", worst=True),
+        "own": TargetScorer(),
+    }
+    search = GridSearchCV(pipe, grid, cv=folds, scoring=scoring, refit="mean", error_score="raise")
+    search.fit(raw, y)
+    X, _, site = table()
+    X = StandardScaler().fit_transform(X)
+    by_hand = []
+    for train, test in folds.split(raw, y):
+        assert set(site[test]) == set(NEW)
+        Z = StandardScaler().fit(table()[0][train]).transform(table()[0])
+        model = CuveeClassifier(method="uniform")
+        model.fit(Z[train], y[train], sample_domain=site[train], target_domains=NEW)
+        scores = model.decision_function(Z[test], sample_domain=site[test])
+        each = [roc_auc_score(y[test][site[test] == n], scores[site[test] == n]) for n in NEW]
+        by_hand.append([roc_auc_score(y[test], scores), np.mean(each), np.min(each)])
+    found = [search.cv_results_[f"mean_test_{one}"][0] for one in ("rows", "mean", "worst")]
+    np.testing.assert_allclose(found, np.mean(by_hand, axis=0), atol=1e-9)
+    assert search.best_estimator_.predict_proba(raw[:5]).shape == (5, 2)
+    assert 0.0 <= search.cv_results_["mean_test_own"][0] <= 1.0
+    one_class = np.where(site == "north", 1, y)  # whose AUC is not defined
+    south = site == "south"
+    best = search.best_estimator_
+    with pytest.warns(UndefinedMetricWarning):
+        found = TargetScorer("roc_auc")(best, raw, one_class)
+    assert found == roc_auc_score(y[south], best.predict_proba(raw[south])[:, 1])
+
+
+def test_parts_of_targets():
+    X, y, site = table()
+    hidden = y.astype(float)
+    bare = np.flatnonzero(site == "north")[:3]
+    hidden[bare] = np.nan
+    parts = list(TargetSplit(NEW, 3).split(X, hidden, groups=site))
+    held = np.concatenate([test for _, test in parts])
+    expected = np.setdiff1d(np.flatnonzero(np.isin(site, NEW)), bare)
+    assert sorted(held) == expected.tolist()
+    for train, test in parts:
+        assert sorted([*train, *test]) == list(range(len(y)))
+        for name in NEW:  # classes in each part as in the whole
+            own = expected[site[expected] == name]
+            share = y[own].sum() / 3
+            assert abs(y[np.intersect1d(test, own)].sum() - share) <= 1
+    order = np.random.default_rng(5).permutation(len(y))
+    again = TargetSplit(NEW, 3).split(X[order], hidden[order], groups=site[order])
+    for (_, test), (_, moved) in zip(parts, again, strict=True):
+        assert sorted(order[moved]) == sorted(test)
+    raw, _ = frame_of()
+    named_columns = [t for _, t in TargetSplit(NEW, 3, domain="site").split(raw, hidden)]
+    turned = TargetSplit(NEW, 3, domain="site").split(raw[[*"cba", "site"]], hidden)
+    for first, (_, second) in zip(named_columns, turned, strict=True):
+        np.testing.assert_array_equal(first, second)
+    number = np.array([SIGN[s] for s in site])
+    signed = TargetSplit(n_splits=3).split(csr_array(X), y, groups=number)
+    assert sorted(np.concatenate([t for _, t in signed])) == np.flatnonzero(number < 0).tolist()
+
+
+def test_targets_with_few_labels_are_not_held_out():
+    X, y, site = table()
+    with pytest.warns(cuvee.CuveeWarning, match="no row of south is held out in 3 parts: a targ"):
+        parts = list(TargetSplit(NEW, 3).split(X, FEW, groups=site))
+    assert set(site[np.concatenate([test for _, test in parts])]) == {"north"}
+    for target_domains, says in (("south", "label more rows"), (["sout"], "did you mean 'south'")):
+        with pytest.raises(cuvee.DomainError, match=says):
+            list(TargetSplit(target_domains, 3).split(X, FEW, groups=site))
+    with pytest.raises(cuvee.OptionError, match=re.escape("(domain=...), or pass groups")):
+        list(TargetSplit(NEW).split(X, y))
+    with pytest.raises(cuvee.OptionError, match="n_splits must be a whole number of at least 2"):
+        TargetSplit(NEW, 1)
+    with pytest.raises(cuvee.OptionError, match="that was made with domain= and fitted"):
+        TargetScorer()(LogisticRegression(), X, y)
+    raw, _ = frame_of()
+    model = CuveeClassifier(method="uniform", domain="site", target_domains=NEW).fit(raw, y)
+    with pytest.raises(cuvee.DomainError, match=r"row of a target \(north, south\) is"):
+        TargetScorer()(model, raw[raw["site"] == "mid"], y[raw["site"] == "mid"])
+
+
+@pytest.mark.parametrize(("make", "hypothesis", "kind"), CASES)
+def test_sparse_rows_are_learnt_as_dense_ones(make, hypothesis, kind):
+    X, y, site = table(kind)
+    X = np.where(np.abs(X) < 0.5, 0.0, X)
+    dense = make(method="uniform").fit(X, y, **named)
+    for sparse in (csr_array(X), coo_array(X), csc_matrix(X)):
+        model = make(method="uniform").fit(sparse, y, **named)
+        assert_rounded(model.solution_.w, dense.solution_.w, SOLVED)
+        assert_rounded(
+            model.predict(sparse, sample_domain=site), dense.predict(X, sample_domain=site), SOLVED
+        )
+
+
+def test_a_pipelines_score_says_what_to_do():
+    X, y, site = table()
+    pipe = make_pipeline(StandardScaler(), CuveeClassifier(method="uniform"))
+    targets = {"cuveeclassifier__target_domains": NEW}
+    pipe.fit(X, y, cuveeclassifier__sample_domain=site, **targets)
+    says = "A Pipeline's score and scorers by name do not pass it on .* CuveeClassifier.domain="
+    with pytest.raises(cuvee.OptionError, match=says):
+        pipe.score(X, y, sample_domain=site)
+
+
+def test_rows_scored_without_a_domain_are_said_to_be_the_targets():
+    X, y, site = table()
+    kept = site != "south"
+    X, y, site = X[kept], y[kept], site[kept]
+    pipe = make_pipeline(StandardScaler(), CuveeClassifier(method="uniform"))
+    targets = {"cuveeclassifier__target_domains": "north"}
+    pipe.fit(X, y, cuveeclassifier__sample_domain=site, **targets)
+    says = "no sample_domain reached score, so that all 186 rows are scored with the model of target 'north'"
+    with pytest.warns(cuvee.CuveeWarning, match=says):
+        pipe.score(X, y, sample_domain=site)  # which scikit-learn drops without a word
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipe[-1].score(pipe[0].transform(X), y, sample_domain=site)
+        pipe[-1].score(pipe[0].transform(X), y, sample_domain="north")
+        CuveeClassifier().fit(X, y).score(X, y)  # one domain

@@ -52,6 +52,7 @@ class Outcome:
     bounds: Bounds  # (M,) each
     status: Array  # (M,) of Status
     passes: Tensor  # (M,)
+    curves: Tensor | None = None  # (M, checks, 3) of networks: step, training and held-out loss
 
     def moved_from(self, w: Tensor) -> Outcome:
         """Return the outcome for w, when what was looked at is its projection onto W."""

@@ -131,5 +131,6 @@ def _check_labels_seen(y: Array, roles: Roles, classify: bool) -> None:
         raise DomainError(
             "no row of a target has a label, and skada hides those there are: pass "
             "mask_target_labels=False to "
-            "make_da_pipeline, and mask rows that have none (−1, NaN) yourself"
+            "make_da_pipeline, and mask rows that have none (−1, NaN) yourself; copies of a "
+            "pipeline, which searches make, forget it in skada 0.6 (see cuvee's page on skada)"
         )

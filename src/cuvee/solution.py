@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from cuvee.errors import DomainError, OptionError
 from cuvee.hypothesis.base import Space
@@ -138,6 +139,12 @@ class Solution:
     space: Space = field(repr=False)
     # names of the columns, where the sources had some
     features: tuple[str, ...] = field(default=(), repr=False)
+    targets: tuple[str, ...] = field(default=(), repr=False)
+    """Whose models these are, where the problem has as many targets."""
+    curves: Floats | None = field(default=None, repr=False)
+    """(M, checks, 3) of networks, else None: the minibatches taken, the mean loss of those since
+    the check before, and the loss on held-out rows, both weighed by α; NaN once a model has ended.
+    """
 
     @property
     def models(self) -> Models:
@@ -146,6 +153,37 @@ class Solution:
     def predict(self, X: Any) -> Array:
         """Return what every model says of the same rows: (rows, …) -> (M, rows)."""
         return self.space.predict(self.w, _rows(self.space, self.features, X))
+
+    def module(self, target: str | int) -> nn.Module:
+        """Return the network of a target, by name or row of α: a module of its own, in eval mode.
+
+        It holds the parameters that were learnt (`state_dict()`), and takes rows as its like did.
+        """
+        return self.space.module(self.w[self._row(target)])
+
+    def curve(self, target: str | int) -> dict[str, Floats]:
+        """Return how a target's network was trained: minibatches taken, training and held-out loss.
+
+        `pandas.DataFrame(solution.curve("fir")).plot(x="step")` draws it.
+        """
+        if self.curves is None:
+            raise OptionError("only networks that cuvee.solve trained have a training curve")
+        one = self.curves[self._row(target)]
+        names = "step", "training", "held out"
+        return dict(zip(names, one[~np.isnan(one[:, 0])].T, strict=True))
+
+    def _row(self, target: str | int) -> int:
+        if isinstance(target, str):
+            if target not in self.targets:
+                there = f"there is {', '.join(self.targets[:8])}" if self.targets else ""
+                raise OptionError(
+                    f"no model belongs to a target {target!r}: "
+                    f"{there or 'these mixtures have no names, so give the row of alpha'}"
+                )
+            return self.targets.index(target)
+        if not -len(self.w) <= target < len(self.w):
+            raise OptionError(f"there is no model {target}: alpha has {len(self.w)} rows")
+        return target
 
     def raise_for_status(self) -> Solution:
         """Return self, or raise `StatusError` naming the models that did not end well."""

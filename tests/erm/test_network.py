@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import cuvee
-from builders import Wrapped, conv_net, make_problem, mlp
+from builders import Wrapped, conv_net, make_problem, mlp, transformer
 from cuvee.components import Batch, Folds, LocalComponents
 from cuvee.components.rows import part_of, row_weights
 from cuvee.erm.network import training as network
@@ -166,14 +166,15 @@ def test_iterates_stay_in_the_ball():
 
 
 @pytest.mark.parametrize(
-    "module", [mlp(3, 3), Wrapped(mlp(3, 3)), conv_net(3)], ids=["stacked", "vmap", "conv"]
+    ("module", "shape"),
+    [
+        pytest.param(mlp(3, 3), (3,), id="stacked"),
+        pytest.param(Wrapped(mlp(3, 3)), (3,), id="vmap"),
+        pytest.param(conv_net(3), (1, 4, 4), id="conv"),
+        pytest.param(transformer(dropout=0.0), (5, 8), id="transformer"),
+    ],
 )
-def test_gradient_norm_is_autograds_on_all_rows(module):
-    shape = (
-        (1, 4, 4)
-        if isinstance(module[0] if isinstance(module, nn.Sequential) else None, nn.Conv2d)
-        else (3,)
-    )
+def test_gradient_norm_is_autograds_on_all_rows(module, shape):
     problem = make_problem((9, 12), (7, 4), shape=shape, classes=3, weighted=True)
     space = cuvee.Network(module, l2=0.1).bind(problem.facts)
     alpha = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.0, 0.4]], dtype=torch.float64)
@@ -256,3 +257,101 @@ def test_brief_training_is_adam_written_out():
     torch.testing.assert_close(
         found, torch.stack(late[steps * 3 // 4 :]).mean(0), rtol=0, atol=1e-9
     )
+
+
+# ---- transformers, and modules that come back
+
+
+@pytest.mark.filterwarnings("error")  # torch warns where vmap falls back to a loop over copies
+@pytest.mark.parametrize("kind", ["layer", "encoder", "attention", "frozen"])
+def test_transformers_are_trained_and_come_back(kind):
+    problem = make_problem((30, 40), (12, 15), shape=(5, 8), classes=3)
+    given = transformer(kind)
+    before = {name: p.clone() for name, p in given.state_dict().items()}
+    hypothesis = cuvee.Network(given)
+    alpha = [[0.2, 0.5, 0.3], [0.6, 0.0, 0.4]]
+    solution = cuvee.solve(problem, hypothesis, alpha, steps=45)
+    assert np.isfinite(solution.w).all()
+    certificate = cuvee.certify(problem, hypothesis, alpha, solution.w)
+    assert np.isinf(certificate.distance).all() and "not certified" in repr(certificate)
+    X = problem.sources[0].X
+    for i, target in enumerate(["t0", "t1"]):
+        module = solution.module(target)
+        assert type(module) is type(given) and not module.training and module is not given
+        assert [type(a) for a in module.modules()] == [type(a) for a in given.modules()]
+        with torch.no_grad():
+            scores = module(torch.as_tensor(X))
+        expected = solution.space.scores(
+            torch.as_tensor(solution.w[i]), solution.space.prepare(torch.as_tensor(X))
+        )
+        torch.testing.assert_close(scores, expected.T, rtol=1e-6, atol=1e-8)
+        np.testing.assert_array_equal(solution.models[i].predict(X), scores.argmax(1).numpy())
+        fresh = transformer(kind).eval()
+        fresh.load_state_dict(module.state_dict())
+        torch.testing.assert_close(fresh(torch.as_tensor(X)), scores)
+    assert not torch.equal(*(next(iter(solution.module(i).parameters())) for i in (0, 1))) or (
+        kind == "frozen"
+    )
+    for name, p in given.state_dict().items():  # nothing happened to what was given
+        assert torch.equal(p, before[name])
+    assert given.training
+
+
+def test_a_network_of_transformers_finds_mixtures():
+    problem = make_problem((12, 14), (9,), shape=(5, 8), classes=3)
+    mix = cuvee.estimate(problem, cuvee.Network(transformer()))
+    np.testing.assert_allclose(mix.alpha.sum(1), 1.0)
+
+
+def test_rows_that_attend_to_each_other_are_refused():
+    problem = make_problem((12, 14), shape=(5, 8), classes=3)
+    with pytest.raises(cuvee.OptionError, match="change with the rows beside it: rows must come"):
+        cuvee.solve(problem, cuvee.Network(transformer(batch_first=False)), [[0.5, 0.5]], steps=1)
+
+
+def test_modules_and_curves_are_asked_for_by_name_or_row():
+    problem = make_problem((30, 40), (12, 15), classes=2)
+    network = cuvee.Network(mlp(3, 2))
+    solution = cuvee.solve(problem, network, [[0.2, 0.5, 0.3], [0.6, 0.0, 0.4]], steps=40)
+    first, same = solution.module("t1").state_dict(), solution.module(-1).state_dict()
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    for ask in (solution.module, solution.curve):
+        with pytest.raises(
+            cuvee.OptionError, match="no model belongs to a target 'tt': there is t"
+        ):
+            ask("tt")
+        with pytest.raises(cuvee.OptionError, match="there is no model 2: alpha has 2 rows"):
+            ask(2)
+    unnamed = cuvee.solve(problem, network, np.eye(2)[[0, 1, 1]], steps=1)
+    with pytest.raises(cuvee.OptionError, match="no names, so give the row of alpha"):
+        unnamed.module("t0")
+    assert len(unnamed.curve(2)["step"]) == 1
+    linear = cuvee.solve(problem, cuvee.Logistic(), np.eye(2))
+    with pytest.raises(cuvee.OptionError, match="only a Network has a module"):
+        linear.module("t0")
+    with pytest.raises(cuvee.OptionError, match=r"only networks that cuvee\.solve trained"):
+        linear.curve(0)
+
+
+def test_curves_are_the_losses_on_the_way():
+    problem = checkerboard([60, 40], [20, 7, 9])
+    space = cuvee.Network(mlp(2, 2, 8)).bind(problem.facts)
+    components = LocalComponents(problem, space)
+    alpha = torch.as_tensor(np.random.default_rng(0).dirichlet(np.ones(3), 3))
+    trained = network.train(components, alpha, max_steps=2000)
+    for i in range(3):
+        curve = trained.curves[i][~trained.curves[i, :, 0].isnan()]
+        assert curve[:, 0].tolist() == list(range(20, int(trained.steps[i]) + 1, 20))
+        assert curve[:, 2].min() == trained.held_out[i]
+        assert curve.isfinite().all()
+        assert curve[-1, 1] < curve[0, 1]  # it learns
+    for memory in (1, 2 * 7 * 8 * space.n_params + 100_000):
+        blocks = network.train(components, alpha, max_steps=2000, memory=memory)
+        torch.testing.assert_close(
+            blocks.curves, trained.curves, rtol=1e-4, atol=1e-5, equal_nan=True
+        )
+    one = network.train(components, alpha, max_steps=1)  # less than a check's steps
+    w = space.start(1, 0).expand(3, 1, -1)
+    first = Batch(1, network.BATCH // 2, part="training")
+    expected = (alpha * components.losses(w, first)[0][:, 0]).sum(-1)
+    torch.testing.assert_close(one.curves[:, 0, 1], expected)

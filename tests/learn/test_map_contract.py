@@ -397,3 +397,15 @@ def test_auto_is_no_worse_than_the_best_surface(name):
             cuvee.certify(sources(name), hypothesis, few, w).gradient_norm, 0.9
         )
     assert size["auto"] <= max(2 * size["surface"], TOL)
+
+
+@every
+def test_predict_takes_arrays(name, kind):
+    atlas = atlas_of(name, kind)
+    w = atlas(UNSEEN, trust="predicted").w
+    for given in (UNSEEN, np.asarray(UNSEEN).tolist(), torch.as_tensor(UNSEEN)):
+        found = atlas.predict(given)
+        assert isinstance(found, np.ndarray)
+        assert_rounded(found, w)
+    with pytest.raises(cuvee.MixtureError):
+        atlas.predict(np.ones((2, atlas.n_sources)))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cuvee
+from builders import mlp
 from cuvee import Domain, Problem, Ridge
 from cuvee.errors import MixtureError, OptionError
 from site_builders import domain, problem_of
@@ -37,7 +38,13 @@ def test_targets_side_by_side_get_the_same_weights_and_models(ray):
     )
     np.testing.assert_allclose(one.w, other.w, rtol=1e-8, atol=1e-8)
     assert one.status == other.status
-    assert one.certificate.certified.all()
+    assert one.certificate.certified.all() and one.targets == near.targets and one.curves is None
+    network = cuvee.Network(mlp(problem.sources[0].X.shape[1], 1), loss="squared")
+    one = cuvee.solve_on_ray(problem, network, far, batch=4)
+    other = cuvee.solve(problem, network, far)
+    np.testing.assert_allclose(one.curves, other.curves, rtol=1e-3, atol=1e-4)
+    assert one.curve("t6").keys() == {"step", "training", "held out"}
+    assert one.module("t6") is not None
     with pytest.raises(MixtureError, match="alpha has 1 rows, but there are 7 targets"):
         cuvee.solve_on_ray(problem, Ridge(), near.alpha[:1])
     with pytest.raises(OptionError, match="steps"):

@@ -202,7 +202,7 @@ def assembled(
 def _errors(learnt: Learnt, labels: Labels) -> Errors:
     """Return the errors of the map's predictions for solved mixtures."""
     space = learnt.bound.space
-    w = learnt.predict(labels.alpha).double()
+    w = learnt.predicted(labels.alpha).double()
     unknown = ~w.isfinite().all(1)
     safe = torch.where(unknown[:, None], labels.w, w)
     gradient = learnt.bound.oracle.gradient(labels.alpha, safe).to(safe)

@@ -79,6 +79,6 @@ class Learnt:
         predictor = self.predictor
         return predictor.by(self.bound.descend) if isinstance(predictor, Descending) else predictor
 
-    def predict(self, alpha: Tensor) -> Tensor:
+    def predicted(self, alpha: Tensor) -> Tensor:
         """Return ŵ (M, P) for checked mixtures, with nothing said about it."""
         return self.bound.space.project(self.subspace.decode(self._ask(alpha)))

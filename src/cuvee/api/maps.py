@@ -143,6 +143,6 @@ def load_map(
             (1, atlas.n_sources), 1.0 / atlas.n_sources, dtype=torch.float64, device=device
         )
         atlas.calibration.bounds(centre)
-        if atlas.predict(centre).shape != (1, bound.space.n_params):
+        if atlas.predicted(centre).shape != (1, bound.space.n_params):
             raise InputError(f"{path} holds a map to other models than the hypothesis has")
         return atlas

@@ -113,6 +113,13 @@ class ModelMap(Learnt):
             )
         return self._solution(a, self._answers(a, trust, tol, progress or silent))
 
+    def predict(self, alpha: Any) -> Floats:
+        """Return what the map says of mixtures (M, N), without looking at data: w (M, P).
+
+        α is given as to the map itself, which also says how far its models are to be trusted.
+        """
+        return self(alpha, trust="predicted").w
+
     def _checked(self, trust: Trust | None, tol: float | None) -> float:
         """Return the tolerance, once it is known that the question can be answered."""
         if trust is not None:
@@ -143,7 +150,7 @@ class ModelMap(Learnt):
         hopeless = oracle.without_minimiser(alpha)
         middle = self.labels.w.mean(0)
         answer = correct.predicted(
-            self.predict(alpha), alpha, self.calibration, hopeless, tol, self._passes, middle
+            self.predicted(alpha), alpha, self.calibration, hopeless, tol, self._passes, middle
         )
         if trust == "predicted":
             return answer
@@ -192,7 +199,7 @@ class ModelMap(Learnt):
             )
         alpha = torch.as_tensor(a, device=self.bound.device)
         shared = alpha[:, :-1].sum(1, keepdim=True)
-        start = self.predict(
+        start = self.predicted(
             torch.where(shared > 0, alpha[:, :-1] / shared.clamp(min=1e-300), 1.0 / self.n_sources)
         )
         start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w.mean(0))
@@ -249,7 +256,7 @@ class ModelMap(Learnt):
         alpha = narrowed(self.labels.alpha)
         face = torch.zeros_like(self.labels.alpha)
         face[:, others] = alpha
-        start = self.predict(face)
+        start = self.predicted(face)
         start = torch.where(start.isfinite().all(1, keepdim=True), start, self.labels.w)
         sources = [self.bound.problem.sources[i] for i in others]
         return as_map(relearn(self, sources, alpha, narrowed, Warm(start=start)))

@@ -90,6 +90,8 @@ def solve(
     if steps is not None:
         check_whole("steps", steps, 1)
     check_whole("seed", seed, 0)
+    data = as_problem(data)
+    names = data.target_names
     problem, space, family, a = _bound(
         data, hypothesis, alpha, device, memory, seed=seed, steps=steps
     )
@@ -123,6 +125,8 @@ def solve(
         passes=outcome.passes.cpu().numpy(),
         space=space,
         features=next((d.features for d in problem.sources if d.features), ()),
+        targets=names if len(names) == len(a) else (),
+        curves=None if outcome.curves is None else _numpy(outcome.curves),
     )
 
 

@@ -69,7 +69,10 @@ def _texts(names: Any) -> list[str]:
 def _check_unused(**given: bool) -> None:
     """Raise `OptionError` for the first option given here that needs sample_domain."""
     for option in (option for option, was_given in given.items() if was_given):
-        raise OptionError(f"{option} needs sample_domain, which says whose row each is")
+        raise OptionError(
+            f"{option} needs sample_domain (or domain=, a column of X), which says whose row "
+            "each is"
+        )
 
 
 def _negative(

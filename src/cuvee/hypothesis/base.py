@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cuvee.errors import OptionError
 from cuvee.facts import Array, Facts
@@ -116,6 +116,10 @@ class Space(ABC):
 
         Row k depends on seed and k alone.
         """
+
+    def module(self, w: Array) -> nn.Module:
+        """Return the network whose learnt parameters are w (P,)."""
+        raise OptionError("only a Network has a module; all parameters of these models are in w")
 
     @property
     def penalised(self) -> Tensor:

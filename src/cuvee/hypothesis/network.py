@@ -35,9 +35,10 @@ class Network:
     was trained elsewhere, see each row once: what follows learns from their embeddings.
 
     Copies of what is learnt are stacked by `torch.func.vmap`, which a few modules (recurrent ones
-    among them) do not go through. `loss` is "cross_entropy", "squared", or a function (scores
-    (outputs, rows), y (rows,)) -> losses (rows,) that is ≥ 0. λ/2‖w‖² covers every parameter that
-    is learnt.
+    among them) do not go through; transformers do. The first dimension of all inputs is the rows,
+    so attention needs `batch_first=True`. `loss` is "cross_entropy", "squared", or a function
+    (scores (outputs, rows), y (rows,)) -> losses (rows,) that is ≥ 0. λ/2‖w‖² covers every
+    parameter that is learnt.
     """
 
     module: nn.Module = field(repr=False)
@@ -69,6 +70,41 @@ class Network:
         return NetworkSpace(facts, self, standardised)
 
 
+class _Attention(nn.MultiheadAttention):
+    """Attention as matrix products, which `vmap` batches; torch's fused kernels it cannot."""
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        masks = key_padding_mask, True, attn_mask, average_attn_weights, is_causal
+        out, weights = super().forward(query, key, value, *masks)
+        return out, weights if need_weights else None
+
+
+def batched_attention(module: nn.Module) -> nn.Module:
+    """Return the module, its attention changed to operations that `vmap` has a rule for.
+
+    In eval mode torch takes fast paths that have no derivatives; it leaves them where `training` is
+    set, which these two layers themselves read for nothing else but the dropout set to 0 here.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.TransformerEncoderLayer):
+            part.training = True
+        elif isinstance(part, nn.MultiheadAttention):
+            part.training, part.dropout = True, 0.0
+            if type(part) is nn.MultiheadAttention:
+                part.__class__ = _Attention
+    return module
+
+
 class NetworkSpace(Space):
     """`Network` on a problem."""
 
@@ -76,7 +112,9 @@ class NetworkSpace(Space):
 
     def __init__(self, facts: Facts, spec: Network, standardised: bool) -> None:
         self.input_shape = facts.input_shape
-        start, self._module = frozen.split(copy.deepcopy(spec.module).cpu().eval())
+        self._given = copy.deepcopy(spec.module).cpu().eval()
+        start, learning = frozen.split(self._given)
+        self._module = batched_attention(copy.deepcopy(learning))
         parameters = frozen.learnt(self._module)
         self._module.requires_grad_(False)
         self._start, self._learnt = start, list(parameters)
@@ -132,7 +170,8 @@ class NetworkSpace(Space):
         rows = torch.zeros(2, *facts.input_shape, dtype=self.dtype)
         try:
             out = self._module(self.prepare(rows))
-        except (RuntimeError, ValueError, TypeError) as error:
+            beside = self._module(self.prepare(torch.stack([rows[0], torch.ones_like(rows[1])])))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise DomainError(
                 f"the module does not take rows of shape {facts.input_shape} (source "
                 f"{facts.sources[0].name!r}): {str(error).splitlines()[0]}"
@@ -141,6 +180,11 @@ class NetworkSpace(Space):
         if not isinstance(out, Tensor) or out.ndim not in (1, 2) or len(out) != len(rows):
             raise OptionError(
                 f"Network: the module must return (rows,) or (rows, outputs); got {shape}"
+            )
+        if not torch.allclose(beside[0], out[0], rtol=1e-3, atol=1e-5, equal_nan=True):
+            raise OptionError(
+                "Network: the module's scores of a row change with the rows beside it: rows must "
+                "come first in all its layers (batch_first=True of attention)"
             )
         return 1 if out.ndim == 1 else out.shape[1]
 
@@ -221,6 +265,14 @@ class NetworkSpace(Space):
             if rows
             else torch.zeros(0, self.n_params, dtype=self.dtype)
         )
+
+    def module(self, w: Array) -> nn.Module:
+        module = copy.deepcopy(self._given).cpu()
+        parts = torch.as_tensor(w).split(self._sizes)
+        with torch.no_grad():
+            for parameter, part in zip(frozen.learnt(module).values(), parts, strict=True):
+                parameter.copy_(part.view_as(parameter))
+        return module
 
     def _flat(self, module: nn.Module) -> Tensor:
         """Return the parameters of a module that are learnt, as one vector (P,)."""

@@ -194,8 +194,16 @@ def _joined(parts: list[Solution]) -> Solution:
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("w", "alpha", "passes")
     }
+    curves = [part.curves for part in parts if part.curves is not None]  # networks have some
+    checks = max((one.shape[1] for one in curves), default=0)
+    padded = [
+        np.pad(one, [(0, 0), (0, checks - one.shape[1]), (0, 0)], constant_values=np.nan)
+        for one in curves
+    ]
     return replace(
         parts[0],
+        curves=np.concatenate(padded) if padded else None,
+        targets=tuple(name for part in parts for name in part.targets),
         certificate=replace(bounds[0], **proven),
         status=tuple(status for part in parts for status in part.status),
         **numbers,

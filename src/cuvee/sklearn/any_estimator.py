@@ -43,10 +43,12 @@ class AnyEstimator:
     _estimate: Any
     blended_: Blended | None
     certificate_: Certificate | None  # there is none here
+    _apart: Any
     _routed: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the mixins that follow
+        tags.input_tags.sparse = self.estimator is None  # the linear model makes a dense copy
         if isinstance(self.estimator, BaseEstimator):
             piped = isinstance(self.estimator, Pipeline)
             # A pipeline does not say by itself whether gaps may reach its ends.
@@ -64,7 +66,7 @@ class AnyEstimator:
         """Return X as numbers (rows, features), or as it is where an estimator encodes it."""
         tags = get_tags(self).input_tags
         if issparse(X) or self.estimator is None or not surrogate.encodes(self.estimator, X):
-            return validate_data(
+            X = validate_data(
                 self,
                 X,
                 dtype=FLOATS,
@@ -72,6 +74,7 @@ class AnyEstimator:
                 ensure_all_finite="allow-nan" if tags.allow_nan else True,
                 **how,
             )
+            return X.toarray() if issparse(X) and self.estimator is None else X
         X = X if hasattr(X, "shape") else np.asarray(X)
         if X.ndim == 1 and hasattr(self, "n_features_in_") and not how.get("reset", True):
             raise ValueError(
@@ -111,6 +114,7 @@ class AnyEstimator:
 
     def _asked(self, ask: str, X: Any, sample_domain: Any) -> Array:
         """Return what the fitted estimators answer, each row by that of its domain."""
+        X, sample_domain = self._apart(X, sample_domain)
         X = self._checked(X, reset=False)
         answers: list[tuple[Array, Array]] = []
         for (model, level), rows in self._routed(sample_domain, X.shape[0]):

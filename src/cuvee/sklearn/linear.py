@@ -44,6 +44,7 @@ class Linear:
     _source_level: Array
     blended_: Blended | None  # None: the models are linear
     certificate_: Certificate | None
+    _apart: Any
     _checked: Any
     _routed: Any
 
@@ -92,6 +93,7 @@ class Linear:
     def _scores(self, X: Any, sample_domain: Any) -> torch.Tensor:
         """Return scores (outputs, rows) of X (rows, features), each row by its domain's model."""
         check_is_fitted(self)
+        X, sample_domain = self._apart(X, sample_domain)
         X = self._checked(X, reset=False)
         space: Any = self.solution_.space
         scores = torch.empty(space.n_outputs, len(X), dtype=space.dtype)

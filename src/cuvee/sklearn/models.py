@@ -40,6 +40,10 @@ class CuveeClassifier(Tables, ClassifierMixin, BaseEstimator):  # type: ignore[m
             carry no certificate. Where its `random_state` is None, it is given this one's.
         budget: seconds for judging mixtures with `estimator` and for fitting the targets' models.
         progress: called with (what, done, total) while `estimator` is fitted.
+        domain: the column of X that says whose row each is, by name or number, in place of
+            `sample_domain`: pipelines, searches and scorers then need no metadata routing. It is
+            no feature, and not in `n_features_in_`. A text also finds "remainder__hospital".
+        target_domains: the targets, in place of that of `fit`.
 
     Attributes:
         alpha_: (M, columns) how much of each source, `alpha_columns_`, is in each target's model.
@@ -123,9 +127,12 @@ class CuveeRegressor(Tables, RegressorMixin, BaseEstimator):  # type: ignore[mis
         estimator: Any = None,
         budget: float | None = None,
         progress: Any = None,
+        domain: str | int | None = None,
+        target_domains: Any = None,
     ) -> None:
         shared: Any = {"fit_intercept": fit_intercept, "random_state": random_state}
         shared |= {"estimator": estimator, "budget": budget, "progress": progress}
+        shared |= {"domain": domain, "target_domains": target_domains}
         super().__init__(
             l2=l2, method=method, C=C, tol=tol, exclude=exclude, strict=strict, **shared
         )

@@ -28,6 +28,7 @@ from cuvee.inputs.arrays import as_labels
 from cuvee.problem import Array, Problem
 from cuvee.sklearn.any_estimator import AnyEstimator
 from cuvee.sklearn.linear import Linear
+from cuvee.sklearn.targets import domain_column
 
 
 def _weights(sample_weight: Any, n_rows: int) -> Array | None:
@@ -68,11 +69,14 @@ class Tables(Linear, AnyEstimator):
         estimator: Any = None,
         budget: float | None = None,
         progress: Any = None,
+        domain: str | int | None = None,
+        target_domains: Any = None,
     ) -> None:
         self.l2, self.fit_intercept, self.method = l2, fit_intercept, method
         self.C, self.tol, self.random_state = C, tol, random_state
         self.exclude, self.strict = exclude, strict
         self.estimator, self.budget, self.progress = estimator, budget, progress
+        self.domain, self.target_domains = domain, target_domains
 
     def fit(
         self,
@@ -87,8 +91,9 @@ class Tables(Linear, AnyEstimator):
 
         `sample_domain` (rows,) says whose row each is: whole numbers are targets where negative,
         sources elsewhere; of other labels, `target_domains` are the targets. Without it the table
-        is one domain, learnt as it is. Rows of a target without a label (−1, NaN) are left out;
-        `sample_weight` (rows,) counts within each domain.
+        is one domain, learnt as it is. With `domain=` a column of X says it instead. Rows of a
+        target without a label (−1, NaN) are left out; `sample_weight` (rows,) counts within each
+        domain.
         """
         if y is None:
             raise OptionError(
@@ -96,6 +101,8 @@ class Tables(Linear, AnyEstimator):
             )
         if self.estimator is not None:
             check_estimator(self.estimator, classify=self._hypothesis is Logistic)
+        X, sample_domain = self._apart(X, sample_domain)
+        target_domains = self.target_domains if target_domains is None else target_domains
         X = self._checked(X, ensure_min_samples=2)
         y = column_or_1d(as_labels(y, "y"), warn=True)
         check_consistent_length(X, y)
@@ -127,6 +134,17 @@ class Tables(Linear, AnyEstimator):
         self.domains_ = np.concatenate([self.sources_, self.targets_])
         return self
 
+    def _apart(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+        """Return X without its column of domains, if it has one, and the domain of each row."""
+        if self.domain is None:
+            return X, sample_domain
+        if sample_domain is not None:
+            raise OptionError(
+                f"column {self.domain!r} of X says whose row each is (domain=): leave "
+                "sample_domain out"
+            )
+        return domain_column(X, self.domain)
+
     def _at_one_level(self, problem: Problem, pooled: tuple[str, ...]) -> Problem:
         """Return the problem, less the domains' own levels where these are to be taken out."""
         self._source_level = np.zeros(problem.n_sources)
@@ -147,7 +165,9 @@ class Tables(Linear, AnyEstimator):
             if len(names) > 1:
                 raise OptionError(
                     f"each target has a model ({some(names)}): say with sample_domain whose row "
-                    "each is"
+                    "each is. A Pipeline's score and scorers by name do not pass it on unless "
+                    "scikit-learn's metadata routing is on: name the column of X that holds it "
+                    f"instead, {type(self).__name__}(domain=...)"
                 )
             return [((models_of[0], self._level[0]), np.arange(n_rows))]
         if not names:
@@ -186,9 +206,20 @@ class Tables(Linear, AnyEstimator):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None
     ) -> float:
-        """Return the accuracy, or R² of a regression, on the rows that have a label."""
+        """Return the accuracy, or R² of a regression, on the rows that have a label.
+
+        Where there is one target and no domain is named, all rows are taken for its own.
+        """
         predicted, y = self.predict(X, sample_domain=sample_domain), column_or_1d(y)
         check_consistent_length(predicted, y)
+        if sample_domain is None and self.domain is None and len(self.targets_):
+            warnings.warn(
+                f"no sample_domain reached score, so that all {len(y)} rows are scored with the "
+                f"model of target {str(self.targets_[0])!r}, rows of sources too, if there are "
+                "some: name the domains, with sample_domain, or with domain= where X holds them",
+                CuveeWarning,
+                stacklevel=2,
+            )
         rows, weight = ~masked(y, getattr(self, "classes_", None)), _weights(sample_weight, len(y))
         return float(
             self._metric(

@@ -66,7 +66,13 @@ class NetworkFamily:
         )
         g = trained.gradient
         return Outcome(
-            trained.w, g, trained.w[:, :0], certificate.unknown(g), status, trained.steps
+            trained.w,
+            g,
+            trained.w[:, :0],
+            certificate.unknown(g),
+            status,
+            trained.steps,
+            trained.curves,
         )
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:

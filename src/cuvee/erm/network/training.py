@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from math import cos, pi
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cuvee.components import ALL, HELD_OUT, Batch, Components
 from cuvee.hypothesis.base import Space
@@ -59,6 +59,10 @@ class Trained:
     stopped: Tensor  # (M,) bool: held-out rows stopped improving; False: the step limit
     steps: Tensor  # (M,) int64 minibatches taken
     diverged: Tensor  # (M,) bool: the held-out loss was never finite
+    curves: Tensor
+    """(M, checks, 3) at every check its step, the mean α-weighted loss of the minibatches since the
+    last one, and the held-out loss; NaN once the copy has ended. No penalty is in these.
+    """
 
 
 @workers(graph=True)
@@ -89,7 +93,8 @@ def train(
     alpha = alpha.to(components.counts.device, space.dtype)
     if M == 0:
         none, no = alpha.new_zeros(0), torch.zeros(0, dtype=torch.bool, device=alpha.device)
-        return Trained(alpha.new_zeros(0, space.n_params), none, none, no, no.long(), no)
+        w, curves = alpha.new_zeros(0, space.n_params), alpha.new_zeros(0, 0, 3)
+        return Trained(w, none, none, no, no.long(), no, curves)
     batch = max(LEAST, BATCH // N)
     per_row = components.bytes_per_row()
     # Parameters, their gradient, two moments, the average, the best and a spare; rows forward and
@@ -102,6 +107,10 @@ def train(
         parts.append(
             _Training(part, alpha[chunk], seed, batch, per_row, memory).run(max_steps, report)
         )
+    checks = max(one.curves.shape[1] for one in parts)
+    for i, one in enumerate(parts):
+        ended = (0, 0, 0, checks - one.curves.shape[1])
+        parts[i] = replace(one, curves=nn.functional.pad(one.curves, ended, value=torch.nan))
     return Trained(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Trained)))
 
 
@@ -162,6 +171,7 @@ class _Training:
         stopped = torch.zeros_like(waited, dtype=torch.bool)
         copies = torch.arange(M, device=lowest.device)  # those in the batch
         components = self.components  # narrowed to the copies in the batch
+        curves = []
         moving = _Moving(best, self.space)
         for t in range(1, max_steps + 1):
             if len(copies) == 0:
@@ -173,6 +183,13 @@ class _Training:
             at = ~stopped[copies]
             live = copies[at]
             loss = self._held_out_loss(components, moving.average, self.alpha[copies])[at]
+            now = self.alpha.new_full((M, 3), torch.nan)
+            since = torch.full_like(loss, (t - 1) % CHECK + 1)
+            now[live] = torch.stack(
+                [torch.full_like(loss, t), moving.loss[at, 0] / since, loss], -1
+            )
+            curves.append(now)
+            moving.loss.zero_()
             better = loss < lowest[live]  # false for a loss that is not finite
             lowest[live] = torch.where(better, loss, lowest[live])
             best[live[better]] = moving.average[at][better]
@@ -187,7 +204,8 @@ class _Training:
                 copies, components = copies[still], components.narrow(still.nonzero()[:, 0])
                 moving.keep(still)
         report(M)
-        return Trained(best[:, 0], self._gradient(best), lowest, stopped, steps, ~lowest.isfinite())
+        ended = stopped, steps, ~lowest.isfinite(), torch.stack(curves, 1)
+        return Trained(best[:, 0], self._gradient(best), lowest, *ended)
 
     def _held_out_loss(self, components: Components, w: Tensor, alpha: Tensor) -> Tensor:
         """Return the α-weighted loss on held-out rows, (copies,)."""
@@ -227,13 +245,15 @@ class _Moving:
     def __init__(self, start: Tensor, space: Space) -> None:
         self.w = start.clone()
         self.average = start.clone()
+        self.loss = start.new_zeros(start.shape[:-1])  # sum over the steps since it was set to 0
         self.space, self.t = space, 0
         # One flat tensor for all copies, so that a step is a single fused pass over memory.
         self.optimiser = torch.optim.Adam([self.w], lr=RATE, weight_decay=space.l2, fused=True)
 
     def step(self, components: Components, batch: Batch, alpha: Tensor, rate: float) -> None:
         """Take one step of Adam on a minibatch."""
-        _, pullback = components.losses(self.w, batch)
+        losses, pullback = components.losses(self.w, batch)
+        self.loss += torch.where(alpha > 0, alpha * losses.detach(), 0.0).sum(-1)
         self.w.grad = pullback(alpha)
         self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.step()
@@ -249,7 +269,7 @@ class _Moving:
     def keep(self, still: Tensor) -> None:
         """Drop all copies but those marked in `still`."""
         state = self.optimiser.state.pop(self.w)
-        self.w, self.average = self.w[still], self.average[still]
+        self.w, self.average, self.loss = self.w[still], self.average[still], self.loss[still]
         self.optimiser.param_groups[0]["params"] = [self.w]
         self.optimiser.state[self.w] = {k: v[still] if v.ndim else v for k, v in state.items()}
 
