@@ -90,6 +90,7 @@ def adapt(
     l2: asked.L2 = 1e-2,
     method: asked.Method = "path",
     C: asked.C = 10.0,
+    metric: asked.Metric = "auto",
     alpha: AlphaFile = None,
     test: TestShare = 0.25,
     labelled: LabelledRows = None,
@@ -111,8 +112,8 @@ def adapt(
             label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
             features=features, drop=drop, text=text, encoding=encoding, impute=impute,
             standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
-            model=model, budget=budget, l2=l2, method=method, C=C, test=test, labelled=labelled,
-            tol=tol, seed=seed, on=on,
+            model=model, budget=budget, l2=l2, method=method, C=C, metric=metric, test=test,
+            labelled=labelled, tol=tol, seed=seed, on=on,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -251,8 +252,8 @@ def _how_to_resume(folder: Path) -> str:
 
 def _show(run: Run, as_json: bool) -> None:
     """Print the targets, what was found, and where the report is."""
+    from cuvee.data.metrics import ACCURACY, BALANCED, METRICS
     from cuvee.report.cautions import gravest
-    from cuvee.report.findings import ALSO, BALANCED
     from cuvee.report.summary import partly
 
     results = run.as_dict()
@@ -272,6 +273,7 @@ def _show(run: Run, as_json: bool) -> None:
         )
         for i, (target, alpha) in enumerate(results["alpha"].items())
     ]
+    balanced = balanced if results["metric"] == ACCURACY else [None] * len(balanced)
     fair = any(one and one[0] is not None for one in balanced)
     metric = f"{results['metric']} (balanced)" if fair else results["metric"]
     columns = ("target", "learns from", metric, "best baseline", "proven distance ≤")
@@ -284,7 +286,7 @@ def _show(run: Run, as_json: bool) -> None:
     print_text(one_line(run.summary()))
     if beside := [
         f"{name} {also[name]['mean'][0]:.3f}{partly(run.findings, name)}"
-        for name in ALSO
+        for name in METRICS
         if name in also and also[name]["scored"]
     ]:
         print_text(f"Beside {results['metric']}, on average: {', '.join(beside)}.")

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from cuvee.data.columns import as_written, comma_list
 from cuvee.data.encoding import UTF8, check_encoding
+from cuvee.data.metrics import AUTO as AUTO_METRIC
+from cuvee.data.metrics import metric_named
 from cuvee.data.roles import LEAST_LABELLED
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
@@ -85,6 +87,11 @@ class Options:
     """Labelled rows of each target to learn from, instead of a share: the others are for scores and
     nothing else.
     """
+    metric: str = AUTO_METRIC
+    """What scores and comparisons are: "accuracy", "balanced accuracy", "AUC" (of two classes) or
+    "log loss"; of a quantity "root mean squared error" (RMSE), "mean absolute error" (MAE) or "R²";
+    of counts "deviance" too. "auto": accuracy, or log loss where a class is rare, and RMSE.
+    """
     tol: float = 1e-6
     impute: bool = False
     standardise: bool = True
@@ -121,6 +128,7 @@ class Options:
         for name in ("targets", "exclude", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         check_encoding(self.encoding)
+        object.__setattr__(self, "metric", metric_named(self.metric))
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
         alpha_methods.find(self.method)
         if self.hypothesis not in KINDS and ":" not in self.hypothesis:

@@ -23,7 +23,6 @@ from cuvee.data.groups import Names, Taught, assigned, taught
 from cuvee.data.held_out import (
     Divided,
     class_labels,
-    classes_tested,
     divided,
     drop_unseen,
 )
@@ -126,7 +125,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
             domain=table.domain, n_features=len(table.features), rows=encoded,
             together=_together(encoders, members, places), unlabelled=more.encoded,
-            tested=classes_tested(class_labels(rows, places, opened.inferred.task), parts),
+            of_targets=class_labels(rows, places, opened.inferred.task),
         )  # fmt: skip
 
 

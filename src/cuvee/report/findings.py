@@ -12,8 +12,6 @@ MAJORITY, OWN_MEAN = CONSTANT = "majority class", "own mean"
 """The methods that always give a target the same answer, from its own labels: for classes and for
 numbers.
 """
-BALANCED, AUC, LOG_LOSS = ALSO = "balanced accuracy", "AUC", "log loss"  # beside accuracy
-LOWER = (LOG_LOSS,)  # of these, those where lower is better
 FEW_TARGETS = 5  # fewer say nothing about targets beside them
 
 
@@ -96,7 +94,7 @@ class Findings:
     excess_risk: Floats  # (M,)
     gradient: Floats  # (M,)
     rests_on: str  # what certificates rest on, a sentence
-    metric: str  # "accuracy" or "root mean squared error"
+    metric: str  # a name of cuvee.data.metrics.METRICS
     higher_is_better: bool
     methods: tuple[
         str, ...
@@ -116,6 +114,6 @@ class Findings:
     notes: tuple[str, ...]
     theorem: LearningTerms | None = None  # None: a network, or a run of an older version
     also: dict[str, Floats] = field(default_factory=dict)
-    """Scores beside accuracy by name, (M, methods) each; NaN where a target has none."""
+    """Scores beside the metric by name, (M, methods) each; NaN where a target has none."""
     expected: Expected | None = None  # of targets without labels; None where there are none
     tested: dict[str, int] = field(default_factory=dict)  # test rows by class; {}: not known

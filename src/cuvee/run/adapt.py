@@ -43,6 +43,7 @@ from cuvee.run.folder import (
     part_name,
     reserved,
 )
+from cuvee.run.judge import MOST
 from cuvee.run.models import Delivered
 from cuvee.run.run import Run
 from cuvee.simplex import check_alpha
@@ -290,6 +291,8 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
                     alphas[g][chunk],
                     atlas,
                     options,
+                    metric=prepared.metric,
+                    most=MOST - low,
                     bounded=theorem.MOST - low,
                     bare=bool(prepared.label_free) and not folder.has(GIVEN),
                 )

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import as_written
+from cuvee.data.metrics import METRICS
 from cuvee.data.options import LINEAR, Options, in_words
-from cuvee.report.findings import ALSO, Convergence, Expected, Findings, LearningTerms, Tried
+from cuvee.report.findings import Convergence, Expected, Findings, LearningTerms, Tried
 from cuvee.results import Floats
 from cuvee.run.added import Added
 from cuvee.run.decided import decided, reasons
@@ -84,7 +85,7 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
         theorem=_theorem(metrics.get("theorem_1")),
         also={
             name: _numbers(metrics["also"][name]["scores"])
-            for name in ALSO
+            for name in METRICS
             if name in metrics.get("also", {})
         },
         expected=_expected(metrics.get("label_free")),

@@ -46,6 +46,7 @@ class Fitting:
     whole: Table
     plain: Table
     hypothesis: Hypothesis  # the linear one, which finds mixtures
+    metric: str
 
     @classmethod
     def of(cls, prepared: Prepared, members: Members, options: Options) -> Fitting:
@@ -58,7 +59,8 @@ class Fitting:
             table if p is group.problem else replace(table, y=_labels(learner, p))
             for p in (group.whole, group.plain)
         )
-        return cls(learner, group, table, whole, plain, prepared.hypothesis(members))
+        hypothesis, metric = prepared.hypothesis(members), prepared.metric
+        return cls(learner, group, table, whole, plain, hypothesis, metric)
 
     @cached_property
     def without_labels(self) -> Floats:
@@ -154,7 +156,7 @@ def deliver(
         return fit_model(learner, *job, name)
 
     final, *others = each(fit, jobs, "cpu")
-    scores = _nothing(learner) if test is None else _scores(fitting, i, others)
+    scores = _nothing(fitting) if test is None else _scores(fitting, i, others)
     nan = np.full(1, np.nan)
     delivered = Delivered(
         w=np.zeros((1, 0)),
@@ -190,9 +192,9 @@ def _without_labels(fitting: Fitting, i: int) -> Floats:
             answers = model.predict(on.X) + alpha @ group.levels
         else:
             answers = model.predict_proba(on.X)
-        return judge_answers(answers[None], on, own, learner.classes)
+        return judge_answers(answers[None], on, own, learner.classes, fitting.metric, also=False)
 
-    return expected.columns(judged(rows), _nothing(learner) if test is None else judged(test))
+    return expected.columns(judged(rows), _nothing(fitting) if test is None else judged(test))
 
 
 def _scores(fitting: Fitting, i: int, models: list[FittedModel]) -> Judged:
@@ -204,13 +206,13 @@ def _scores(fitting: Fitting, i: int, models: list[FittedModel]) -> Judged:
         answers[0] += group.offset[i]
     else:
         answers = np.stack([m.predict_proba(test.X) for m in models])
-    return judge_answers(answers, test, group.plain.targets[i], classes)
+    own = group.plain.targets[i]
+    return judge_answers(answers, test, own, classes, fitting.metric, also=True)
 
 
-def _nothing(learner: Learner) -> Judged:
+def _nothing(fitting: Fitting) -> Judged:
     """Return the scores of a target without test rows."""
-    nan = np.full((1, len(METHODS) + 1), np.nan)
-    return Judged(nan, nan, nan, np.full((*nan.shape, 0 if learner.classes is None else 3), np.nan))
+    return Judged.nothing(1, len(METHODS) + 1, fitting.metric)
 
 
 def file_of(i: int) -> str:

@@ -21,7 +21,7 @@ from cuvee.outputs import files
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 from cuvee.run import expected, theorem
-from cuvee.run.judge import judge
+from cuvee.run.judge import MOST, judge
 from cuvee.run.scores import simple_mixtures
 from cuvee.solution import Solution
 
@@ -114,6 +114,8 @@ def deliver(
     atlas: ModelMap | None,
     options: Options,
     *,
+    metric: str,
+    most: int = MOST,
     bounded: int = theorem.MOST,
     bare: bool = False,
 ) -> Delivered:
@@ -121,8 +123,8 @@ def deliver(
 
     Models are solved, or asked of the map; those delivered learn from all labelled rows.
 
-    The first `bounded` targets have the terms of Theorem 1. With `bare`, targets are scored as if
-    they had no labels, too.
+    The first `most` targets have the scores beside the metric, and the first `bounded` the terms of
+    Theorem 1. With `bare`, targets are scored as if they had no labels, too.
     """
     sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
     simple = simple_mixtures(
@@ -131,7 +133,9 @@ def deliver(
     scored = _models(group.problem, hypothesis, alpha, atlas, options)
     compared = [_w(group.plain, hypothesis, simple[:, k], options) for k in range(simple.shape[1])]
     w = np.stack([scored.w, *compared], 1)  # (M, methods, P)
-    judged = judge(scored.space, w, group.test, group.offset, group.plain.targets)
+    judged = judge(
+        scored.space, w, group.test, group.offset, group.plain.targets, metric, most=most
+    )
     own = alpha.shape[1] > group.problem.n_sources
     # no own rows: the same
     final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored
@@ -149,7 +153,9 @@ def deliver(
         moved=sensitivities(group, hypothesis, alpha, final),
         bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,
-        bare=expected.scores(group, hypothesis, options) if bare else expected.unknown(len(alpha)),
+        bare=expected.scores(group, hypothesis, options, metric)
+        if bare
+        else expected.unknown(len(alpha)),
     )
 
 

@@ -105,9 +105,8 @@ class Run(Predictor):
             return metrics
         with understood(self.path, "a run of this version of cuvee"):
             rows = np.array([t["test"] for t in prepared["targets"]])
-            classify, kind = prepared["classes"] is not None, prepared["kind"]
-            plan = metrics["plan"]
-            joined = metrics_of(self._models, self.targets, rows, classify, kind, plan)
+            kind, plan = prepared["kind"], metrics["plan"]
+            joined = metrics_of(self._models, self.targets, rows, metrics["metric"], kind, plan)
             # what was expected of targets without labels does not depend on those added
             return joined | {k: metrics[k] for k in ("label_free",) if k in metrics}
 
