@@ -49,6 +49,13 @@ TestShare = Annotated[
         help="Share of a target's labelled rows for scores; delivered models learn from all.",
     ),
 ]
+Importance = Annotated[
+    bool,
+    typer.Option(
+        "--importance",
+        help="Also permute each column of the test rows, to see how much the scores need it.",
+    ),
+]
 LabelledRows = Annotated[
     int | None,
     typer.Option(
@@ -91,6 +98,7 @@ def adapt(
     method: asked.Method = "path",
     C: asked.C = 10.0,
     metric: asked.Metric = "auto",
+    importance: Importance = False,
     alpha: AlphaFile = None,
     test: TestShare = 0.25,
     labelled: LabelledRows = None,
@@ -112,7 +120,8 @@ def adapt(
             label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
             features=features, drop=drop, text=text, encoding=encoding, impute=impute,
             standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
-            model=model, budget=budget, l2=l2, method=method, C=C, metric=metric, test=test,
+            model=model, budget=budget, l2=l2, method=method, C=C, metric=metric,
+            importance=importance, test=test,
             labelled=labelled, tol=tol, seed=seed, on=on,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
@@ -214,6 +223,35 @@ def predict(
                 else f"by the model of {target!r}"
             )
             voice.note(f"{len(answers):,} rows, predicted {whose}: {out}")
+
+
+def explain(
+    models: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODELS", help="The folder that cuvee adapt wrote, or the file of cuvee solve."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="CSV or Parquet to write, by its suffix; by default stdout."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One target alone; by default all.")
+    ] = None,
+    force: asked.Force = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Write what models go by: coefficients by column, and how much scores need each column.
+
+    Example: cuvee explain run --out columns.csv
+    """
+    with speaking(quiet):
+        if out is not None:
+            check_out(out, force, (".csv", ".parquet"))
+        write_frame(_models(models, None).explain(target), out)
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:

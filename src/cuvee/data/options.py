@@ -92,6 +92,10 @@ class Options:
     "log loss"; of a quantity "root mean squared error" (RMSE), "mean absolute error" (MAE) or "R²";
     of counts "deviance" too. "auto": accuracy, or log loss where a class is rare, and RMSE.
     """
+    importance: bool = False
+    """Work out how much each target's score needs each column: how much worse it becomes where the
+    column is permuted among the test rows.
+    """
     tol: float = 1e-6
     impute: bool = False
     standardise: bool = True
@@ -120,7 +124,7 @@ class Options:
             raise OptionError(f"on must be a text, such as 'ray'; got {self.on!r}")
         if self.domain is not None and not isinstance(self.domain, str):
             raise OptionError(f"domain must be the name of a column; got {self.domain!r}")
-        for name in ("strict", "impute", "standardise", "levels", "stream"):
+        for name in ("strict", "impute", "standardise", "levels", "stream", "importance"):
             if not isinstance(getattr(self, name), bool) and not (
                 name == "stream" and self.stream is None
             ):

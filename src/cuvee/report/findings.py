@@ -116,4 +116,7 @@ class Findings:
     also: dict[str, Floats] = field(default_factory=dict)
     """Scores beside the metric by name, (M, methods) each; NaN where a target has none."""
     expected: Expected | None = None  # of targets without labels; None where there are none
+    coefficients: dict[str, Floats] = field(default_factory=dict)
+    """Of the first targets, by encoded column: (targets,); root mean squares over many classes."""
+    importance: dict[str, Floats] = field(default_factory=dict)  # the same by raw column
     tested: dict[str, int] = field(default_factory=dict)  # test rows by class; {}: not known

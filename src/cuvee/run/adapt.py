@@ -291,6 +291,7 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
                     alphas[g][chunk],
                     atlas,
                     options,
+                    members.encoder,
                     metric=prepared.metric,
                     most=MOST - low,
                     bounded=theorem.MOST - low,

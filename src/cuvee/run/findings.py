@@ -16,6 +16,7 @@ from cuvee.report.findings import Convergence, Expected, Findings, LearningTerms
 from cuvee.results import Floats
 from cuvee.run.added import Added
 from cuvee.run.decided import decided, reasons
+from cuvee.run.explained import INTERCEPT
 from cuvee.run.folder import CANDIDATES, CHOSEN, JUDGED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
 from cuvee.run.theorem import TERMS
 
@@ -38,6 +39,7 @@ class Numbers:
     columns: tuple[str, ...]
     alpha: Floats  # (M, columns)
     added: Sequence[Added]
+    explained: Any = None  # what `Run.explain` says of the first targets
 
 
 def findings(folder: RunFolder, numbers: Numbers) -> Findings:
@@ -90,7 +92,28 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
         },
         expected=_expected(metrics.get("label_free")),
         tested=_tested(prepared),
+        **_columns(numbers.explained),
     )
+
+
+def _columns(explained: Any) -> dict[str, dict[str, Floats]]:
+    """Return coefficients and importances by column, each of the targets in their order."""
+    if explained is None:
+        return {}
+    frame, found = explained.assign(name=explained["column"]), {}
+    if "coefficient" in frame:
+        there = frame["category"].notna()
+        frame.loc[there, "name"] += "=" + frame.loc[there, "category"]
+        several = frame["class"].nunique() > 1
+        frame["coefficients"] = frame["coefficient"] ** 2 if several else frame["coefficient"]
+        frame = frame[frame["column"] != INTERCEPT]
+    for kind, by in (("coefficients", "name"), ("importance", "column")):
+        if kind in frame and frame[kind].notna().any():
+            wide = frame.pivot_table(kind, by, "target", "mean", dropna=False, sort=False)
+            values = wide[frame["target"].unique()].to_numpy(np.float64)
+            values = np.sqrt(values) if kind == "coefficients" and several else values
+            found[kind] = dict(zip(wide.index, values, strict=True))
+    return found
 
 
 def _hypothesis(folder: RunFolder, prepared: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.encode import Encoder
 from cuvee.data.options import FITTED as WORDS
 from cuvee.data.options import Options
 from cuvee.data.prepared import Group, Members, Prepared
@@ -24,6 +25,7 @@ from cuvee.numerics.parallel import each
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import OWN, Candidate, Floats, Mixtures, Status
 from cuvee.run import expected, theorem
+from cuvee.run.explained import importance
 from cuvee.run.folder import FITTED, RunFolder
 from cuvee.run.judge import Judged, judge_answers
 from cuvee.run.models import Delivered, levels
@@ -47,6 +49,7 @@ class Fitting:
     plain: Table
     hypothesis: Hypothesis  # the linear one, which finds mixtures
     metric: str
+    encoder: Encoder
 
     @classmethod
     def of(cls, prepared: Prepared, members: Members, options: Options) -> Fitting:
@@ -60,7 +63,7 @@ class Fitting:
             for p in (group.whole, group.plain)
         )
         hypothesis, metric = prepared.hypothesis(members), prepared.metric
-        return cls(learner, group, table, whole, plain, hypothesis, metric)
+        return cls(learner, group, table, whole, plain, hypothesis, metric, members.encoder)
 
     @cached_property
     def without_labels(self) -> Floats:
@@ -172,6 +175,7 @@ def deliver(
         moved=np.zeros((1, 0)),
         bound=theorem.unknown(1),
         rests_on=NOTHING_PROVEN.format(words=WORDS[options.model]),
+        importance=_importance(fitting, i, others, options),
         bare=_without_labels(fitting, i) if bare else expected.unknown(1),
     )
     return delivered, files.to_bytes(final)
@@ -208,6 +212,20 @@ def _scores(fitting: Fitting, i: int, models: list[FittedModel]) -> Judged:
         answers = np.stack([m.predict_proba(test.X) for m in models])
     own = group.plain.targets[i]
     return judge_answers(answers, test, own, classes, fitting.metric, also=True)
+
+
+def _importance(fitting: Fitting, i: int, models: list[FittedModel], options: Options) -> Floats:
+    """Return how much the score of target i's model needs each raw column, (1, columns, 2)."""
+    group, classes = fitting.group, fitting.learner.classes
+    if not options.importance:
+        return np.zeros((1, 0, 2))
+
+    def answer(X: Floats) -> Floats:
+        model = models[0]
+        return model.predict(X) + group.offset[i] if classes is None else model.predict_proba(X)
+
+    how = classes, fitting.metric, fitting.encoder, options.seed
+    return importance(answer, group.test[i], *how)[None]
 
 
 def _nothing(fitting: Fitting) -> Judged:

@@ -12,9 +12,6 @@ from math import prod
 
 import numpy as np
 import torch
-from scipy.special import xlogy
-from scipy.stats import rankdata
-from sklearn import metrics as sk
 
 from cuvee.data.metrics import (
     ACCURACY,
@@ -111,33 +108,38 @@ def judge_answers(
         metric: of the losses.
         also: whether the scores beside the metric are worked out.
     """
-    y: Array
+    y = coded(test, classes)
     if classes is None:
-        y = test.y.astype(np.float64)
         constant = own.y.astype(np.float64).mean()
     else:
-        y = np.searchsorted(classes, test.y)
         # one row of each class added
-        counts = np.bincount(np.searchsorted(classes, own.y), minlength=len(classes)) + 1.0
+        counts = np.bincount(coded(own, classes), minlength=len(classes)) + 1.0
         constant = counts / counts.sum()
     answers = np.concatenate([answers, np.broadcast_to(constant, (1, *answers.shape[1:]))])
     found = Judged.nothing(1, len(answers), metric)
-    if (told := _measured(metric, y, answers)) is not None:
+    if (told := measured(metric, y, answers)) is not None:
         found.loss[0], parts = told
         found.error[0] = _error(parts, metric)
         found.paired[0] = _error([part - part[:1] for part in parts], metric, differ=True)
     for k, name in enumerate(beside(metric)):
-        if also and (told := _measured(name, y, answers)) is not None:
+        if also and (told := measured(name, y, answers)) is not None:
             found.also[0, :, k] = METRICS[name].score(told[0])
     return found
 
 
-def _measured(metric: str, y: Array, answers: Floats) -> tuple[Floats, list[Floats]] | None:
+def coded(rows: Domain, classes: Array | None) -> Array:
+    """Return labels as numbers: a quantity as it is, and the places of classes."""
+    return rows.y.astype(np.float64) if classes is None else np.searchsorted(classes, rows.y)
+
+
+def measured(metric: str, y: Array, answers: Floats) -> tuple[Floats, list[Floats]] | None:
     """Return the loss (Q,) of answers (Q, k) or (Q, k, K), and what its uncertainty comes from.
 
     That is one part or more, (Q, rows) each: values whose means vary as the loss does. None where
     these rows do not define the metric.
     """
+    from sklearn import metrics as sk  # it takes long to load
+
     if metric == R2:
         if len(y) < 2 or not np.ptp(y):
             return None
@@ -171,6 +173,8 @@ def _losses(metric: str, y: Array, answers: Floats) -> Floats:
         own = np.take_along_axis(answers, y[None, :, None], 2)[..., 0]
         return np.asarray(-np.log(np.maximum(own, SMALL)))
     if metric == DEVIANCE:
+        from scipy.special import xlogy
+
         mean = np.maximum(answers, SMALL)
         return np.asarray(2.0 * (xlogy(y, y / mean) - y + mean))
     return np.asarray(abs(answers - y) if metric == MAE else (answers - y) ** 2)
@@ -178,6 +182,8 @@ def _losses(metric: str, y: Array, answers: Floats) -> Floats:
 
 def _outranked(chance: Floats, own: Array) -> Floats:
     """Return (Q, own rows): the share of the other rows with a larger chance; ties count half."""
+    from scipy.stats import rankdata
+
     inside, everywhere = (rankdata(-part, axis=1) for part in (chance[:, own], chance))
     return np.asarray((everywhere[:, own] - inside) / (~own).sum())
 
@@ -213,13 +219,16 @@ def _answers(space: Space, w: torch.Tensor, domains: Sequence[Domain]) -> Iterat
     at = (np.cumsum(n) - n)[:, None] + np.arange(n.max()) % n[:, None]  # (m, k)
     X = torch.as_tensor(np.concatenate([d.X for d in domains]), dtype=space.dtype)
     with torch.no_grad():
-        scores = space.own_scores(w, space.prepare(X)[torch.as_tensor(at)])
-        if getattr(space, "classes", None) is None:
-            answers = np.asarray(space.decide(scores), dtype=np.float64)
-        else:
-            answers = space.probabilities(scores.double()).numpy()
+        answers = answers_of(space, space.own_scores(w, space.prepare(X)[torch.as_tensor(at)]))
     for one, rows in zip(answers, n, strict=True):
         yield one[:, :rows]
+
+
+def answers_of(space: Space, scores: torch.Tensor) -> Floats:
+    """Return what scores (…, outputs, k) stand for: quantities (…, k), or (…, k, K) chances."""
+    if getattr(space, "classes", None) is None:
+        return np.asarray(space.decide(scores), dtype=np.float64)
+    return np.asarray(space.probabilities(scores.double()))
 
 
 def _blocks(rows: Sequence[int], numbers: int) -> Iterator[Array]:

@@ -5,6 +5,7 @@ proven of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from cuvee.api import ModelMap, sensitivity, solve
+from cuvee.data.encode import Encoder
 from cuvee.data.options import Options, hypothesis_of
 from cuvee.data.prepared import Group
 from cuvee.data.task import Task
@@ -21,7 +23,8 @@ from cuvee.outputs import files
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 from cuvee.run import expected, theorem
-from cuvee.run.judge import MOST, judge
+from cuvee.run.explained import importance
+from cuvee.run.judge import MOST, answers_of, judge
 from cuvee.run.scores import simple_mixtures
 from cuvee.solution import Solution
 
@@ -51,6 +54,8 @@ class Delivered:
     also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
     # (M, expected.COLUMNS); NaN where every target of the run has labels
     bare: Floats = field(default_factory=lambda: expected.unknown(0))
+    # (M, raw columns, 2) of `importance`; no columns where nobody asked
+    importance: Floats = field(default_factory=lambda: np.zeros((0, 0, 2)))
 
     def pack(self, **more: Any) -> bytes:
         values = {
@@ -77,6 +82,7 @@ class Delivered:
             numbers = {
                 "bound": theorem.unknown(len(status)),
                 "bare": expected.unknown(len(status)),
+                "importance": np.zeros((len(status), 0, 2)),
                 **{name: t.numpy() for name, t in tensors.items()},
             }
             return cls(**numbers, status=status, rests_on=header["rests_on"])
@@ -113,6 +119,7 @@ def deliver(
     alpha: Floats,
     atlas: ModelMap | None,
     options: Options,
+    encoder: Encoder,
     *,
     metric: str,
     most: int = MOST,
@@ -153,9 +160,34 @@ def deliver(
         moved=sensitivities(group, hypothesis, alpha, final),
         bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,
+        importance=_importance(group, scored, encoder, options, metric),
         bare=expected.scores(group, hypothesis, options, metric)
         if bare
         else expected.unknown(len(alpha)),
+    )
+
+
+def _importance(
+    group: Group, scored: Solution, encoder: Encoder, options: Options, metric: str
+) -> Floats:
+    """Return how much the score of each model needs each raw column, (M, columns, 2)."""
+    M, space = len(scored.w), scored.space
+    if not options.importance:
+        return np.zeros((M, 0, 2))
+
+    def answer(i: int, X: Floats) -> Floats:
+        w = torch.as_tensor(scored.w[i], dtype=space.dtype)
+        rows = space.prepare(torch.as_tensor(X, dtype=space.dtype))
+        with torch.no_grad():
+            answers = answers_of(space, space.scores(w, rows))
+        return answers if answers.ndim > 1 else answers + group.offset[i]
+
+    classes = getattr(space, "classes", None)
+    return np.stack(
+        [
+            importance(partial(answer, i), group.test[i], classes, metric, encoder, options.seed)
+            for i in range(M)
+        ]
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.options import LINEAR, Options
+from cuvee.errors import OptionError
 from cuvee.outputs.files import understood
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array
@@ -25,6 +27,8 @@ from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, Ru
 from cuvee.run.models import Delivered
 from cuvee.run.predictor import Answer, Predictor
 from cuvee.run.tables import metrics_of
+
+EXPLAINED = 8  # targets whose coefficients the report shows
 
 
 def open_run(path: str | Path) -> Run:
@@ -125,8 +129,12 @@ class Run(Predictor):
     @cached_property
     def findings(self) -> Findings:
         with understood(self.path, "a run of this version of cuvee"):
-            everything = (self._prepared, self.metrics, self.columns, self.alpha, self._added)
-            return findings(self._folder, Numbers(*everything))
+            numbers = Numbers(self._prepared, self.metrics, self.columns, self.alpha, self._added)
+            try:
+                explained = self.explain(self.targets[:EXPLAINED])
+            except OptionError:  # there is nothing to say
+                explained = None
+            return findings(self._folder, replace(numbers, explained=explained))
 
     def report(self) -> Path:
         """Write report.html, from the files of the run alone."""

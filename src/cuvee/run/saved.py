@@ -212,6 +212,7 @@ class SavedModels(Predictor):
             moved=nothing,
             bound=theorem.unknown(M),
             rests_on=self.certificate.rests_on,
+            importance=np.zeros((M, 0, 2)),
         )
 
     def __repr__(self) -> str:
