@@ -14,11 +14,13 @@ import typer
 from cuvee.cli import options as asked
 from cuvee.cli.console import one_line, show, speaking
 from cuvee.cli.output import check_out, print_json, print_table, print_text, write_frame
+from cuvee.outputs.visible import visible
 
 if TYPE_CHECKING:
     from cuvee.run import Run, SavedModels
 
 TOP, LEAST = 3, 0.005  # sources of a target that are shown
+LONGEST = 60  # characters of what a target learns from
 Stream = Annotated[
     bool | None,
     typer.Option(
@@ -307,21 +309,21 @@ def _show(run: Run, as_json: bool) -> None:
             *_scores(
                 results["scores"][i], results["methods"], results["higher_is_better"], balanced[i]
             ),
-            _proven(results["status"][i], results["certificate"]["distance"][i]),
         )
         for i, (target, alpha) in enumerate(results["alpha"].items())
     ]
     balanced = balanced if results["metric"] == ACCURACY else [None] * len(balanced)
     fair = any(one and one[0] is not None for one in balanced)
     metric = f"{results['metric']} (balanced)" if fair else results["metric"]
-    columns = ("target", "learns from", metric, "best baseline", "proven distance ≤")
+    columns = ("target", "learns from", metric, "best baseline")
     print_table(
         columns,
         rows,
         f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}",
         str(run.path / "alpha.csv"),
     )
-    print_text(one_line(run.summary()))
+    for sentence in run.summary().splitlines():
+        print_text(one_line(sentence))
     if beside := [
         f"{name} {also[name]['mean'][0]:.3f}{partly(run.findings, name)}"
         for name in METRICS
@@ -336,12 +338,19 @@ def _show(run: Run, as_json: bool) -> None:
 
 
 def _heaviest(alpha: Mapping[str, float]) -> str:
-    """Return the first few sources that weigh something, and how many more do, in words."""
+    """Return the first few sources that weigh something, and how many more do, in 60 characters."""
     heaviest = sorted(
         (item for item in alpha.items() if item[1] >= LEAST), key=lambda item: -item[1]
     )
-    more = [f"{len(heaviest) - TOP} more"] if len(heaviest) > TOP else []
-    return "; ".join([*(f"{name} {a:.2f}" for name, a in heaviest[:TOP]), *more])
+    for top in range(min(TOP, len(heaviest)), 0, -1):
+        more = [f"{len(heaviest) - top} more"] if len(heaviest) > top else []
+        said = "; ".join([*(f"{visible(name)} {a:.2f}" for name, a in heaviest[:top]), *more])
+        if len(said) <= LONGEST:
+            return said
+    if not heaviest:
+        return ""
+    name, rest = visible(heaviest[0][0]), said[len(visible(heaviest[0][0])) :]
+    return f"{name[: LONGEST - len(rest) - 1]}…{rest}"
 
 
 def _scores(
@@ -364,14 +373,3 @@ def _scores(
         "–" if ours is None else f"{ours:.3f}{fair}",
         "–" if best is None else f"{known[best]:.3f} {methods[best]}",
     )
-
-
-def _proven(status: str, distance: float | None) -> str:
-    """Return the bound in words, with the status where that is not a good one."""
-    from cuvee.report.summary import is_bad
-    from cuvee.results import Status
-
-    if status == str(Status.FITTED):
-        return "no certificate"
-    bound = "not proven" if distance is None else f"{distance:.1e}"
-    return f"{bound} ({status})" if is_bad(status) else bound

@@ -38,25 +38,6 @@ class Tried:
 
 
 @dataclass(frozen=True, eq=False)
-class LearningTerms:
-    """Hold Theorem 1's terms for each target, (M,) each; NaN where they were not computed."""
-
-    loss: str  # what is lost, in words
-    exact: bool  # whether the discrepancy is its maximum; else a panel climbed for it
-    discrepancy: Floats
-    complexity: Floats
-    sampling: Floats
-    mended: Floats  # the bound that allows for unlucky rows of the target, all terms together
-    largest_loss: Floats  # no loss is above it
-    held_out: Floats  # of the scored model on test rows; NaN without any
-
-    @property
-    def together(self) -> Floats:
-        """Return the three terms of the theorem, added up."""
-        return self.discrepancy + self.complexity + self.sampling
-
-
-@dataclass(frozen=True, eq=False)
 class Expected:
     """Hold how labelled targets do without their labels; an interval is of 95 %, (3,) with it."""
 
@@ -112,7 +93,6 @@ class Findings:
     convergence: tuple[Convergence | None, ...]  # (M,)
     seconds: tuple[tuple[str, float], ...]  # where the time went
     notes: tuple[str, ...]
-    theorem: LearningTerms | None = None  # None: a network, or a run of an older version
     also: dict[str, Floats] = field(default_factory=dict)
     """Scores beside the metric by name, (M, methods) each; NaN where a target has none."""
     expected: Expected | None = None  # of targets without labels; None where there are none

@@ -12,9 +12,9 @@ from cuvee.report.formatting import article, count, number, score
 from cuvee.results import Floats, Status
 
 
-def summary(findings: Findings) -> tuple[str, str, str]:
-    """Return the question, the comparison, and what is proven, in words."""
-    return _asked(findings), _compared(findings), _proven(findings)
+def summary(findings: Findings) -> tuple[str, ...]:
+    """Return what was asked, the comparison, and what is proven, a sentence each."""
+    return *_asked(findings), _compared(findings), _proven(findings)
 
 
 def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None:
@@ -104,7 +104,7 @@ def rows(findings: Findings) -> float | None:
     return float(n) if isinstance(n, (int, float)) and not isinstance(n, bool) else None
 
 
-def _asked(findings: Findings) -> str:
+def _asked(findings: Findings) -> tuple[str, str, str]:
     n, total = n_sources(findings), rows(findings)
     size = (
         f" ({count(total, 'row')}, {count(findings.n_features, 'feature')})"
@@ -120,9 +120,10 @@ def _asked(findings: Findings) -> str:
     own = " and from the target's own rows" if findings.columns[-1:] == (OWN,) else ""
     whom = "it" if len(findings.targets) == 1 else "each target"
     return (
-        f"In {findings.title}{size}, {names}. The task was to predict “{findings.label}” "
-        f"({findings.task}) for {who}, with {findings.hypothesis}. For {whom} cuvee chose how much "
-        f"to learn from each source{own}."
+        f"In {findings.title}{size}, {names}.",
+        f"The task was to predict “{findings.label}” ({findings.task}) for {who}, with "
+        f"{findings.hypothesis}.",
+        f"For {whom} cuvee chose how much to learn from each source{own}.",
     )
 
 

@@ -28,7 +28,7 @@ from cuvee.mixture import borrowing
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import alpha_file, models, tables, theorem
+from cuvee.run import alpha_file, models, tables
 from cuvee.run.decided import check_packages, decide, decided, reasons
 from cuvee.run.folder import (
     ABOUT,
@@ -294,7 +294,6 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
                     members.encoder,
                     metric=prepared.metric,
                     most=MOST - low,
-                    bounded=theorem.MOST - low,
                     bare=bool(prepared.label_free) and not folder.has(GIVEN),
                 )
                 parts.add(step, part.pack(), time.perf_counter() - began)

@@ -12,13 +12,12 @@ import numpy as np
 from cuvee.data.columns import as_written
 from cuvee.data.metrics import METRICS
 from cuvee.data.options import LINEAR, Options, in_words
-from cuvee.report.findings import Convergence, Expected, Findings, LearningTerms, Tried
+from cuvee.report.findings import Convergence, Expected, Findings, Tried
 from cuvee.results import Floats
 from cuvee.run.added import Added
 from cuvee.run.decided import decided, reasons
 from cuvee.run.explained import INTERCEPT
 from cuvee.run.folder import CANDIDATES, CHOSEN, JUDGED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
-from cuvee.run.theorem import TERMS
 
 NOTES = 5  # on mixtures that were judged, of each run
 STEPS = {
@@ -84,7 +83,6 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
         convergence=_convergence(folder, targets),
         seconds=_seconds(folder),
         notes=(prepared["why"], *prepared["notes"], *metrics["plan"], *judged_notes(folder)),
-        theorem=_theorem(metrics.get("theorem_1")),
         also={
             name: _numbers(metrics["also"][name]["scores"])
             for name in METRICS
@@ -198,13 +196,6 @@ def _tried(folder: RunFolder, targets: Sequence[str]) -> tuple[Tried | None, ...
         else None
         for t in targets
     )
-
-
-def _theorem(entry: dict[str, Any] | None) -> LearningTerms | None:
-    """Return the terms of Theorem 1; a run of an older version has none."""
-    if entry is None:
-        return None
-    return LearningTerms(entry["loss"], entry["exact"], *(_numbers(entry[name]) for name in TERMS))
 
 
 def _expected(entry: dict[str, Any] | None) -> Expected | None:

@@ -24,7 +24,7 @@ from cuvee.hypothesis import Hypothesis
 from cuvee.numerics.parallel import each
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import OWN, Candidate, Floats, Mixtures, Status
-from cuvee.run import expected, theorem
+from cuvee.run import expected
 from cuvee.run.explained import importance
 from cuvee.run.folder import FITTED, RunFolder
 from cuvee.run.judge import Judged, judge_answers
@@ -173,7 +173,6 @@ def deliver(
         paired=scores.paired,
         also=scores.also,
         moved=np.zeros((1, 0)),
-        bound=theorem.unknown(1),
         rests_on=NOTHING_PROVEN.format(words=WORDS[options.model]),
         importance=_importance(fitting, i, others, options),
         bare=_without_labels(fitting, i) if bare else expected.unknown(1),

@@ -22,7 +22,7 @@ from cuvee.hypothesis.base import Space
 from cuvee.outputs import files
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
-from cuvee.run import expected, theorem
+from cuvee.run import expected
 from cuvee.run.explained import importance
 from cuvee.run.judge import MOST, answers_of, judge
 from cuvee.run.scores import simple_mixtures
@@ -48,7 +48,6 @@ class Delivered:
     error: Floats
     paired: Floats
     moved: Floats  # (M, columns) of `sensitivities`; no columns where there are none
-    bound: Floats  # (M, theorem.TERMS); NaN where nothing is known
     rests_on: str
     # (M, methods, scores) of `Judged`
     also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
@@ -79,11 +78,11 @@ class Delivered:
         tensors, header = files.unpacked(content, where, WHAT, FORMAT)
         with files.understood(where, WHAT):
             status = np.array(header["status"], dtype=object)
+            known = {f.name for f in fields(cls)}  # an older version wrote more
             numbers = {
-                "bound": theorem.unknown(len(status)),
                 "bare": expected.unknown(len(status)),
                 "importance": np.zeros((len(status), 0, 2)),
-                **{name: t.numpy() for name, t in tensors.items()},
+                **{name: t.numpy() for name, t in tensors.items() if name in known},
             }
             return cls(**numbers, status=status, rests_on=header["rests_on"])
 
@@ -123,15 +122,14 @@ def deliver(
     *,
     metric: str,
     most: int = MOST,
-    bounded: int = theorem.MOST,
     bare: bool = False,
 ) -> Delivered:
     """Return the models of a group's targets, with their scores beside the simple mixtures.
 
     Models are solved, or asked of the map; those delivered learn from all labelled rows.
 
-    The first `most` targets have the scores beside the metric, and the first `bounded` the terms of
-    Theorem 1. With `bare`, targets are scored as if they had no labels, too.
+    The first `most` targets have the scores beside the metric. With `bare`, targets are scored as
+    if they had no labels, too.
     """
     sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
     simple = simple_mixtures(
@@ -158,7 +156,6 @@ def deliver(
         paired=judged.paired,
         also=judged.also,
         moved=sensitivities(group, hypothesis, alpha, final),
-        bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,
         importance=_importance(group, scored, encoder, options, metric),
         bare=expected.scores(group, hypothesis, options, metric)

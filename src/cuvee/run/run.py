@@ -109,8 +109,8 @@ class Run(Predictor):
             return metrics
         with understood(self.path, "a run of this version of cuvee"):
             rows = np.array([t["test"] for t in prepared["targets"]])
-            kind, plan = prepared["kind"], metrics["plan"]
-            joined = metrics_of(self._models, self.targets, rows, metrics["metric"], kind, plan)
+            how = metrics["metric"], metrics["plan"]
+            joined = metrics_of(self._models, self.targets, rows, *how)
             # what was expected of targets without labels does not depend on those added
             return joined | {k: metrics[k] for k in ("label_free",) if k in metrics}
 
@@ -141,8 +141,8 @@ class Run(Predictor):
         return self._folder.derive(REPORT, render(self.findings).encode())
 
     def summary(self) -> str:
-        """Return what was asked and what came out, in three sentences."""
-        return " ".join(summary(self.findings))
+        """Return what was asked and what came out, a sentence a line."""
+        return "\n".join(summary(self.findings))
 
     def expectation(self) -> str:
         """Return what to expect of targets without labels, in words; nothing without any."""
