@@ -15,11 +15,14 @@ from sklearn import metrics as sk
 
 import cuvee
 from cuvee.data.metrics import ACCURACY, METRICS, RMSE, beside
+from cuvee.outputs import files
 from cuvee.report.cautions import worries
 from cuvee.report.page import render
 from cuvee.run import adapt, open_run
 from cuvee.run import judge as judging
+from cuvee.run.folder import MODELS
 from cuvee.run.judge import judge
+from cuvee.run.models import FORMAT, WHAT
 from run_builders import command, rewrite
 
 CLASSES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"])}
@@ -330,6 +333,11 @@ def test_runs_of_before_still_open(tmp_path):
         metrics[name] = metrics[name][:5]
     metrics["scores"] = [row[:5] for row in metrics["scores"]]
     rewrite(run.path, "metrics.json", json.dumps(metrics).encode())
+    tensors, header = files.unpacked((run.path / MODELS).read_bytes(), run.path, WHAT, FORMAT)
+    del tensors["importance"]
+    tensors["bound"] = torch.zeros(3, 6)  # of Theorem 1, which runs had
+    header = {k: v for k, v in header.items() if k != "checksum"}
+    rewrite(run.path, MODELS, files.packed(tensors, header))
     old = open_run(run.path)
     assert old.findings.also == {} and "majority class" not in render(old.findings)
     assert not [w for w in worries(old.findings) if "most frequent class" in w]
