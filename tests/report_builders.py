@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cuvee import OWN
-from cuvee.report.findings import Convergence, Findings, LearningTerms, Tried
+from cuvee.report.findings import Convergence, Findings, Tried
 
 METHODS = ("cuvee", "uniform", "pooled", "pooled + own", "target only")
 HOSTILE = (
@@ -103,7 +103,6 @@ def findings(
             ("report", 0.31),
         ),
         notes=("column 'ward' has one value and is left out",),
-        theorem=_terms(rng, M, regression),
     )
 
 
@@ -186,7 +185,6 @@ def nothing_known(M=4, N=3):
         model_status=("ill-conditioned",) * M,
         tried=(tried,) * M,
         convergence=(course,) * M,
-        theorem=LearningTerms("x", False, *(np.full(M, np.nan),) * 6),
     )
 
 
@@ -236,7 +234,7 @@ def hostile():
 def bare(M=3, N=2):
     """One closed form asked for, and nothing else computed."""
     f = findings(M, N, own=False, tried=False, convergence=False, sensitivity=False)
-    return replace(f, about={}, seconds=(), notes=(), theorem=None)
+    return replace(f, about={}, seconds=(), notes=())
 
 
 SHAPES = {
@@ -250,21 +248,6 @@ SHAPES = {
     "one answer": lambda: with_constant(findings(6, 4)),
     "many": lambda: findings(500, 60, R=200),
 }
-
-
-def _terms(rng, M, regression):
-    """Of the first hundred targets, the last of them without test rows."""
-    values = rng.uniform(0.05, 0.6, size=(6, M))
-    values[4] = 30.0 if regression else 1.0  # the largest loss
-    values[:, 100:] = np.nan
-    values[5, min(M, 100) - 1] = np.nan
-    return LearningTerms(
-        "the squared error"
-        if regression
-        else "the probability that the model gives to wrong classes",
-        regression,
-        *values,
-    )
 
 
 def _tried(rng, alpha, own, points=8):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cuvee.cli.adapt import _proven
+from cuvee.cli.adapt import _heaviest
 from cuvee.run import open_run
 
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
@@ -47,17 +47,43 @@ def test_predict_says_what_it_filled(cli, folder):
     assert "gaps" not in cli("predict", "run", "visits.csv", "--target", "new").err
 
 
+def test_what_is_proven_stands_below_the_table(cli, folder):
+    asked = (
+        "--domain",
+        "hospital",
+        "--label",
+        "readmitted",
+        "--targets",
+        "new",
+        "--labelled",
+        "20",
+    )
+    ended = cli("adapt", "visits.csv", *asked, "--out", "below", "--quiet")
+    assert ended.code == 0, ended
+    lines = ended.out.splitlines()
+    assert "proven" not in "".join(line for line in lines if line.startswith(("┃", "│")))
+    (proven,) = [line for line in lines if "proven" in line]
+    assert proven.startswith("The model is proven to lie within ‖w")
+    at = next(i for i, line in enumerate(lines) if line.startswith("In visits.csv"))
+    assert lines[at + 1].startswith("The task was to predict") and proven == lines[at + 4]
+    summary = open_run("below").summary().splitlines()
+    assert [line.replace("\u00a0", " ") for line in lines[at : at + 5]] == [
+        line.replace("\u00a0", " ") for line in summary
+    ]
+
+
 @pytest.mark.parametrize(
-    ("status", "distance", "words"),
+    ("alpha", "words"),
     [
-        ("solved", 1.1e-4, "1.1e-04"),
-        ("solved", None, "not proven"),  # of a network, or with a free intercept
-        ("diverged", None, "not proven (diverged)"),
-        ("iteration limit", 0.5, "5.0e-01 (iteration limit)"),
+        ({"a": 0.5, "b": 0.3, "c": 0.1, "d": 0.06, "e": 0.04}, "a 0.50; b 0.30; c 0.10; 2 more"),
+        ({"x" * 30: 0.6, "y" * 30: 0.4}, f"{'x' * 30} 0.60; 1 more"),
+        ({"z" * 90: 1.0}, f"{'z' * 54}… 1.00"),
+        ({"z" * 90: 0.9, "y" * 90: 0.1}, f"{'z' * 46}… 0.90; 1 more"),
+        ({"a": 0.001}, ""),
     ],
 )
-def test_the_column_of_bounds_says_where_nothing_is_proven(status, distance, words):
-    assert _proven(status, distance) == words
+def test_of_alpha_at_most_sixty_characters_are_printed(alpha, words):
+    assert _heaviest(alpha) == words and len(words) <= 60
 
 
 def test_json_is_one_object_and_nothing_else(cli, folder):

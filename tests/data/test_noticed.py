@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from cuvee.data.columns import tidy
 from cuvee.data.noticed import noticed, skewed
-from cuvee.run import adapt
+from cuvee.data.prepare import prepare
+from cuvee.run import Options, adapt
 
 ROWS = 80
 
@@ -101,3 +103,48 @@ def test_a_run_says_it_and_so_do_its_predictions(tmp_path):
         "gaps are filled, numbers with the column's median and categories with the most frequent "
         "value: 'age' (10 gaps)"
     ]
+
+
+def panel(n=120, years=range(2015, 2020)):
+    """Persons in several years, beside columns that look a bit like ids."""
+    rng = np.random.default_rng(0)
+    parts = [
+        pd.DataFrame({"year": str(year), "person": np.arange(n), "x": rng.normal(size=n)})
+        for year in years
+    ]
+    frame = pd.concat(parts, ignore_index=True)
+    frame["age"], frame["pay"] = (
+        rng.integers(18, 90, len(frame)),
+        rng.integers(1, 10**6, len(frame)),
+    )
+    return frame.assign(y=frame.x + rng.normal(size=len(frame)))
+
+
+def repeated(source, **how):
+    prepared = prepare(source, Options(domain="year", label="y", **how))
+    return [note for note in prepared.notes if "rows to learn from have too" in note]
+
+
+@pytest.mark.parametrize("targets", ["2019", "each"])
+def test_ids_of_test_rows_that_are_known_are_noticed(targets):
+    frame = panel()
+    for name in ("person", "rowlabel"):  # called like an id, or one for each row of a domain
+        (said,) = repeated(frame.rename(columns={"person": name}), targets=targets)
+        assert said.startswith(f"100% of the test rows have a value of column {name!r}")
+    new = frame.assign(person=np.arange(len(frame)))
+    assert repeated(new, targets=targets) == []
+    # within a target: rows to learn from and rows for scores
+    twice = new.assign(person=np.where(frame.year == "2019", frame.person % 60, new.person + 1000))
+    assert len(repeated(twice, targets="2019")) == 1
+
+
+def test_ids_that_are_no_features_are_noticed_too(tmp_path):
+    frame = panel().assign(person=lambda f: [f"P{i}" for i in f.person])
+    assert len(repeated(frame, targets="2019", drop=("person",))) == 1
+    assert len(repeated(frame, targets="2019", features=("x", "age"))) == 1
+    for year, part in frame.drop(columns="year").groupby(frame.year):
+        part.to_csv(tmp_path / f"{year}.csv", index=False)
+    assert len(repeated(tmp_path, targets="2019", drop=("person",))) == 1
+    some = frame.assign(person=np.where(np.arange(len(frame)) % 2, frame.person, None))
+    (said,) = repeated(some, targets="2019", drop=("person",))
+    assert not said.startswith("100%")

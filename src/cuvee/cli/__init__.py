@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from traceback import format_exc
 from typing import Annotated, Any
@@ -45,8 +46,14 @@ def _global(
     """Take the two options of all commands, which are dealt with before a command begins."""
 
 
-PANELS = {
-    "From a table to models": (adapt.adapt, adapt.resume, adapt.predict, adapt.report),
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "From a table to models": (
+        adapt.adapt,
+        adapt.resume,
+        adapt.predict,
+        adapt.explain,
+        adapt.report,
+    ),
     "Single steps": (steps.weights, steps.solve, maps.learn, maps.plan, maps.online),
     "A service": (serve.serve,),
     "To see it work": (dev.sample, dev.demo, dev.bench, dev.reproduce),

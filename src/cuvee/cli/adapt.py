@@ -14,11 +14,13 @@ import typer
 from cuvee.cli import options as asked
 from cuvee.cli.console import one_line, show, speaking
 from cuvee.cli.output import check_out, print_json, print_table, print_text, write_frame
+from cuvee.outputs.visible import visible
 
 if TYPE_CHECKING:
     from cuvee.run import Run, SavedModels
 
 TOP, LEAST = 3, 0.005  # sources of a target that are shown
+LONGEST = 60  # characters of what a target learns from
 Stream = Annotated[
     bool | None,
     typer.Option(
@@ -47,6 +49,13 @@ TestShare = Annotated[
     typer.Option(
         metavar="X",
         help="Share of a target's labelled rows for scores; delivered models learn from all.",
+    ),
+]
+Importance = Annotated[
+    bool,
+    typer.Option(
+        "--importance",
+        help="Also permute each column of the test rows, to see how much the scores need it.",
     ),
 ]
 LabelledRows = Annotated[
@@ -90,6 +99,8 @@ def adapt(
     l2: asked.L2 = 1e-2,
     method: asked.Method = "path",
     C: asked.C = 10.0,
+    metric: asked.Metric = "auto",
+    importance: Importance = False,
     alpha: AlphaFile = None,
     test: TestShare = 0.25,
     labelled: LabelledRows = None,
@@ -111,8 +122,9 @@ def adapt(
             label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
             features=features, drop=drop, text=text, encoding=encoding, impute=impute,
             standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
-            model=model, budget=budget, l2=l2, method=method, C=C, test=test, labelled=labelled,
-            tol=tol, seed=seed, on=on,
+            model=model, budget=budget, l2=l2, method=method, C=C, metric=metric,
+            importance=importance, test=test,
+            labelled=labelled, tol=tol, seed=seed, on=on,
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
@@ -215,6 +227,35 @@ def predict(
             voice.note(f"{len(answers):,} rows, predicted {whose}: {out}")
 
 
+def explain(
+    models: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODELS", help="The folder that cuvee adapt wrote, or the file of cuvee solve."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="CSV or Parquet to write, by its suffix; by default stdout."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One target alone; by default all.")
+    ] = None,
+    force: asked.Force = False,
+    quiet: asked.Quiet = False,
+) -> None:
+    """Write what models go by: coefficients by column, and how much scores need each column.
+
+    Example: cuvee explain run --out columns.csv
+    """
+    with speaking(quiet):
+        if out is not None:
+            check_out(out, force, (".csv", ".parquet"))
+        write_frame(_models(models, None).explain(target), out)
+
+
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
     """Return what predicts: a run, or the models of a file."""
     from cuvee.errors import InputError, OptionError
@@ -251,8 +292,8 @@ def _how_to_resume(folder: Path) -> str:
 
 def _show(run: Run, as_json: bool) -> None:
     """Print the targets, what was found, and where the report is."""
+    from cuvee.data.metrics import ACCURACY, BALANCED, METRICS
     from cuvee.report.cautions import gravest
-    from cuvee.report.findings import ALSO, BALANCED
     from cuvee.report.summary import partly
 
     results = run.as_dict()
@@ -268,23 +309,24 @@ def _show(run: Run, as_json: bool) -> None:
             *_scores(
                 results["scores"][i], results["methods"], results["higher_is_better"], balanced[i]
             ),
-            _proven(results["status"][i], results["certificate"]["distance"][i]),
         )
         for i, (target, alpha) in enumerate(results["alpha"].items())
     ]
+    balanced = balanced if results["metric"] == ACCURACY else [None] * len(balanced)
     fair = any(one and one[0] is not None for one in balanced)
     metric = f"{results['metric']} (balanced)" if fair else results["metric"]
-    columns = ("target", "learns from", metric, "best baseline", "proven distance ≤")
+    columns = ("target", "learns from", metric, "best baseline")
     print_table(
         columns,
         rows,
         f"{len(rows)} {'target' if len(rows) == 1 else 'targets'}",
         str(run.path / "alpha.csv"),
     )
-    print_text(one_line(run.summary()))
+    for sentence in run.summary().splitlines():
+        print_text(one_line(sentence))
     if beside := [
         f"{name} {also[name]['mean'][0]:.3f}{partly(run.findings, name)}"
-        for name in ALSO
+        for name in METRICS
         if name in also and also[name]["scored"]
     ]:
         print_text(f"Beside {results['metric']}, on average: {', '.join(beside)}.")
@@ -296,12 +338,19 @@ def _show(run: Run, as_json: bool) -> None:
 
 
 def _heaviest(alpha: Mapping[str, float]) -> str:
-    """Return the first few sources that weigh something, and how many more do, in words."""
+    """Return the first few sources that weigh something, and how many more do, in 60 characters."""
     heaviest = sorted(
         (item for item in alpha.items() if item[1] >= LEAST), key=lambda item: -item[1]
     )
-    more = [f"{len(heaviest) - TOP} more"] if len(heaviest) > TOP else []
-    return "; ".join([*(f"{name} {a:.2f}" for name, a in heaviest[:TOP]), *more])
+    for top in range(min(TOP, len(heaviest)), 0, -1):
+        more = [f"{len(heaviest) - top} more"] if len(heaviest) > top else []
+        said = "; ".join([*(f"{visible(name)} {a:.2f}" for name, a in heaviest[:top]), *more])
+        if len(said) <= LONGEST:
+            return said
+    if not heaviest:
+        return ""
+    name, rest = visible(heaviest[0][0]), said[len(visible(heaviest[0][0])) :]
+    return f"{name[: LONGEST - len(rest) - 1]}…{rest}"
 
 
 def _scores(
@@ -324,14 +373,3 @@ def _scores(
         "–" if ours is None else f"{ours:.3f}{fair}",
         "–" if best is None else f"{known[best]:.3f} {methods[best]}",
     )
-
-
-def _proven(status: str, distance: float | None) -> str:
-    """Return the bound in words, with the status where that is not a good one."""
-    from cuvee.report.summary import is_bad
-    from cuvee.results import Status
-
-    if status == str(Status.FITTED):
-        return "no certificate"
-    bound = "not proven" if distance is None else f"{distance:.1e}"
-    return f"{bound} ({status})" if is_bad(status) else bound

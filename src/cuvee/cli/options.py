@@ -201,6 +201,18 @@ C = Annotated[
         help="Penalty for relying on few rows; path finds its own.",
     ),
 ]
+Metric = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help=(
+            "Score by which methods are compared: accuracy, balanced-accuracy, auc, log-loss; "
+            "rmse, mae, r2; deviance of counts. By default accuracy (log-loss where a class is "
+            "rare), or rmse."
+        ),
+    ),
+]
 Tol = Annotated[
     float,
     typer.Option(metavar="X", rich_help_panel=_MODEL, help="On the gradient ‖∇‖∞ of a model."),

@@ -18,6 +18,7 @@ from cuvee.data.columns import at, count, is_number, tidy
 from cuvee.data.encoding import UTF8
 from cuvee.data.files import File, files
 from cuvee.data.notes import Told, notes, text_throughout
+from cuvee.data.noticed import called_id
 from cuvee.data.pieces import Part, of_file, parts_of
 from cuvee.data.row_places import placed
 from cuvee.data.spool import Spec
@@ -44,6 +45,7 @@ class Table:
     features: tuple[str, ...]
     # which columns were taken as categories, or read in a way worth knowing, and why
     notes: tuple[str, ...] = ()
+    ids: Any = None  # pandas.DataFrame of columns that are no features and called like an id
 
     @cached_property
     def _places(self) -> dict[str, Array]:
@@ -99,9 +101,18 @@ def read(
     parts = parts_of(source, domain, label, encoding)
     chosen = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
-    frame, remarks = _gather(parts, [*chosen, label], (), domain, text)
+    used = (*chosen, label)
+    ids = [
+        name
+        for name in parts[0].columns
+        if name not in (*used, domain)
+        and called_id(name)
+        and all(part.columns.count(name) == 1 for part in parts)
+    ]
+    frame, remarks = _gather(parts, used, ids, domain, text)
     frame[label] = whole_labels(frame[label])
-    return Table(frame, domain, label, chosen, notes(remarks, label))
+    aside = frame[ids]
+    return Table(frame.drop(columns=ids), domain, label, chosen, notes(remarks, label), aside)
 
 
 def read_rows(

@@ -4,16 +4,24 @@ very skewed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cuvee.data.columns import count, is_number, listed
+from cuvee.problem import Array
 
 IDS = 50  # rows, from which on as many different whole numbers are most likely ids
 MOST = 10  # columns that a sentence names
 SKEWED = 2.0  # times the median, from which on a mean shows that a few labels are very large
+REPEATED, OFTEN = 0.05, 0.2  # share of test rows whose id is known: one called so, one like an id
+ONCE = 0.01  # of a domain's rows: where fewer repeat a value, they have one each, as ids do
+CALLED = re.compile(
+    r"\b(account|client|customer|employee|household|ids?|key|member|nr|participant|patient|person|"
+    r"pupil|respondent|student|subject|user|uu?id|worker)\b"
+)
 FAR = 50.0  # times the median, from which on the largest label shows the same
 
 
@@ -84,4 +92,60 @@ def _spellings(labels: Any, name: str) -> Iterator[str]:
             yield (
                 f"label {name!r} has {listed(alike, MOST)}, which differ in case or spaces alone "
                 "and are classes of their own: correct the table if they are the same"
+            )
+
+
+def called_id(name: str) -> bool:
+    """Return whether a column is called as ids are.
+
+    >>> [called_id(name) for name in ("person", "patientId", "USER_NR", "idle", "width")]
+    [True, True, True, False, False]
+    """
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name)
+    return CALLED.search(words.casefold()) is not None
+
+
+def repeated_ids(
+    columns: Mapping[str, Any], domains: Array, taught: Array, learnt: Array, tested: Array
+) -> Iterator[str]:
+    """Yield a sentence about each id that test rows share with rows that models learn from.
+
+    A person who is there in several years, say, is known to models of other years.
+
+    Args:
+        columns: name -> values (rows,).
+        domains: (rows,) number of each row's domain.
+        taught: (rows,) whether the row is one of a source.
+        learnt: (rows,) whether a target learns from this row of its own.
+        tested: (rows,) whether the row is for a target's scores.
+    """
+    import pandas as pd
+
+    n_domains = int(domains.max(initial=0)) + 1
+    for name, values in columns.items():
+        called = called_id(name)
+        if not called and is_number(values) and not _whole(values.iloc[:IDS]):
+            continue
+        code, unique = pd.factorize(values)
+        if not called and (len(unique) < IDS or (is_number(values) and not _whole(values))):
+            continue
+        often = np.bincount(code + 1)[1:] - n_domains
+        if not called and often.clip(0).sum() > ONCE * len(code):  # a quick look
+            continue
+        # of each row: its domain and value, and how many rows of its domain have that value
+        _, pair, n = np.unique(
+            domains * (len(unique) + 1) + code, return_inverse=True, return_counts=True
+        )
+        if not called and (n[pair] > 1)[code >= 0].mean() > ONCE:
+            continue
+        there = np.bincount(code[taught & (code >= 0)], minlength=len(unique) + 1)
+        here, own = (np.bincount(pair, weights=mask) for mask in (taught, learnt))
+        known = (there[code] - here[pair] + own[pair] > 0) & (code >= 0)
+        share = known[tested].mean() if tested.any() else 0.0
+        if share >= (REPEATED if called else OFTEN):
+            yield (
+                f"{share:.0%} of the test rows have a value of column {name!r} that rows to learn "
+                "from have too: if it is an id, such as a person in several years, scores are too "
+                "good for new ids; leave these ids out of the sources, or trust the scores for "
+                "known ids alone"
             )

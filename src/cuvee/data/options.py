@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from cuvee.data.columns import as_written, comma_list
 from cuvee.data.encoding import UTF8, check_encoding
+from cuvee.data.metrics import AUTO as AUTO_METRIC
+from cuvee.data.metrics import metric_named
 from cuvee.data.roles import LEAST_LABELLED
 from cuvee.data.targets import EACH
 from cuvee.data.task import Task
@@ -85,6 +87,15 @@ class Options:
     """Labelled rows of each target to learn from, instead of a share: the others are for scores and
     nothing else.
     """
+    metric: str = AUTO_METRIC
+    """What scores and comparisons are: "accuracy", "balanced accuracy", "AUC" (of two classes) or
+    "log loss"; of a quantity "root mean squared error" (RMSE), "mean absolute error" (MAE) or "R²";
+    of counts "deviance" too. "auto": accuracy, or log loss where a class is rare, and RMSE.
+    """
+    importance: bool = False
+    """Work out how much each target's score needs each column: how much worse it becomes where the
+    column is permuted among the test rows.
+    """
     tol: float = 1e-6
     impute: bool = False
     standardise: bool = True
@@ -113,7 +124,7 @@ class Options:
             raise OptionError(f"on must be a text, such as 'ray'; got {self.on!r}")
         if self.domain is not None and not isinstance(self.domain, str):
             raise OptionError(f"domain must be the name of a column; got {self.domain!r}")
-        for name in ("strict", "impute", "standardise", "levels", "stream"):
+        for name in ("strict", "impute", "standardise", "levels", "stream", "importance"):
             if not isinstance(getattr(self, name), bool) and not (
                 name == "stream" and self.stream is None
             ):
@@ -121,6 +132,7 @@ class Options:
         for name in ("targets", "exclude", "features", "drop", "text"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         check_encoding(self.encoding)
+        object.__setattr__(self, "metric", metric_named(self.metric))
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))
         alpha_methods.find(self.method)
         if self.hypothesis not in KINDS and ":" not in self.hypothesis:

@@ -15,20 +15,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cuvee.data.encode import Encoder
 from cuvee.data.files import files
 from cuvee.data.fingerprint import fingerprint_of
-from cuvee.data.frame import located
+from cuvee.data.frame import Table, located
 from cuvee.data.groups import Names, Taught, assigned, taught
 from cuvee.data.held_out import (
     Divided,
     class_labels,
-    classes_tested,
     divided,
     drop_unseen,
 )
 from cuvee.data.labelled import LabelledFrame
-from cuvee.data.noticed import noticed, skewed
+from cuvee.data.noticed import noticed, repeated_ids, skewed
 from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import LINEAR, Options
 from cuvee.data.prepared import Members, Prepared
@@ -109,6 +110,8 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
         for note in drop_unseen(rows, who.encoder, places, parts, who.targets)
     ]
 
+    row_notes += repeated_ids(*_ids(table, rows, members, places, parts))
+
     def encoded(who: Members) -> dict[str, tuple[Array, Array]]:
         with located(opened.source, options.encoding):
             wanted = {name: rows.at[name] for name in who.sources} | {
@@ -126,8 +129,30 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
             domain=table.domain, n_features=len(table.features), rows=encoded,
             together=_together(encoders, members, places), unlabelled=more.encoded,
-            tested=classes_tested(class_labels(rows, places, opened.inferred.task), parts),
+            of_targets=class_labels(rows, places, opened.inferred.task),
         )  # fmt: skip
+
+
+def _ids(
+    table: Table,
+    rows: LabelledFrame,
+    members: Sequence[Members],
+    places: Mapping[str, Array],
+    parts: Divided,
+) -> tuple[Mapping[str, Any], Array, Array, Array, Array]:
+    """Return what `repeated_ids` goes by, of all labelled rows."""
+    domains = np.zeros(len(rows.y), dtype=np.int64)
+    taught, learnt, tested = (np.zeros(len(rows.y), dtype=bool) for _ in range(3))
+    sources = {name for who in members for name in who.sources}
+    for i, (name, at) in enumerate(rows.at.items()):
+        domains[at], taught[at] = i, name in sources
+    for who in members:
+        for name in who.targets:
+            learn, test = parts[name]
+            learnt[places[name][learn]] = tested[places[name][test]] = True
+    columns = {name: rows.frame[name] for name in table.features}
+    more = {} if table.ids is None else {c: table.ids[c].loc[rows.number] for c in table.ids}
+    return {**columns, **more}, domains, taught, learnt, tested
 
 
 class _Encoders:

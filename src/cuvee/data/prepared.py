@@ -11,8 +11,9 @@ import numpy as np
 
 from cuvee.components import check_precision
 from cuvee.data.encode import Encoder
-from cuvee.data.held_out import ByClass, Divided, scoring_notes
+from cuvee.data.held_out import ByClass, Divided, classes_tested, scoring_notes
 from cuvee.data.levels import Levelled, take_out
+from cuvee.data.metrics import headline
 from cuvee.data.options import Options, hypothesis_of, kind_of
 from cuvee.data.roles import SMALL
 from cuvee.data.task import Inferred, Task
@@ -85,6 +86,7 @@ class Prepared:
     options: Options
     inferred: Inferred
     kind: str  # of the hypothesis
+    metric: str  # that methods are compared by
     classes: Array | None  # of a classification, sorted: those of all groups
     # labelled rows of every domain, of SMALL instead of those pooled in it
     sizes: Mapping[str, int]
@@ -111,11 +113,12 @@ class Prepared:
         labels: Any,
         *,
         notes: Sequence[str],
+        of_targets: Mapping[str, Array] | None = None,
         **rest: Any,
     ) -> Prepared:
         """Return everything together, with its hypothesis and what is worth saying.
 
-        `labels` are those of all rows.
+        `labels` are those of all rows, `of_targets` those of each target's where they are classes.
         """
         known = [m.classes for m in members if m.classes is not None]
         classes = np.unique(np.concatenate(known)) if known else None
@@ -124,18 +127,23 @@ class Prepared:
                 f"label {options.label!r} reaches {far:g}, whose square is too far for a float: "
                 "rescale it"
             )
+        n_classes = 0 if classes is None else len(classes)
+        metric, why = headline(options.metric, inferred.task, n_classes, of_targets or {})
         notes = (
             *notes,
             *members[0].encoder.notes,
             *scoring_notes(options, rest["sizes"], rest["divided"]),
+            *(why if any(len(test) for _, test in rest["divided"].values()) else ()),
         )
         return cls(
             members,
             options,
             inferred,
             kind_of(options, inferred.task),
+            metric,
             classes,
             notes=notes,
+            tested=classes_tested(of_targets, rest["divided"]),
             **rest,
         )
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cuvee.report.findings import BALANCED, CONSTANT, CUVEE, LOG_LOSS, MAJORITY, Findings
+from cuvee.data.metrics import ACCURACY, BALANCED, LOG_LOSS
+from cuvee.report.findings import CONSTANT, CUVEE, MAJORITY, Findings
 from cuvee.report.formatting import count, named, number, score
 from cuvee.report.label_free import bare, warning
 from cuvee.report.summary import (
@@ -132,13 +133,13 @@ def unlearnt(findings: Findings) -> Iterator[str]:
         " and ".join(
             f"{name} ({score(float(v[us]), metric)}){partly(findings, name)}"
             for name, v in means_also(findings).items()
-            if name != LOG_LOSS
+            if name not in (ACCURACY, LOG_LOSS)
         )
         or "the columns"
     )
     rare = (
         "most labels are of one class, so that accuracy says little; "
-        if findings.mean[best, 0] >= IMBALANCED
+        if metric == ACCURACY and findings.mean[best, 0] >= IMBALANCED
         else ""
     )
     yield (
@@ -153,6 +154,7 @@ def flattered(findings: Findings) -> Iterator[str]:
     best, beside = constant(findings), means_also(findings)
     if (
         best is None
+        or findings.metric != ACCURACY
         or BALANCED not in beside
         or findings.methods[best] != MAJORITY
         or findings.gain[best, 0] <= 0
@@ -295,9 +297,10 @@ def unscored(findings: Findings) -> Iterator[str]:
     )
     bad &= findings.learn_rows != 0  # those without labels have a sentence of their own
     if bad.any():
+        define = "" if untested[bad].all() else f" that define the {findings.metric}"
         yield (
-            f"{_who(findings, bad)} had no test rows, so nothing is known about how well the model "
-            "predicts: "
+            f"{_who(findings, bad)} had no test rows{define}, so nothing is known about how well "
+            "the model predicts: "
             "label more, or keep more of the labelled rows for scores."
         )
 

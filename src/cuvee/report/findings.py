@@ -12,8 +12,6 @@ MAJORITY, OWN_MEAN = CONSTANT = "majority class", "own mean"
 """The methods that always give a target the same answer, from its own labels: for classes and for
 numbers.
 """
-BALANCED, AUC, LOG_LOSS = ALSO = "balanced accuracy", "AUC", "log loss"  # beside accuracy
-LOWER = (LOG_LOSS,)  # of these, those where lower is better
 FEW_TARGETS = 5  # fewer say nothing about targets beside them
 
 
@@ -37,25 +35,6 @@ class Tried:
     alpha: Floats  # (G, columns)
     cv_loss: Floats  # (G,) NaN where it failed
     share: Floats  # (G,)
-
-
-@dataclass(frozen=True, eq=False)
-class LearningTerms:
-    """Hold Theorem 1's terms for each target, (M,) each; NaN where they were not computed."""
-
-    loss: str  # what is lost, in words
-    exact: bool  # whether the discrepancy is its maximum; else a panel climbed for it
-    discrepancy: Floats
-    complexity: Floats
-    sampling: Floats
-    mended: Floats  # the bound that allows for unlucky rows of the target, all terms together
-    largest_loss: Floats  # no loss is above it
-    held_out: Floats  # of the scored model on test rows; NaN without any
-
-    @property
-    def together(self) -> Floats:
-        """Return the three terms of the theorem, added up."""
-        return self.discrepancy + self.complexity + self.sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +75,7 @@ class Findings:
     excess_risk: Floats  # (M,)
     gradient: Floats  # (M,)
     rests_on: str  # what certificates rest on, a sentence
-    metric: str  # "accuracy" or "root mean squared error"
+    metric: str  # a name of cuvee.data.metrics.METRICS
     higher_is_better: bool
     methods: tuple[
         str, ...
@@ -114,8 +93,10 @@ class Findings:
     convergence: tuple[Convergence | None, ...]  # (M,)
     seconds: tuple[tuple[str, float], ...]  # where the time went
     notes: tuple[str, ...]
-    theorem: LearningTerms | None = None  # None: a network, or a run of an older version
     also: dict[str, Floats] = field(default_factory=dict)
-    """Scores beside accuracy by name, (M, methods) each; NaN where a target has none."""
+    """Scores beside the metric by name, (M, methods) each; NaN where a target has none."""
     expected: Expected | None = None  # of targets without labels; None where there are none
+    coefficients: dict[str, Floats] = field(default_factory=dict)
+    """Of the first targets, by encoded column: (targets,); root mean squares over many classes."""
+    importance: dict[str, Floats] = field(default_factory=dict)  # the same by raw column
     tested: dict[str, int] = field(default_factory=dict)  # test rows by class; {}: not known

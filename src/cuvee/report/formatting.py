@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import floor, isinf, isnan, log10
 from typing import Any
 
+from cuvee.data.metrics import METRICS
 from cuvee.outputs.visible import visible
 from cuvee.report.findings import Findings
 
@@ -46,10 +47,14 @@ def power(exponent: int) -> str:
 
 
 def score(x: float, metric: str) -> str:
-    """Return accuracies with three decimals, so that columns line up, and errors as numbers."""
-    if isnan(x) or isinf(x) or metric != "accuracy":
+    """Return shares with three decimals, so that columns line up, and errors as numbers."""
+    if isnan(x) or isinf(x) or not METRICS[metric].higher_is_better:
         return number(x)
     return f"{x:.3f}".replace("-", "−")
+
+
+def article(metric: str) -> str:
+    return "an" if metric[0] in "aeiouAR" else "a"  # an AUC, an R²
 
 
 def signed(x: float, metric: str) -> str:

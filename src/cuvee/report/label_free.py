@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cuvee.report.findings import Expected, Findings
-from cuvee.report.formatting import count, named, score
+from cuvee.report.formatting import article, count, named, score
 
 OPEN = (
     "a target whose labels follow another rule than those of the sources looks the same without "
@@ -36,7 +36,7 @@ def _expected(found: Expected, metric: str) -> str:
     one = found.judged_on == 1
     where = "the one target" if one else f"{found.judged_on:,} targets"
     text = f"Without their labels, {where} that {'has' if one else 'have'} some would reach "
-    text += f"{'' if one else 'about '}{'an' if metric[0] in 'aeiou' else 'a'} {metric} of {value}"
+    text += f"{'' if one else 'about '}{article(metric)} {metric} of {value}"
     if one:
         return f"{text}: one target is too few to say what to expect of those without labels."
     text += (

@@ -15,7 +15,6 @@ from cuvee.report.formatting import cleaned, count, seconds
 from cuvee.report.layout import layout
 from cuvee.report.summary import summary
 from cuvee.report.svg import Drawing
-from cuvee.report.theorem import theorem
 
 REPORT = "cuvee.report"  # where its templates are
 LONG = 600  # characters of an option's value
@@ -24,6 +23,7 @@ CONTENTS = (
     ("worries", "What to worry about"),
     ("weights", "How much from whom"),
     ("targets", "Target by target"),
+    ("columns", "Which columns count"),
     ("sensitivity", "Sensitivity"),
     ("certificates", "Certificates"),
     ("convergence", "Convergence"),
@@ -45,9 +45,9 @@ def render(findings: Findings) -> str:
         weights=sections.weights(f, drawn),
         targets=sections.targets(f, drawn),
         scores=scoring.scores(f),
+        columns=sections.columns(f),
         sensitivity=sections.sensitivity(f, drawn),
         certificates=sections.certificates(f),
-        theorem=theorem(f),
         convergence=sections.convergence(f),
         worries=worries(f),
         time=_time(f),

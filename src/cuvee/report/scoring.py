@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.report import intervals
-from cuvee.report.findings import (
+from cuvee.data.metrics import (
+    ACCURACY,
     AUC,
     BALANCED,
-    CUVEE,
+    DEVIANCE,
     LOG_LOSS,
-    LOWER,
+    MAE,
+    METRICS,
+    R2,
+    RMSE,
+)
+from cuvee.report import intervals
+from cuvee.report.findings import (
+    CUVEE,
     MAJORITY,
     OWN_MEAN,
     Findings,
@@ -27,10 +34,15 @@ BEYOND = (
     "A triangle at the edge stands for baselines beyond it: their scores show when it is pointed at"
 )
 MEANINGS = {
+    ACCURACY: "Accuracy is the share of right answers",
     BALANCED: "Balanced accuracy counts every class equally, however rare",
     AUC: "AUC is how often a row of the second class is ranked above one of the first",
-    LOG_LOSS: "log loss is a penalty that is large when the right class got a low probability, and "
+    LOG_LOSS: "Log loss is a penalty that is large when the right class got a low probability, and "
     "lower is better",
+    RMSE: "The root mean squared error is mostly that of the largest errors",
+    MAE: "The mean absolute error counts every unit of error alike, and lower is better",
+    R2: "R² is the share of the labels' variance that is explained: 0 is no better than their mean",
+    DEVIANCE: "The deviance is that of Poisson counts, and lower is better",
 }
 CONSTANT_IS = {
     OWN_MEAN: "the mean of the target's labels",
@@ -83,19 +95,19 @@ def _introduction(f: Findings, scored: Any) -> str:
     who = f.targets[scored[0]] if alone else count(len(scored), "target")
     better = "higher is better" if f.higher_is_better else "lower is better"
     text = (
-        f"{f.metric.capitalize()} on {tested} of {who} that no scored model has learnt from: "
-        f"{better}. "
+        f"{_upper(f.metric)} on {tested} of {who} that no scored model has learnt from: {better}. "
     )
     text += "Intervals are of 95 %."
     for method in f.methods:
         if method in CONSTANT_IS:
             text += f" “{method}” always predicts {CONSTANT_IS[method]}."
-    if meanings := [MEANINGS[name] for name in means_also(f) if name in MEANINGS]:
-        text += f" {'; '.join(meanings)}."
+    for name in means_also(f):
+        text += f" {MEANINGS[name]}."
     if any(not np.isfinite(f.also[name][scored]).all() for name in means_also(f)):
+        alike = "are of one class" if f.task == "classification" else "have one label"
         text += (
-            " Where all test rows are of one class, these scores are not given, and their means "
-            "leave such targets out."
+            f" Where all test rows {alike}, these scores are not given, and their means leave such "
+            "targets out."
         )
     return f"{text} {expectation(f)}".strip()
 
@@ -103,9 +115,7 @@ def _introduction(f: Findings, scored: Any) -> str:
 def _cards(f: Findings, alone: bool) -> list[dict[str, Any]]:
     """Return the drawings of all targets together: scores, and gains where there is a baseline."""
     name, measured = (
-        ("Score.", f.metric.capitalize())
-        if alone
-        else ("Mean score.", f"Mean {f.metric} over targets")
+        ("Score.", _upper(f.metric)) if alone else ("Mean score.", f"Mean {f.metric} over targets")
     )
     cards = [_card(name, f"{measured}, 95 % interval.", intervals.means(f))]
     if len(f.methods) > 1:
@@ -140,7 +150,7 @@ def _by_gain(f: Findings, scored: Any, best: int | None) -> list[int]:
 def _means(f: Findings) -> dict[str, Any]:
     best = _best(f.mean[:, 0], f.higher_is_better)
     extra = means_also(f)
-    better = {name: _best(values, name not in LOWER) for name, values in extra.items()}
+    better = {name: _best(values, METRICS[name].higher_is_better) for name, values in extra.items()}
     rows = [
         (
             method,
@@ -158,7 +168,7 @@ def _means(f: Findings) -> dict[str, Any]:
                 "best": False,
             },
             *(
-                {"value": also(name, float(v[k])), "span": "", "best": k in better[name]}
+                {"value": score(float(v[k]), name), "span": "", "best": k in better[name]}
                 for name, v in extra.items()
             ),
         )
@@ -183,16 +193,15 @@ def _table(f: Findings, ordered: list[int]) -> dict[str, Any]:
             {"value": score(float(v[0]), f.metric), "span": _span(v, f.metric), "best": k in best}
             for k, v in enumerate(f.scores[i])
         ]
-        of_cuvee = [also(name, float(f.also[name][i, us])) for name in extra]
+        of_cuvee = [score(float(f.also[name][i, us]), name) for name in extra]
         rows.append((f.targets[i], number(float(f.test_rows[i])), *cells, *of_cuvee))
     note = f"The first {LISTED} of {len(ordered):,}." if len(ordered) > LISTED else ""
     head = ("target", "test rows", *f.methods, *(f"{name} of cuvee" for name in extra))
     return {"label": "Scores of targets", "head": head, "rows": rows, "note": note}
 
 
-def also(name: str, value: float) -> str:
-    """Return a score beside accuracy as the page writes it: shares to three decimals."""
-    return number(value) if name in LOWER else score(value, "accuracy")
+def _upper(metric: str) -> str:
+    return metric[:1].upper() + metric[1:]
 
 
 def _best(values: Any, higher: bool) -> set[int]:

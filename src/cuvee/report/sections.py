@@ -8,13 +8,14 @@ import numpy as np
 
 from cuvee.report import bars, courses, svg
 from cuvee.report.findings import Findings
-from cuvee.report.formatting import count, named, number, weight
+from cuvee.report.formatting import count, named, number, short, weight
 from cuvee.report.heatmap import Look, heat_map
 from cuvee.report.layout import Layout
 from cuvee.report.summary import is_bad, n_sources, settled
 from cuvee.results import Floats
 
 SHOWN, OPEN = 30, 4  # targets with their own pictures, and how many of them are not folded
+LISTED = 20  # columns of the table
 PROVEN = 100  # rows of the table of certificates
 
 
@@ -124,6 +125,49 @@ def _found(f: Findings, i: int) -> str:
         return f"weights averaged over the {count(len(tried.names), 'mixture')} tried"
     gap = float(f.gap[i])
     return f"{f.alpha_status[i]}; gap {number(gap, 2)}" if np.isfinite(gap) else f.alpha_status[i]
+
+
+def columns(f: Findings) -> dict[str, Any]:
+    """Return the section on coefficients, and on how much scores need each column."""
+    tables, text = [], []
+    if f.coefficients:
+        text.append(
+            "A coefficient is that of a column as the model sees it: numbers in standard "
+            "deviations from their mean (unless they were left as they are), categories as 0 or 1."
+            + (
+                " Of two classes it moves the log-odds of the second; of more, it is the root mean "
+                "square of those of all classes."
+                if f.task == "classification"
+                else ""
+            )
+        )
+        tables.append(_by_target("Coefficients", f.coefficients, f))
+    if f.importance:
+        text.append(
+            f"The importance of a column is how much worse the {f.metric} becomes where the column "
+            "is permuted among the test rows."
+        )
+        tables.append(_by_target("Importance", f.importance, f))
+    else:
+        text.append(
+            "How much the scores need each column was not worked out: cuvee adapt --importance "
+            "does it."
+        )
+    if tables:
+        text.append("All columns of all targets: cuvee explain.")
+    return {"text": " ".join(text), "tables": tables}
+
+
+def _by_target(label: str, values: dict[str, Floats], f: Findings) -> dict[str, Any]:
+    """Return a table with a row per column, the largest on average first."""
+    size = {name: float(np.nan_to_num(abs(v)).mean()) for name, v in values.items()}
+    order = sorted(values, key=lambda name: -size[name])
+    rows = [(short(name, 40), *(number(float(v)) for v in values[name])) for name in order[:LISTED]]
+    targets = f.targets[: len(rows[0]) - 1]
+    note = f"The {LISTED} largest of {len(order):,} columns. " if len(order) > LISTED else ""
+    if len(targets) < len(f.targets):
+        note += f"The first {len(targets)} of {len(f.targets):,} targets."
+    return {"label": label, "head": ("column", *targets), "rows": rows, "note": note.strip()}
 
 
 def sensitivity(f: Findings, drawn: Layout) -> dict[str, Any]:

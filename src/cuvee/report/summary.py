@@ -8,13 +8,13 @@ import numpy as np
 
 from cuvee.api import OWN
 from cuvee.report.findings import CONSTANT, CUVEE, FEW_TARGETS, Findings
-from cuvee.report.formatting import count, number, score
+from cuvee.report.formatting import article, count, number, score
 from cuvee.results import Floats, Status
 
 
-def summary(findings: Findings) -> tuple[str, str, str]:
-    """Return the question, the comparison, and what is proven, in words."""
-    return _asked(findings), _compared(findings), _proven(findings)
+def summary(findings: Findings) -> tuple[str, ...]:
+    """Return what was asked, the comparison, and what is proven, a sentence each."""
+    return *_asked(findings), _compared(findings), _proven(findings)
 
 
 def best_baseline(findings: Findings, without: Sequence[str] = ()) -> int | None:
@@ -59,13 +59,13 @@ def constant(findings: Findings) -> int | None:
 
 
 def means_also(findings: Findings) -> dict[str, Floats]:
-    """Return the mean scores beside accuracy (methods,) over targets that have them."""
+    """Return the mean scores beside the metric (methods,) over targets that have them."""
     complete = {name: values[np.isfinite(values).all(1)] for name, values in findings.also.items()}
     return {name: values.mean(0) for name, values in complete.items() if len(values)}
 
 
 def partly(findings: Findings, name: str) -> str:
-    """Return " (2 of 3 targets)" where a mean beside accuracy is over some targets alone."""
+    """Return " (2 of 3 targets)" where a mean beside the metric is over some targets alone."""
     n, of = int(np.isfinite(findings.also[name]).all(1).sum()), n_scored(findings)
     return f" ({n:,} of {of:,} targets)" if n < of else ""
 
@@ -104,7 +104,7 @@ def rows(findings: Findings) -> float | None:
     return float(n) if isinstance(n, (int, float)) and not isinstance(n, bool) else None
 
 
-def _asked(findings: Findings) -> str:
+def _asked(findings: Findings) -> tuple[str, str, str]:
     n, total = n_sources(findings), rows(findings)
     size = (
         f" ({count(total, 'row')}, {count(findings.n_features, 'feature')})"
@@ -120,9 +120,10 @@ def _asked(findings: Findings) -> str:
     own = " and from the target's own rows" if findings.columns[-1:] == (OWN,) else ""
     whom = "it" if len(findings.targets) == 1 else "each target"
     return (
-        f"In {findings.title}{size}, {names}. The task was to predict “{findings.label}” "
-        f"({findings.task}) for {who}, with {findings.hypothesis}. For {whom} cuvee chose how much "
-        f"to learn from each source{own}."
+        f"In {findings.title}{size}, {names}.",
+        f"The task was to predict “{findings.label}” ({findings.task}) for {who}, with "
+        f"{findings.hypothesis}.",
+        f"For {whom} cuvee chose how much to learn from each source{own}.",
     )
 
 
@@ -141,7 +142,7 @@ def _compared(findings: Findings) -> str:
         test_rows = count(float(findings.test_rows[i]), "test row")
         mean = (
             f"On the {test_rows} of “{findings.targets[i]}”, cuvee has "
-            f"{_article(metric)} {metric} of {value}"
+            f"{article(metric)} {metric} of {value}"
         )
     else:
         mean = f"Over {scored:,} targets with test rows, cuvee reaches a mean {metric} of {value}"
@@ -163,10 +164,6 @@ def _compared(findings: Findings) -> str:
         our_rank, other_rank = (number(float(findings.mean_rank[k])) for k in (us, best))
         span += f"; mean rank {our_rank} against {other_rank}, 1 being the best"
     return f"{mean} against {other_score} for the best baseline, “{name}”, {verdict} ({span})."
-
-
-def _article(metric: str) -> str:
-    return "an" if metric[0] in "aeiou" else "a"
 
 
 def _proven(findings: Findings) -> str:

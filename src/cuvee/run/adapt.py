@@ -28,7 +28,7 @@ from cuvee.mixture import borrowing
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
-from cuvee.run import alpha_file, models, tables, theorem
+from cuvee.run import alpha_file, models, tables
 from cuvee.run.decided import check_packages, decide, decided, reasons
 from cuvee.run.folder import (
     ABOUT,
@@ -43,6 +43,7 @@ from cuvee.run.folder import (
     part_name,
     reserved,
 )
+from cuvee.run.judge import MOST
 from cuvee.run.models import Delivered
 from cuvee.run.run import Run
 from cuvee.simplex import check_alpha
@@ -290,7 +291,9 @@ def _deliver(folder: RunFolder, prepared: Prepared, options: Options, progress: 
                     alphas[g][chunk],
                     atlas,
                     options,
-                    bounded=theorem.MOST - low,
+                    members.encoder,
+                    metric=prepared.metric,
+                    most=MOST - low,
                     bare=bool(prepared.label_free) and not folder.has(GIVEN),
                 )
                 parts.add(step, part.pack(), time.perf_counter() - began)

@@ -174,8 +174,12 @@ def join_models(base: Delivered, added: Sequence[Added]) -> Delivered:
     if not added:
         return base
     parts = [replace(p, moved=np.zeros((len(p.w), 0))) for p in (base, *_delivered(added))]
-    if not len(base.also):  # of a run of an older version
-        parts = [replace(p, also=np.zeros((*p.loss.shape, 0))) for p in parts]
+    # a run of an older version has fewer scores, or none
+    known = parts[0].also.shape[2] if len(base.also) else 0
+    parts = [
+        replace(p, also=p.also[..., :known] if known else np.zeros((*p.loss.shape, 0)))
+        for p in parts
+    ]
     return Delivered.joined(parts)
 
 

@@ -84,7 +84,7 @@ class Base:
 
         `source` is needed where the run was made from a table in memory, or where it has moved.
         """
-        data, options = run.about["data"], run.options
+        data, options = run.about["data"], replace(run.options, metric=run.metrics["metric"])
         source = data["path"] if source is None else source
         if source is None:
             raise InputError(

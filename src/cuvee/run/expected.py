@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.api import estimate, solve
+from cuvee.data.metrics import METRICS
 from cuvee.data.options import Options
 from cuvee.data.prepared import Group
 from cuvee.hypothesis import Hypothesis
@@ -63,7 +64,7 @@ def labelled_rows(group: Group, i: int) -> Domain | None:
     return Domain(learn.name, X, y, features=learn.features)
 
 
-def scores(group: Group, hypothesis: Hypothesis, options: Options) -> Floats:
+def scores(group: Group, hypothesis: Hypothesis, options: Options, metric: str) -> Floats:
     """Return what models without any label of their target reach, (M, COLUMNS).
 
     NaN for those that have no labels to score on.
@@ -73,8 +74,10 @@ def scores(group: Group, hypothesis: Hypothesis, options: Options) -> Floats:
     solution = solve(alone, hypothesis, alpha, tol=options.tol, seed=options.seed)
     w, offset = solution.w[:, None], alpha @ group.levels
     rows = [labelled_rows(group, i) for i in range(len(alpha))]
-    everywhere = judge(solution.space, w, rows, offset, group.plain.targets)
-    tested = judge(solution.space, w, group.test, offset, group.plain.targets)
+    everywhere, tested = (
+        judge(solution.space, w, on, offset, group.plain.targets, metric, most=0)
+        for on in (rows, group.test)
+    )
     return columns(everywhere, tested)
 
 
@@ -84,7 +87,7 @@ def columns(everywhere: Judged, tested: Judged) -> Floats:
 
 
 def as_metrics(
-    values: Floats, with_labels: Floats, label_free: Sequence[str], classify: bool
+    values: Floats, with_labels: Floats, label_free: Sequence[str], metric: str
 ) -> dict[str, Any]:
     """Return the entry of metrics.json, or none where every target has labels.
 
@@ -92,20 +95,21 @@ def as_metrics(
         values: (M, COLUMNS) of the run's targets; NaN for those without labels.
         with_labels: (M,) loss on test rows of the models that saw labels; NaN without test rows.
         label_free: the targets without labels.
-        classify: whether losses are shares of wrong answers; else they are squared errors.
+        metric: of the losses.
     """
     if not label_free:
         return {}
     loss, error, tested = values.T
+    of = METRICS[metric]
     judged = np.isfinite(loss)
     both = np.isfinite(tested) & np.isfinite(with_labels)
-    hidden, seen = (_score(v[both], classify) for v in (tested, with_labels))
-    gain = (1.0 if classify else -1.0) * (seen - hidden)
+    hidden, seen = (of.score(v[both]) for v in (tested, with_labels))
+    gain = (1.0 if of.higher_is_better else -1.0) * (seen - hidden)
     entry = {
         "targets": list(label_free),
         "judged_on": int(judged.sum()),
-        "expected": listed(expected(loss[judged], error[judged], classify)),
-        "scores": listed(_score(loss, classify)),  # (M,)
+        "expected": listed(expected(loss[judged], error[judged], metric)),
+        "scores": listed(of.score(loss)),  # (M,)
         "tested_on": int(both.sum()),
         "without_labels": listed(_mean(hidden)[0]),
         "with_labels": listed(_mean(seen)[0]),
@@ -114,7 +118,7 @@ def as_metrics(
     return {"label_free": entry}
 
 
-def expected(loss: Floats, error: Floats, classify: bool) -> Floats:
+def expected(loss: Floats, error: Floats, metric: str) -> Floats:
     """Return the score to expect of a target like n others, and a 95 % interval of it: (3,).
 
     `loss` (n,) and its standard `error` (n,) are those of the others. The interval is one of
@@ -128,19 +132,19 @@ def expected(loss: Floats, error: Floats, classify: bool) -> Floats:
     if not n:
         return np.full(3, np.nan)
     small = np.finfo(np.float64).tiny
-    value = 1.0 - loss if classify else 0.5 * np.log(np.maximum(loss, small))
-    noise = np.nan_to_num(error if classify else error / np.maximum(2.0 * loss, small)) ** 2
+    of = METRICS[metric]
+    score = of.score(loss)
+    value, noise = score, of.error(error, score)
+    if not of.higher_is_better:
+        value, noise = (np.log(np.maximum(score, small)), noise / np.maximum(score, small))
+    noise = np.nan_to_num(noise) ** 2
     middle, half = float(value.mean()), np.nan
     if n > 1:
         seen, luck = float(value.var(ddof=1)), float(noise.mean())
         spread = max(seen - luck, LEAST_SPREAD * seen)
         half = float(t.ppf(0.975, n - 1)) * (spread + max(seen, luck) / n) ** 0.5
     ends = np.array([middle, middle - half, middle + half])
-    return np.clip(ends, 0.0, 1.0) if classify else np.exp(ends)
-
-
-def _score(loss: Floats, classify: bool) -> Floats:
-    return 1.0 - loss if classify else np.sqrt(loss)
+    return np.clip(ends, of.lowest, 1.0) if of.higher_is_better else np.exp(ends)
 
 
 def _mean(values: Floats) -> Floats:

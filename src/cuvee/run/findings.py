@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import as_written
+from cuvee.data.metrics import METRICS
 from cuvee.data.options import LINEAR, Options, in_words
-from cuvee.report.findings import ALSO, Convergence, Expected, Findings, LearningTerms, Tried
+from cuvee.report.findings import Convergence, Expected, Findings, Tried
 from cuvee.results import Floats
 from cuvee.run.added import Added
 from cuvee.run.decided import decided, reasons
+from cuvee.run.explained import INTERCEPT
 from cuvee.run.folder import CANDIDATES, CHOSEN, JUDGED, SENSITIVITY, TRACE, WEIGHTS, RunFolder
-from cuvee.run.theorem import TERMS
 
 NOTES = 5  # on mixtures that were judged, of each run
 STEPS = {
@@ -37,6 +38,7 @@ class Numbers:
     columns: tuple[str, ...]
     alpha: Floats  # (M, columns)
     added: Sequence[Added]
+    explained: Any = None  # what `Run.explain` says of the first targets
 
 
 def findings(folder: RunFolder, numbers: Numbers) -> Findings:
@@ -81,15 +83,35 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
         convergence=_convergence(folder, targets),
         seconds=_seconds(folder),
         notes=(prepared["why"], *prepared["notes"], *metrics["plan"], *judged_notes(folder)),
-        theorem=_theorem(metrics.get("theorem_1")),
         also={
             name: _numbers(metrics["also"][name]["scores"])
-            for name in ALSO
+            for name in METRICS
             if name in metrics.get("also", {})
         },
         expected=_expected(metrics.get("label_free")),
         tested=_tested(prepared),
+        **_columns(numbers.explained),
     )
+
+
+def _columns(explained: Any) -> dict[str, dict[str, Floats]]:
+    """Return coefficients and importances by column, each of the targets in their order."""
+    if explained is None:
+        return {}
+    frame, found = explained.assign(name=explained["column"]), {}
+    if "coefficient" in frame:
+        there = frame["category"].notna()
+        frame.loc[there, "name"] += "=" + frame.loc[there, "category"]
+        several = frame["class"].nunique() > 1
+        frame["coefficients"] = frame["coefficient"] ** 2 if several else frame["coefficient"]
+        frame = frame[frame["column"] != INTERCEPT]
+    for kind, by in (("coefficients", "name"), ("importance", "column")):
+        if kind in frame and frame[kind].notna().any():
+            wide = frame.pivot_table(kind, by, "target", "mean", dropna=False, sort=False)
+            values = wide[frame["target"].unique()].to_numpy(np.float64)
+            values = np.sqrt(values) if kind == "coefficients" and several else values
+            found[kind] = dict(zip(wide.index, values, strict=True))
+    return found
 
 
 def _hypothesis(folder: RunFolder, prepared: dict[str, Any]) -> str:
@@ -174,13 +196,6 @@ def _tried(folder: RunFolder, targets: Sequence[str]) -> tuple[Tried | None, ...
         else None
         for t in targets
     )
-
-
-def _theorem(entry: dict[str, Any] | None) -> LearningTerms | None:
-    """Return the terms of Theorem 1; a run of an older version has none."""
-    if entry is None:
-        return None
-    return LearningTerms(entry["loss"], entry["exact"], *(_numbers(entry[name]) for name in TERMS))
 
 
 def _expected(entry: dict[str, Any] | None) -> Expected | None:

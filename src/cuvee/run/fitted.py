@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.encode import Encoder
 from cuvee.data.options import FITTED as WORDS
 from cuvee.data.options import Options
 from cuvee.data.prepared import Group, Members, Prepared
@@ -23,7 +24,8 @@ from cuvee.hypothesis import Hypothesis
 from cuvee.numerics.parallel import each
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import OWN, Candidate, Floats, Mixtures, Status
-from cuvee.run import expected, theorem
+from cuvee.run import expected
+from cuvee.run.explained import importance
 from cuvee.run.folder import FITTED, RunFolder
 from cuvee.run.judge import Judged, judge_answers
 from cuvee.run.models import Delivered, levels
@@ -46,6 +48,8 @@ class Fitting:
     whole: Table
     plain: Table
     hypothesis: Hypothesis  # the linear one, which finds mixtures
+    metric: str
+    encoder: Encoder
 
     @classmethod
     def of(cls, prepared: Prepared, members: Members, options: Options) -> Fitting:
@@ -58,7 +62,8 @@ class Fitting:
             table if p is group.problem else replace(table, y=_labels(learner, p))
             for p in (group.whole, group.plain)
         )
-        return cls(learner, group, table, whole, plain, prepared.hypothesis(members))
+        hypothesis, metric = prepared.hypothesis(members), prepared.metric
+        return cls(learner, group, table, whole, plain, hypothesis, metric, members.encoder)
 
     @cached_property
     def without_labels(self) -> Floats:
@@ -154,7 +159,7 @@ def deliver(
         return fit_model(learner, *job, name)
 
     final, *others = each(fit, jobs, "cpu")
-    scores = _nothing(learner) if test is None else _scores(fitting, i, others)
+    scores = _nothing(fitting) if test is None else _scores(fitting, i, others)
     nan = np.full(1, np.nan)
     delivered = Delivered(
         w=np.zeros((1, 0)),
@@ -168,8 +173,8 @@ def deliver(
         paired=scores.paired,
         also=scores.also,
         moved=np.zeros((1, 0)),
-        bound=theorem.unknown(1),
         rests_on=NOTHING_PROVEN.format(words=WORDS[options.model]),
+        importance=_importance(fitting, i, others, options),
         bare=_without_labels(fitting, i) if bare else expected.unknown(1),
     )
     return delivered, files.to_bytes(final)
@@ -190,9 +195,9 @@ def _without_labels(fitting: Fitting, i: int) -> Floats:
             answers = model.predict(on.X) + alpha @ group.levels
         else:
             answers = model.predict_proba(on.X)
-        return judge_answers(answers[None], on, own, learner.classes)
+        return judge_answers(answers[None], on, own, learner.classes, fitting.metric, also=False)
 
-    return expected.columns(judged(rows), _nothing(learner) if test is None else judged(test))
+    return expected.columns(judged(rows), _nothing(fitting) if test is None else judged(test))
 
 
 def _scores(fitting: Fitting, i: int, models: list[FittedModel]) -> Judged:
@@ -204,13 +209,27 @@ def _scores(fitting: Fitting, i: int, models: list[FittedModel]) -> Judged:
         answers[0] += group.offset[i]
     else:
         answers = np.stack([m.predict_proba(test.X) for m in models])
-    return judge_answers(answers, test, group.plain.targets[i], classes)
+    own = group.plain.targets[i]
+    return judge_answers(answers, test, own, classes, fitting.metric, also=True)
 
 
-def _nothing(learner: Learner) -> Judged:
+def _importance(fitting: Fitting, i: int, models: list[FittedModel], options: Options) -> Floats:
+    """Return how much the score of target i's model needs each raw column, (1, columns, 2)."""
+    group, classes = fitting.group, fitting.learner.classes
+    if not options.importance:
+        return np.zeros((1, 0, 2))
+
+    def answer(X: Floats) -> Floats:
+        model = models[0]
+        return model.predict(X) + group.offset[i] if classes is None else model.predict_proba(X)
+
+    how = classes, fitting.metric, fitting.encoder, options.seed
+    return importance(answer, group.test[i], *how)[None]
+
+
+def _nothing(fitting: Fitting) -> Judged:
     """Return the scores of a target without test rows."""
-    nan = np.full((1, len(METHODS) + 1), np.nan)
-    return Judged(nan, nan, nan, np.full((*nan.shape, 0 if learner.classes is None else 3), np.nan))
+    return Judged.nothing(1, len(METHODS) + 1, fitting.metric)
 
 
 def file_of(i: int) -> str:

@@ -5,6 +5,7 @@ proven of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from cuvee.api import ModelMap, sensitivity, solve
+from cuvee.data.encode import Encoder
 from cuvee.data.options import Options, hypothesis_of
 from cuvee.data.prepared import Group
 from cuvee.data.task import Task
@@ -20,8 +22,9 @@ from cuvee.hypothesis.base import Space
 from cuvee.outputs import files
 from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
-from cuvee.run import expected, theorem
-from cuvee.run.judge import judge
+from cuvee.run import expected
+from cuvee.run.explained import importance
+from cuvee.run.judge import MOST, answers_of, judge
 from cuvee.run.scores import simple_mixtures
 from cuvee.solution import Solution
 
@@ -45,12 +48,13 @@ class Delivered:
     error: Floats
     paired: Floats
     moved: Floats  # (M, columns) of `sensitivities`; no columns where there are none
-    bound: Floats  # (M, theorem.TERMS); NaN where nothing is known
     rests_on: str
     # (M, methods, scores) of `Judged`
     also: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
     # (M, expected.COLUMNS); NaN where every target of the run has labels
     bare: Floats = field(default_factory=lambda: expected.unknown(0))
+    # (M, raw columns, 2) of `importance`; no columns where nobody asked
+    importance: Floats = field(default_factory=lambda: np.zeros((0, 0, 2)))
 
     def pack(self, **more: Any) -> bytes:
         values = {
@@ -74,10 +78,11 @@ class Delivered:
         tensors, header = files.unpacked(content, where, WHAT, FORMAT)
         with files.understood(where, WHAT):
             status = np.array(header["status"], dtype=object)
+            known = {f.name for f in fields(cls)}  # an older version wrote more
             numbers = {
-                "bound": theorem.unknown(len(status)),
                 "bare": expected.unknown(len(status)),
-                **{name: t.numpy() for name, t in tensors.items()},
+                "importance": np.zeros((len(status), 0, 2)),
+                **{name: t.numpy() for name, t in tensors.items() if name in known},
             }
             return cls(**numbers, status=status, rests_on=header["rests_on"])
 
@@ -113,16 +118,18 @@ def deliver(
     alpha: Floats,
     atlas: ModelMap | None,
     options: Options,
+    encoder: Encoder,
     *,
-    bounded: int = theorem.MOST,
+    metric: str,
+    most: int = MOST,
     bare: bool = False,
 ) -> Delivered:
     """Return the models of a group's targets, with their scores beside the simple mixtures.
 
     Models are solved, or asked of the map; those delivered learn from all labelled rows.
 
-    The first `bounded` targets have the terms of Theorem 1. With `bare`, targets are scored as if
-    they had no labels, too.
+    The first `most` targets have the scores beside the metric. With `bare`, targets are scored as
+    if they had no labels, too.
     """
     sources = np.array([s.n_rows for s in group.problem.sources], dtype=float)
     simple = simple_mixtures(
@@ -131,7 +138,9 @@ def deliver(
     scored = _models(group.problem, hypothesis, alpha, atlas, options)
     compared = [_w(group.plain, hypothesis, simple[:, k], options) for k in range(simple.shape[1])]
     w = np.stack([scored.w, *compared], 1)  # (M, methods, P)
-    judged = judge(scored.space, w, group.test, group.offset, group.plain.targets)
+    judged = judge(
+        scored.space, w, group.test, group.offset, group.plain.targets, metric, most=most
+    )
     own = alpha.shape[1] > group.problem.n_sources
     # no own rows: the same
     final = _models(group.whole, hypothesis, alpha, atlas, options) if own else scored
@@ -147,9 +156,35 @@ def deliver(
         paired=judged.paired,
         also=judged.also,
         moved=sensitivities(group, hypothesis, alpha, final),
-        bound=theorem.terms(group, hypothesis, alpha, scored, most=bounded, seed=options.seed),
         rests_on=final.certificate.rests_on,
-        bare=expected.scores(group, hypothesis, options) if bare else expected.unknown(len(alpha)),
+        importance=_importance(group, scored, encoder, options, metric),
+        bare=expected.scores(group, hypothesis, options, metric)
+        if bare
+        else expected.unknown(len(alpha)),
+    )
+
+
+def _importance(
+    group: Group, scored: Solution, encoder: Encoder, options: Options, metric: str
+) -> Floats:
+    """Return how much the score of each model needs each raw column, (M, columns, 2)."""
+    M, space = len(scored.w), scored.space
+    if not options.importance:
+        return np.zeros((M, 0, 2))
+
+    def answer(i: int, X: Floats) -> Floats:
+        w = torch.as_tensor(scored.w[i], dtype=space.dtype)
+        rows = space.prepare(torch.as_tensor(X, dtype=space.dtype))
+        with torch.no_grad():
+            answers = answers_of(space, space.scores(w, rows))
+        return answers if answers.ndim > 1 else answers + group.offset[i]
+
+    classes = getattr(space, "classes", None)
+    return np.stack(
+        [
+            importance(partial(answer, i), group.test[i], classes, metric, encoder, options.seed)
+            for i in range(M)
+        ]
     )
 
 

@@ -114,7 +114,9 @@ def adapted(
     )
     mix = borrowing.alone(mix)  # who else asks at the same time changes nobody's weights
     progress("solving models", 0, len(targets))
-    delivered = deliver(group, hypothesis, mix.alpha, None, options)
+    delivered = deliver(
+        group, hypothesis, mix.alpha, None, options, members.encoder, metric=prepared.metric
+    )
     progress("solving models", len(targets), len(targets))
     classes = members.classes
     return [

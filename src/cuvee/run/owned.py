@@ -29,6 +29,7 @@ class Owned:
     group: Group
     space: Space
     oracle: Oracle  # of the sources, and of its own sample as the last component
+    metric: str  # of scores
 
     @classmethod
     def of(cls, base: Base, name: str) -> Owned:
@@ -39,7 +40,8 @@ class Owned:
         )
         group = posed.group(members)
         space = base.hypothesis.bind(group.problem.facts)
-        return cls(group, space, base.bound.family(group.problem, space))
+        oracle = base.bound.family(group.problem, space)
+        return cls(group, space, oracle, base.prepared.metric)
 
     @property
     def offset(self) -> float:
@@ -49,12 +51,12 @@ class Owned:
     def score(self, w: Floats) -> Floats:
         """Return the score of each model w (M, P) with its 95 % interval, (M, 3).
 
-        It is the accuracy, or the root mean squared error; NaN without rows for scores.
+        It is that of the run's metric; NaN without rows for scores.
         """
-        M, classify = len(w), getattr(self.space, "classes", None) is not None
+        M, metric = len(w), self.metric
         test, own = self.group.test[0], self.group.plain.targets[0]
         offset = np.full(M, self.offset)
-        judged = judge(self.space, w[:, None], [test] * M, offset, [own] * M)
+        judged = judge(self.space, w[:, None], [test] * M, offset, [own] * M, metric, most=0)
         rows = np.full(M, 0 if test is None else test.n_rows)
-        each = intervals(judged, rows, classify)  # (M, methods) each
+        each = intervals(judged, rows, metric)  # (M, methods) each
         return np.stack([values[:, 0] for values in each], -1)

@@ -19,10 +19,12 @@ from cuvee.data.options import Options
 from cuvee.data.plain_rows import PlainRows
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
+from cuvee.hypothesis.registry import MODELS
 from cuvee.outputs.files import understood
 from cuvee.problem import Array
 from cuvee.results import Floats
 from cuvee.run.answers import as_table, check_whose
+from cuvee.run.explained import coefficients
 from cuvee.run.models import Delivered, space_of
 
 # predictions (rows,) and probabilities (rows, K) of the model of target i for encoded rows
@@ -153,6 +155,72 @@ class Predictor(ABC):
                 say(sentence)
         index = _index_of(source)
         return answers if index is None else answers.set_axis(index, axis=0)
+
+    def explain(self, target: str | Sequence[str] | None = None) -> Any:
+        """Return a frame of what the models go by: a row per target, class and encoded column.
+
+        Its columns are:
+
+        - `target`; `class` (of two the second, whose log-odds they are); `column`, or
+          "(intercept)"; `category` of a column of categories
+        - `coefficient`: of columns as the model sees them, numbers in standard deviations from
+          their mean. `per_unit`: of the column as it is; the intercept is then that of zeros.
+        - `importance`, `importance_std`: how much worse the score of `metric` became, on average,
+          where this column was permuted among the test rows, of runs with `importance=True`.
+
+        Models that are not linear have no coefficients.
+
+        Args:
+            target: the name of one target, or of several; None: all.
+        """
+        import pandas as pd
+
+        named = (target,) if isinstance(target, str) else self.targets if target is None else target
+        for name in named:
+            if name not in self._place_of:
+                raise OptionError(
+                    f"{name!r} is not a target of these models{suggest(str(name), self.targets)}"
+                )
+        linear = self.w.shape[1] > 0 and self.options.hypothesis in ("auto", *MODELS)
+        groups: dict[int, list[str]] = {}
+        for name in named if linear else ():
+            groups.setdefault(self._group_of[name], []).append(name)
+        with understood(self.path, "a run of this version of cuvee"):
+            parts = [self._coefficients(g, of) for g, of in groups.items()]
+            important = self._importance(named)
+        if linear:
+            frame = pd.concat(parts, ignore_index=True)
+            return frame.merge(important, how="left", on=["target", "column"])
+        if important.importance.isna().all():
+            raise OptionError(
+                "these models have no coefficients, as they are not linear, and how much scores "
+                "need each column was not asked for: run cuvee adapt with --importance "
+                "(importance=True)"
+            )
+        return important
+
+    def _coefficients(self, g: int, targets: Sequence[str]) -> Any:
+        classes = self._prepared["groups"][g].get("classes") or self._prepared["classes"]
+        encoder, at = self._encoders[g], [self._place_of[name] for name in targets]
+        labels = None if self._prepared["classes"] is None else np.array(classes)
+        space = space_of(self.options, self._prepared["task"], len(encoder.names), labels)
+        w = self.w[at][:, : space.n_params]
+        return coefficients(space, w, self._models.offset[at], encoder, targets)
+
+    def _importance(self, targets: Sequence[str]) -> Any:
+        """Return a frame of how much scores need each raw column; it is empty where none do."""
+        import pandas as pd
+
+        values = self._models.importance[[self._place_of[name] for name in targets]]
+        features = self.features[: values.shape[1]]
+        return pd.DataFrame(
+            {
+                "target": np.repeat(np.array(targets, dtype=object), len(features)),
+                "column": np.tile(np.array(features, dtype=object), len(targets)),
+                "importance": values[..., 0].ravel(),
+                "importance_std": values[..., 1].ravel(),
+            }
+        )
 
     def answer(self, frame: Any, names: Array) -> Any:
         """Return what `predict` does of rows (rows, …), each by the model that `names` (rows,) has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.options import LINEAR, Options
+from cuvee.errors import OptionError
 from cuvee.outputs.files import understood
 from cuvee.outputs.notebook import html_table
 from cuvee.problem import Array
@@ -25,6 +27,8 @@ from cuvee.run.folder import ABOUT, ALPHA, METRICS, MODELS, PREPARED, REPORT, Ru
 from cuvee.run.models import Delivered
 from cuvee.run.predictor import Answer, Predictor
 from cuvee.run.tables import metrics_of
+
+EXPLAINED = 8  # targets whose coefficients the report shows
 
 
 def open_run(path: str | Path) -> Run:
@@ -105,9 +109,8 @@ class Run(Predictor):
             return metrics
         with understood(self.path, "a run of this version of cuvee"):
             rows = np.array([t["test"] for t in prepared["targets"]])
-            classify, kind = prepared["classes"] is not None, prepared["kind"]
-            plan = metrics["plan"]
-            joined = metrics_of(self._models, self.targets, rows, classify, kind, plan)
+            how = metrics["metric"], metrics["plan"]
+            joined = metrics_of(self._models, self.targets, rows, *how)
             # what was expected of targets without labels does not depend on those added
             return joined | {k: metrics[k] for k in ("label_free",) if k in metrics}
 
@@ -126,16 +129,20 @@ class Run(Predictor):
     @cached_property
     def findings(self) -> Findings:
         with understood(self.path, "a run of this version of cuvee"):
-            everything = (self._prepared, self.metrics, self.columns, self.alpha, self._added)
-            return findings(self._folder, Numbers(*everything))
+            numbers = Numbers(self._prepared, self.metrics, self.columns, self.alpha, self._added)
+            try:
+                explained = self.explain(self.targets[:EXPLAINED])
+            except OptionError:  # there is nothing to say
+                explained = None
+            return findings(self._folder, replace(numbers, explained=explained))
 
     def report(self) -> Path:
         """Write report.html, from the files of the run alone."""
         return self._folder.derive(REPORT, render(self.findings).encode())
 
     def summary(self) -> str:
-        """Return what was asked and what came out, in three sentences."""
-        return " ".join(summary(self.findings))
+        """Return what was asked and what came out, a sentence a line."""
+        return "\n".join(summary(self.findings))
 
     def expectation(self) -> str:
         """Return what to expect of targets without labels, in words; nothing without any."""

@@ -19,7 +19,6 @@ from cuvee.errors import InputError, OptionError
 from cuvee.outputs import files
 from cuvee.problem import Array
 from cuvee.results import Floats, Status, widen
-from cuvee.run import theorem
 from cuvee.run.models import WHAT as PART_OF_A_RUN
 from cuvee.run.models import Delivered, space_of
 from cuvee.run.predictor import Predictor
@@ -210,8 +209,8 @@ class SavedModels(Predictor):
             error=nothing,
             paired=nothing,
             moved=nothing,
-            bound=theorem.unknown(M),
             rests_on=self.certificate.rests_on,
+            importance=np.zeros((M, 0, 2)),
         )
 
     def __repr__(self) -> str:

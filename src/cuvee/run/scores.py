@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.metrics import ACCURACY, METRICS, beside
+from cuvee.data.task import Task
 from cuvee.problem import Array
-from cuvee.report.findings import ALSO, CUVEE, FEW_TARGETS, LOWER, MAJORITY, OWN_MEAN
+from cuvee.report.findings import CUVEE, FEW_TARGETS, MAJORITY, OWN_MEAN
 from cuvee.results import Floats
 from cuvee.run.judge import Judged
 
 METHODS = (CUVEE, "uniform", "pooled", "pooled + own", "target only")
-ACCURACY, ERROR = "accuracy", "root mean squared error"
 ROUNDING = 1e-9  # relative to a score: what differs by less is the same
 LEVEL = 1.96  # standard errors to either side: 95 %
 
@@ -34,31 +35,33 @@ def simple_mixtures(source_rows: Floats, own_rows: Floats) -> Floats:
     return np.asarray(simple / simple.sum(-1, keepdims=True))
 
 
-def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
+def metrics(judged: Judged, rows: Array, metric: str) -> dict[str, Any]:
     """Return what metrics.json says of the scores.
 
     It has values with 95 % intervals, ranks, and what cuvee gains.
 
-    A share of right answers has Wilson's interval; a root mean squared error that of the logarithm
-    of the mean squared error. Gains are paired, row by row and target by target. Their interval is
-    that of a mean over targets, or that of the rows within them where this is wider: targets may
-    agree by chance. Fewer targets than FEW_TARGETS say nothing about others: then it is that of
-    their rows.
+    A share of right answers has Wilson's interval, other shares and R² that of a normal; an error
+    that of the logarithm of the mean loss. Gains are paired, row by row and target by target. Their
+    interval is that of a mean over targets, or that of the rows within them where this is wider:
+    targets may agree by chance. Fewer targets than FEW_TARGETS say nothing about others: then it is
+    that of their rows.
     """
-    score, low, high = (_rounded(v) for v in intervals(judged, rows, classify))
+    of = METRICS[metric]
+    classify = Task.classification in of.tasks
+    score, low, high = (_rounded(v) for v in intervals(judged, rows, metric))
     scored = np.isfinite(score).all(1)
-    sign = 1.0 if classify else -1.0
+    sign = 1.0 if of.higher_is_better else -1.0
     gains = sign * (score[:, :1] - score)
-    mean = _mean_interval(score[scored], judged_error(judged, score, classify)[scored])
-    mean = mean.clip(0.0, 1.0 if classify else None)  # no score lies beyond
+    mean = _mean_interval(score[scored], of.error(judged.error, score)[scored])
+    mean = mean.clip(of.lowest, 1.0 if of.higher_is_better else None)  # no score lies beyond
     if scored.sum() == 1:
         mean = np.stack([score, low, high], -1)[scored][0]
-    gain = _mean_interval(gains[scored], paired_error(judged, score, rows, classify)[scored])
-    gain = gain.clip(-1.0, 1.0) if classify else gain
+    gain = _mean_interval(gains[scored], paired_error(judged, score, rows, metric)[scored])
+    gain = gain.clip(-1.0, 1.0) if of.is_share else gain
     ranks = _ranks(-sign * score[scored])
     return {
-        "metric": ACCURACY if classify else ERROR,
-        "higher_is_better": classify,
+        "metric": metric,
+        "higher_is_better": of.higher_is_better,
         "methods": [*METHODS, MAJORITY if classify else OWN_MEAN],
         "scored": int(scored.sum()),
         "mean": listed(mean),
@@ -67,7 +70,7 @@ def metrics(judged: Judged, rows: Array, classify: bool) -> dict[str, Any]:
         "scores": listed(np.stack([score, low, high], -1)),  # (M, methods, 3)
         "also": {
             name: _also(name, judged.also[..., k])
-            for k, name in enumerate(ALSO[: judged.also.shape[2]])
+            for k, name in enumerate(beside(metric)[: judged.also.shape[2]])
             if np.isfinite(judged.also[..., k]).any()  # AUC is of two classes alone
         },
     }
@@ -77,25 +80,21 @@ def _also(name: str, values: Floats) -> dict[str, Any]:
     """Return what metrics.json says of another score (M, methods); null where a target has none."""
     known = np.isfinite(values).all(1)
     mean = values[known].mean(0) if known.any() else np.full(values.shape[1], np.nan)
-    how = {"higher_is_better": name not in LOWER, "scored": int(known.sum())}
+    how = {"higher_is_better": METRICS[name].higher_is_better, "scored": int(known.sum())}
     return {**how, "mean": listed(mean), "scores": listed(values)}
 
 
-def judged_error(judged: Judged, score: Floats, classify: bool) -> Floats:
-    """Return standard errors (M, methods) of the scores; those of a root by its slope."""
-    return judged.error if classify else judged.error / np.maximum(2.0 * score, 1e-300)
-
-
-def paired_error(judged: Judged, score: Floats, rows: Array, classify: bool) -> Floats:
+def paired_error(judged: Judged, score: Floats, rows: Array, metric: str) -> Floats:
     """Return standard errors (M, methods) of differences to cuvee's score.
 
     Of right and wrong answers with half a row added to either kind that differs, as Agresti and Min
     (2005) have it: 36 rows on which two models agree do not prove them alike.
     """
-    if not classify:
-        # a − b = (a² − b²) / (a + b)
-        error = judged.paired / np.maximum(score[:, :1] + score, 1e-300)
-        return np.asarray(np.where(error <= ROUNDING * score, 0.0, error))
+    if metric != ACCURACY:
+        # of roots a − b = (a² − b²) / (a + b)
+        sums = np.maximum(score[:, :1] + score, 1e-300) if METRICS[metric].root else 1.0
+        error = judged.paired / sums
+        return np.asarray(np.where(error <= ROUNDING * np.abs(score), 0.0, error))
     n = np.asarray(rows, dtype=np.float64)[:, None]
     more = n * (judged.loss - judged.loss[:, :1])
     differ = np.nan_to_num((n - 1.0) * n * judged.paired**2) + more**2 / np.maximum(n, 1.0)
@@ -113,19 +112,24 @@ def _rounded(values: Floats) -> Floats:
         )
 
 
-def intervals(judged: Judged, rows: Array, classify: bool) -> tuple[Floats, Floats, Floats]:
+def intervals(judged: Judged, rows: Array, metric: str) -> tuple[Floats, Floats, Floats]:
     """Return the scores (M, methods), and the ends of their intervals."""
     loss, n = judged.loss, np.maximum(np.asarray(rows, dtype=np.float64), 1.0)[:, None]
-    if classify:
+    of = METRICS[metric]
+    score = of.score(loss)
+    if metric == ACCURACY:
         z2 = LEVEL**2
         right = 1.0 - loss
         middle = (right + z2 / (2 * n)) / (1 + z2 / n)
         half = LEVEL / (1 + z2 / n) * np.sqrt(np.maximum(right * loss, 0.0) / n + z2 / (4 * n * n))
         # by rounding alone an end may lie on the wrong side of a score of 0 or 1
         return right, np.minimum(middle - half, right), np.maximum(middle + half, right)
+    if of.higher_is_better:
+        half = LEVEL * judged.error
+        return score, np.maximum(score - half, of.lowest), np.minimum(score + half, 1.0)
     # that of the logarithm holds more often where rows are few, and never ends at 0
-    factor = np.exp(0.5 * LEVEL * judged.error / np.maximum(loss, 1e-300))
-    return np.sqrt(loss), np.sqrt(loss) / factor, np.sqrt(loss) * factor
+    factor = np.exp(LEVEL * of.error(judged.error, score) / np.maximum(score, 1e-300))
+    return score, score / factor, score * factor
 
 
 def _mean_interval(values: Floats, errors: Floats) -> Floats:

@@ -18,7 +18,7 @@ from cuvee.errors import InputError
 from cuvee.outputs.files import understood
 from cuvee.problem import Array
 from cuvee.results import Candidate, Floats, Mixtures, Status, widen
-from cuvee.run import alpha_file, expected, scores, theorem
+from cuvee.run import alpha_file, expected, scores
 from cuvee.run.folder import (
     ALPHA,
     CANDIDATES,
@@ -200,10 +200,8 @@ def of_models(of: Prepared, delivered: Delivered, folder: RunFolder) -> dict[str
     why = [p["why"] for p in plans]
     # weights that somebody gave say nothing of those from inputs alone
     bare = () if folder.has(GIVEN) else of.label_free
-    metrics = metrics_of(delivered, of.targets, rows, of.classes is not None, of.kind, why)
-    metrics |= expected.as_metrics(
-        delivered.bare, delivered.loss[:, 0], bare, of.classes is not None
-    )
+    metrics = metrics_of(delivered, of.targets, rows, of.metric, why)
+    metrics |= expected.as_metrics(delivered.bare, delivered.loss[:, 0], bare, of.metric)
     files = {MODELS: delivered.pack(targets=list(of.targets)), METRICS: as_json(metrics)}
     if delivered.moved.shape[1]:
         files[SENSITIVITY] = _parquet(
@@ -220,14 +218,13 @@ def metrics_of(
     delivered: Delivered,
     targets: Sequence[str],
     rows: Array,
-    classify: bool,
-    kind: str,
+    metric: str,
     plan: Sequence[str],
 ) -> dict[str, Any]:
     """Return metrics.json of these models; `rows` (M,) are those that they were scored on."""
     judged = Judged(delivered.loss, delivered.error, delivered.paired, delivered.also)
     return {
-        **scores.metrics(judged, rows, classify),
+        **scores.metrics(judged, rows, metric),
         "plan": list(plan),
         "status": delivered.status.tolist(),
         "certificate": {
@@ -237,7 +234,6 @@ def metrics_of(
             "gradient": listed(delivered.gradient),
         },
         "targets": list(targets),
-        **theorem.as_metrics(delivered.bound, kind),
     }
 
 

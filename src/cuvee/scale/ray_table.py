@@ -22,7 +22,7 @@ from cuvee.data.encode import Encoder, hides_variation
 from cuvee.data.fingerprint import of_digests
 from cuvee.data.frame import spec_of
 from cuvee.data.groups import Names, assigned, taught
-from cuvee.data.held_out import class_labels, classes_tested, divided, drop_unseen
+from cuvee.data.held_out import class_labels, divided, drop_unseen
 from cuvee.data.label_summary import Summary, together
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.medians import counted, medians_by_counts
@@ -144,7 +144,7 @@ class _Table:
             options, inferred, (members,), ends, sizes=small.resized(sizes), pooled=small.names,
             divided=parts, notes=[*self.notes, *notes, *row_notes], domain=self.spec.domain,
             n_features=len(self.spec.features), rows=encoded,
-            tested=classes_tested(class_labels(rows, places, inferred.task), parts),
+            of_targets=class_labels(rows, places, inferred.task),
         )  # fmt: skip
 
     def fingerprint(self) -> str:

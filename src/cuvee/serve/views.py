@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cuvee.data.encode import Encoder
+from cuvee.data.metrics import METRICS
 from cuvee.results import OWN, Status
 from cuvee.run import Run
 from cuvee.run.base import Base, Mixed
-from cuvee.run.scores import ACCURACY, ERROR
 
 
 def summary(run: Run, i: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _score(base: Base, mixed: Mixed, target: str) -> dict[str, Any] | None:
     rows = base.test_rows(target)
     if not rows:
         return None
-    classify = base.members.classes is not None
-    metric = {"metric": ACCURACY if classify else ERROR, "higher_is_better": classify}
+    of = METRICS[base.prepared.metric]
+    metric = {"metric": of.name, "higher_is_better": of.higher_is_better}
     values = dict(zip(("value", "low", "high"), mixed.score[0], strict=True))
     return {**metric, **values, "rows": rows}
