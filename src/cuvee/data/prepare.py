@@ -97,7 +97,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
         kept, row_notes = taught(rows, groups, opened.inferred.task, strict=options.strict)
     places = {name: at for group in kept for name, at in group.targets.items()}
     labels = class_labels(rows, places, opened.inferred.task)
-    parts = divided({name: len(at) for name, at in places.items()}, options, labels)
+    parts = divided(rows.digests(table.features, table.label, places), options, labels)
     encoders = _Encoders(rows, table.features, options)
     members = tuple(_members(encoders, group, parts) for group in kept)
     more = Unlabelled.of(table, set(places), opened.label_free, options)

@@ -121,7 +121,8 @@ class _Table:
         (group,), row_notes = taught(rows, groups, inferred.task, strict=options.strict)
         places = dict(group.targets)
         classes = class_labels(rows, places, inferred.task)
-        parts = divided({name: len(at) for name, at in places.items()}, options, classes)
+        digests = rows.digests(self.spec.features, self.spec.label, places)
+        parts = divided(digests, options, classes)
         fit_on = [*(s for s in group.sources if s != SMALL or not small.names), *small.names]
         learnt = np.concatenate([at[parts[t][0]] for t, at in places.items()])
         encoder = self._encoder(fit_on, rows.frame.iloc[np.sort(learnt)])
