@@ -56,8 +56,7 @@ def add(path, frame, *names):
 @pytest.mark.parametrize("label", ["cost", "sick"])
 @pytest.mark.parametrize("targets", ["site 3", "each"])
 def test_a_target_that_is_added_has_the_model_it_would_have_had(tmp_path, whole, label, targets):
-    """Columns are as they are, for the rows of a target take part in fitting encoders."""
-    how = {"method": "proportional", "standardise": False, "labelled": 20, "levels": True}
+    how = {"method": "proportional", "labelled": 20, "levels": True}
     whole.to_csv(tmp_path / "all.csv", index=False)
     adapt(
         tmp_path / "known.csv",

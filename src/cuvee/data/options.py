@@ -88,16 +88,16 @@ class Options:
     tol: float = 1e-6
     impute: bool = False
     standardise: bool = True
-    """Give every number column mean 0 and variance 1 on training rows; pixels and embeddings are
-    better left alone.
+    """Give every number column mean 0 and variance 1 on the rows of sources; pixels and embeddings
+    are better left alone.
     """
     levels: bool = True
     """Take each domain's own level out of the labels of a quantity, so that domains share slopes
     and not means.
     """
     stream: bool | None = None
-    """Read the files batch by batch, never whole; None: where they are large. The encoding is then
-    fitted on sources alone, and a category that only targets have is an error.
+    """Read the files batch by batch, never whole; None: where they are large. A category that
+    only targets have is then an error.
     """
     seed: int = 0
     on: str | None = None

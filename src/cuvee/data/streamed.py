@@ -25,7 +25,7 @@ from cuvee.errors import OptionError
 def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     """Return the problem of files that are read batch by batch.
 
-    The encoder is fitted on sources alone.
+    The encoder is fitted on sources alone, their categories included.
 
     Encoded rows lie in a file in `scratch`, and Gram matrices are made from it batch by batch.
     """
