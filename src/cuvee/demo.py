@@ -23,7 +23,7 @@ from cuvee.report.summary import settled
 from cuvee.results import Floats
 from cuvee.run import Options, Run, adapt
 
-METHODS = {"plain averaging": "uniform", "target only": "target only", "learnt mixture": "cuvee"}
+METHODS = {"plain averaging": "uniform", "target only": "target_only", "learnt mixture": "cuvee"}
 HIDDEN = 16  # the paper does not tell its width; twice as many take twice as long
 
 

@@ -13,7 +13,7 @@ from cuvee.cli.adapt import _proven
 from cuvee.run import open_run
 
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
-QUICK = ("--targets", "new,007", "--method", "proportional", "--out", "run")
+QUICK = ("--targets", "new,007", "--method", "pooled_own", "--out", "run")
 
 
 @pytest.fixture

@@ -238,9 +238,9 @@ def test_baselines_are_what_they_are_called(tmp_path):
     wanted = {
         "uniform": error(even),
         "pooled": error(sources),
-        "pooled + own": error([*sources, mine]),
+        "pooled_own": error([*sources, mine]),
     }
-    wanted["target only"] = error([mine])
+    wanted["target_only"] = error([mine])
     found = dict(zip(run.metrics["methods"], run.metrics["scores"][0], strict=True))
     for name, value in wanted.items():
         assert found[name][0] == pytest.approx(value, rel=1e-6), name
@@ -606,7 +606,7 @@ def test_given_weights_in_turn(tmp_path):
         assert_rounded(again.w, run.w)
 
 
-@pytest.mark.parametrize("method", ["uniform", "proportional", "target_only"])
+@pytest.mark.parametrize("method", ["uniform", "pooled_own", "target_only"])
 def test_simple_methods(tmp_path, method):
     run = adapt(BASE, tmp_path / "run", options=options(targets=TARGETS, method=method))
     wanted = cuvee.estimate(
@@ -708,7 +708,7 @@ def test_domain_names_of_all_kinds(tmp_path):
 
 
 @pytest.mark.parametrize("label", ["cost", "sick"])
-@pytest.mark.parametrize("method", ["proportional", "target_only", "path"])
+@pytest.mark.parametrize("method", ["pooled_own", "target_only", "path"])
 def test_a_target_has_its_model_whoever_else_is_asked_in_any_order(
     tmp_path, monkeypatch, label, method
 ):

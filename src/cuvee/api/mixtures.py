@@ -112,7 +112,7 @@ def estimate(
         seed: the same seed gives the same bits on the same machine, with the same number of threads
             and the same versions of torch and NumPy.
         exclude: target -> names of the sources that it may not learn from, such as itself; for
-            "path", "cuts", "uniform" and "proportional".
+            "path", "cuts", "uniform", "pooled" and "pooled_own".
         device: a torch device.
         progress: called with (what, done, total).
 

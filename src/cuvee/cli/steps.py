@@ -27,7 +27,7 @@ OwnJoins = Annotated[
     typer.Option(
         "--own/--no-own",
         help="Let a target's own rows join as a last column; by default "
-        f"{' and '.join(OWN_JOINS)} do.",
+        f"it does with {', '.join(OWN_JOINS)}.",
         show_default=False,
     ),
 ]

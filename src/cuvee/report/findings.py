@@ -100,7 +100,7 @@ class Findings:
     higher_is_better: bool
     methods: tuple[
         str, ...
-    ]  # "cuvee", "uniform", "pooled", "pooled + own", "target only"; "majority class" or "own mean"
+    ]  # "cuvee", "uniform", "pooled", "pooled_own", "target_only"; "majority class" or "own mean"
     # (M, methods, 3): value, low and high end of a 95 % interval; NaN where there are no test rows
     scores: Floats
     mean: Floats  # (methods, 3) over targets with scores
@@ -119,3 +119,6 @@ class Findings:
     """Scores beside accuracy by name, (M, methods) each; NaN where a target has none."""
     expected: Expected | None = None  # of targets without labels; None where there are none
     tested: dict[str, int] = field(default_factory=dict)  # test rows by class; {}: not known
+    # (M, methods) how likely such a difference to cuvee is by chance, of pairs of a target's test
+    # rows; None: a run of an older version
+    chance: Floats | None = None
