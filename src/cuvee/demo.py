@@ -164,7 +164,7 @@ def next_command(command: str = "cuvee") -> str:
     return (
         f"  {command} sample visits.csv\n"
         f"  {command} adapt visits.csv --domain hospital --label readmitted \\\n"
-        "      --targets fir,oak --drop visit --out runs/visits"
+        "      --targets fir,oak --drop visit --labelled 20 --out runs/visits"
     )
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cuvee.mixture import cut_problem, panel, pooled, pooled_own
-from cuvee.mixture.method import AlphaMethod, Estimate, Progress, Request
+from cuvee.mixture.method import SEARCH, AlphaMethod, Estimate, Progress, Request
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.panel import Panel
 from cuvee.mixture.players import Settings
@@ -165,6 +165,7 @@ METHOD = AlphaMethod(
     "proves how close they are.",
     steps=30,
     excludes=True,
+    takes=(*SEARCH, "C", "batch_size"),
 )
 
 

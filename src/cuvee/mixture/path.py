@@ -32,7 +32,7 @@ from torch import Tensor
 from cuvee.components import Batch, Components, Folds, Half
 from cuvee.mixture import cuts, matching, panel, pooled, pooled_own, target_only, uniform
 from cuvee.mixture import players as play
-from cuvee.mixture.method import AlphaMethod, Estimate, Request, Solver
+from cuvee.mixture.method import SEARCH, AlphaMethod, Estimate, Request, Solver
 from cuvee.mixture.objective import Objective, inverse_counts
 from cuvee.mixture.players import Settings
 from cuvee.mixture.points import Points
@@ -125,6 +125,7 @@ METHOD = AlphaMethod(
     tol=0.02,
     label_free=True,
     models=lambda adversaries, sources: FITTED,
+    takes=(*SEARCH, "batch_size", "folds", "passes"),
 )
 
 

@@ -26,4 +26,5 @@ METHOD = AlphaMethod(
     estimate,
     "The same weight for every row of the sources, so that large ones count more.",
     excludes=True,
+    takes=(),
 )

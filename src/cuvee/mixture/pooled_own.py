@@ -27,4 +27,5 @@ METHOD = AlphaMethod(
     "The same weight for every row, those of the target's own labelled sample included.",
     own=True,
     excludes=True,
+    takes=(),
 )
