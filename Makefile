@@ -1,4 +1,4 @@
-# Two commands a newcomer needs: `make demo` and `make test`. Both set up .venv first.
+# Two commands a newcomer needs: `make demo` and `make test`. Both set up .venv first, each with what it needs.
 PYTHON ?= python3
 PIP     = .venv/bin/pip --disable-pip-version-check
 BIN     = .venv/bin
@@ -14,7 +14,7 @@ SOURCES = $(shell find src -name '*.py')
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
 
-demo: setup  ## the paper's setting on MNIST digits, in under a minute
+demo: .venv/.demo  ## the paper's setting on MNIST digits, in under a minute
 	$(BIN)/cuvee demo
 
 demo-federated:  ## five hospitals over Flower with TLS on this machine, in a few minutes
@@ -74,9 +74,13 @@ lint: setup  ## style, types, and the direction of imports
 
 setup: .venv/.installed  ## install cuvee and what its tests need into .venv
 
-.venv/.installed: pyproject.toml constraints.txt
+.venv/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cuvee needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install -q -c constraints.txt -e ".[demo]"
+	touch $@
+
+.venv/.installed: .venv/.demo
 	$(PIP) install -q -c constraints.txt -e ".[dev]"
 	touch $@
 

@@ -50,7 +50,7 @@ def run(quick: bool = False) -> dict[str, Any]:
             label="y",
             domain="site",
             targets=TARGET,
-            method="proportional",
+            method="pooled_own",
         )
         with _ours(path) as ours, _bare() as bare:
             result: dict[str, Any] = {

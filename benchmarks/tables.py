@@ -136,11 +136,10 @@ def score(problem: cuvee.Problem, test: list[tuple[Array, Array]], hypothesis: H
     """(M, mixtures): mean ½ squared error or accuracy of each mixture's model on each target's test
     rows.
     """
-    proportional = cuvee.estimate(problem, hypothesis, method="proportional").alpha
     mixtures = [
         cuvee.estimate(problem, hypothesis, method="uniform", own=True).alpha,
-        np.column_stack([proportional, np.zeros(len(proportional))]),
-        cuvee.estimate(problem, hypothesis, method="proportional", own=True).alpha,
+        cuvee.estimate(problem, hypothesis, method="pooled", own=True).alpha,
+        cuvee.estimate(problem, hypothesis, method="pooled_own").alpha,
         cuvee.estimate(problem, hypothesis, method="target_only").alpha,
         cuvee.estimate(problem, hypothesis).alpha,
     ]

@@ -144,7 +144,7 @@ def _simple(counts: Floats) -> list[Floats]:
     """Return α (N+1,) of the simple mixtures, in the order of MIXTURES."""
     by_name = dict(simple(counts))
     uniform = np.full(len(counts), 1.0 / len(counts))
-    return [by_name["target only"], by_name["pooled + own"], uniform, by_name["half own"]]
+    return [by_name["target_only"], by_name["pooled_own"], uniform, by_name["half own"]]
 
 
 def _linear(

@@ -56,7 +56,7 @@ _PANEL: dict[str, Any] = {"method": "scgda", "adversaries": 8}
 METHODS: dict[str, dict[str, Any]] = {
     AVERAGE: {"method": "uniform"},
     TARGET: {"method": "target_only"},
-    WITH_OWN: {"method": "proportional", "own": True},
+    WITH_OWN: {"method": "pooled_own"},
     **{f"printed, C = {C}": {**_BOX, "C": C} for C in (1, 10, 100)},
     "printed, cross-entropy": {**_BOX, "C": 10, "loss": "trained"},
     SGDA: {**_BOX, "C": 10, "method": "sgda"},

@@ -9,7 +9,7 @@ import numpy as np
 from cuvee import OWN
 from cuvee.report.findings import Convergence, Findings, Tried
 
-METHODS = ("cuvee", "uniform", "pooled", "pooled + own", "target only")
+METHODS = ("cuvee", "uniform", "pooled", "pooled_own", "target_only")
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -259,10 +259,10 @@ def _tried(rng, alpha, own, points=8):
         a = (1 - t) * start + t * last + np.sin(np.pi * t) * alpha
         path.append(a / a.sum())
     names = (
-        "pooled + own",
+        "pooled_own",
         "pooled",
         "uniform",
-        "target only",
+        "target_only",
         *(f"path {i + 1}/{points}" for i in range(points)),
     )
     every = np.stack([start, start, start, last, *path])

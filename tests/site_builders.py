@@ -22,7 +22,8 @@ METHODS = (
     "agp",
     "konstantinov_lampert",
     "uniform",
-    "proportional",
+    "pooled",
+    "pooled_own",
     "target_only",
     "matching",
 )

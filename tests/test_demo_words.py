@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,8 @@ from cuvee import demo
 from cuvee.data import mnist
 from cuvee.errors import MissingExtra
 from report_builders import findings
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def result(status, ahead):
@@ -75,3 +78,12 @@ def test_without_mnist_there_are_digits_enough_for_every_domain(monkeypatch):
             images=(images.X, images.y),
         )
         assert [t.n_rows for t in groups.test] == [images.test] * 4
+
+
+def test_the_demo_installs_what_it_needs_and_the_tests_the_rest():
+    def commands(goal):
+        how = ["make", "--dry-run", "--always-make", "--no-print-directory", goal]
+        return subprocess.run(how, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert '".[demo]"' in commands("demo") and '".[dev]"' not in commands("demo")
+    assert '".[dev]"' in commands("setup") and '".[dev]"' in commands("test")

@@ -89,7 +89,7 @@ def test_levels_are_in_the_intercept_and_in_the_models_of_sources(table):
     rows = table[table.cost.notna()]
     X, y, site = rows[COLUMNS].to_numpy(), rows.cost.to_numpy(), rows.site.to_numpy()
     plain, levelled = (
-        CuveeRegressor(method="proportional", levels=levels).fit(
+        CuveeRegressor(method="pooled", levels=levels).fit(
             X, y, sample_domain=site, target_domains=["new"]
         )
         for levels in (False, True)

@@ -213,8 +213,8 @@ def test_rows_of_a_target_without_label_are_left_out(kind, mask):
     gone = np.isin(site, NEW) & (np.arange(len(y)) % 4 == 0)
     hidden = y.copy() if y.dtype.kind in "fO" or mask == -1 else y.astype(float)
     hidden[gone] = mask
-    model = make(method="proportional").fit(X, hidden, sample_domain=site, target_domains=NEW)
-    fewer = make(method="proportional").fit(
+    model = make(method="pooled").fit(X, hidden, sample_domain=site, target_domains=NEW)
+    fewer = make(method="pooled").fit(
         X[~gone], y[~gone], sample_domain=site[~gone], target_domains=NEW
     )
     assert_rounded(model.solution_.w, fewer.solution_.w, SOLVED)
@@ -278,15 +278,15 @@ def test_a_model_that_did_not_end_well_is_named():
 
 def test_pipeline_clone_and_cross_validation():
     X, y, site = table("numbers")
-    pipe = clone(make_pipeline(StandardScaler(), CuveeRegressor(method="proportional")))
+    pipe = clone(make_pipeline(StandardScaler(), CuveeRegressor(method="pooled")))
     pipe.fit(X, y, cuveeregressor__sample_domain=site, cuveeregressor__target_domains=NEW)
-    direct = CuveeRegressor(method="proportional")
+    direct = CuveeRegressor(method="pooled")
     direct.fit(StandardScaler().fit_transform(X), y, sample_domain=site, target_domains=NEW)
     np.testing.assert_allclose(pipe[-1].solution_.w, direct.solution_.w)
     assert pipe.predict(X, sample_domain=site).shape == y.shape
     assert cross_val_score(CuveeClassifier(), X, y > 0, cv=3).shape == (3,)  # one domain
     with sklearn.config_context(enable_metadata_routing=True):
-        model = CuveeRegressor(method="proportional").set_fit_request(
+        model = CuveeRegressor(method="pooled").set_fit_request(
             sample_domain=True, target_domains=True
         )
         model.set_score_request(sample_domain=True)
@@ -301,7 +301,7 @@ def test_pipeline_clone_and_cross_validation():
 def test_grid_search_with_routing():
     X, y, site = table()
     folds = PredefinedSplit(np.where(np.isin(site, NEW), np.arange(len(site)) % 2, -1))
-    grid = {"method": ["uniform", "proportional"], "l2": [1e-2, 1e3]}
+    grid = {"method": ["uniform", "pooled"], "l2": [1e-2, 1e3]}
     with sklearn.config_context(enable_metadata_routing=True):
         clf = CuveeClassifier().set_fit_request(sample_domain=True, target_domains=True)
         clf.set_score_request(sample_domain=True)
@@ -310,10 +310,10 @@ def test_grid_search_with_routing():
     assert search.best_estimator_.targets_.tolist() == NEW
     by_hand = []
     for train, test in folds.split():
-        model = CuveeClassifier(method="proportional", l2=1e-2)
+        model = CuveeClassifier(method="pooled", l2=1e-2)
         model.fit(X[train], y[train], sample_domain=site[train], target_domains=NEW)
         by_hand.append(model.score(X[test], y[test], sample_domain=site[test]))
-    found = search.cv_results_["params"].index({"l2": 1e-2, "method": "proportional"})
+    found = search.cv_results_["params"].index({"l2": 1e-2, "method": "pooled"})
     assert search.cv_results_["mean_test_score"][found] == pytest.approx(np.mean(by_hand))
 
 
@@ -556,7 +556,7 @@ def test_a_search_over_a_pipeline_needs_no_routing():
     pipe = make_pipeline(
         scaler.set_output(transform="pandas"), CuveeClassifier(domain="site", target_domains=NEW)
     )
-    grid = {"cuveeclassifier__method": ["uniform", "proportional"]}
+    grid = {"cuveeclassifier__method": ["uniform", "pooled_own"]}
     folds = TargetSplit(NEW, 2, domain="site")
     scoring = {
         "rows": "roc_auc",

@@ -43,7 +43,7 @@ left.set_yticks(range(len(new)), new)
 left.set_title("weight of each source")
 for (i, j), weight in np.ndenumerate(run.alpha):
     left.text(j, i, f"{weight:.2f}", ha="center", va="center", color="w" if weight > 0.3 else "k")
-shown = {"pooled + own": "#b8c4ce", "target only": "#7d93a6", "cuvee": "#4527a0"}
+shown = {"pooled_own": "#b8c4ce", "target_only": "#7d93a6", "cuvee": "#4527a0"}
 for k, (method, colour) in enumerate(shown.items()):
     scores = 100 * found.scores[:, found.methods.index(method), 0]
     right.bar(np.arange(len(new)) + 0.27 * (k - 1), scores, 0.25, color=colour, label=method)

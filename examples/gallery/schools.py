@@ -56,7 +56,7 @@ print(run.summary())
 # lead over pooling comes from the levels; a pooled model that is given them as well is hard to
 # beat on the London schools ([figures](../../docs/results.md)).
 found = run.findings
-shown = ["target only", "pooled", "cuvee"]
+shown = ["target_only", "pooled", "cuvee"]
 errors = np.stack([found.scores[:, found.methods.index(m), 0] for m in shown], axis=1)  # (M, 3)
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.plot(shown, errors.T, color="0.75", marker="o", markersize=4)

@@ -23,7 +23,7 @@ from cuvee.report.summary import settled
 from cuvee.results import Floats
 from cuvee.run import Options, Run, adapt
 
-METHODS = {"plain averaging": "uniform", "target only": "target only", "learnt mixture": "cuvee"}
+METHODS = {"plain averaging": "uniform", "target only": "target_only", "learnt mixture": "cuvee"}
 HIDDEN = 16  # the paper does not tell its width; twice as many take twice as long
 
 
@@ -164,7 +164,7 @@ def next_command(command: str = "cuvee") -> str:
     return (
         f"  {command} sample visits.csv\n"
         f"  {command} adapt visits.csv --domain hospital --label readmitted \\\n"
-        "      --targets fir,oak --drop visit --out runs/visits"
+        "      --targets fir,oak --drop visit --labelled 20 --out runs/visits"
     )
 
 

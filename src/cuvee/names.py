@@ -16,7 +16,8 @@ Searching = Literal[
 
 ClosedForm = Literal[
     "uniform",
-    "proportional",
+    "pooled",
+    "pooled_own",
     "target_only",
     "matching",
 ]
@@ -24,7 +25,7 @@ ClosedForm = Literal[
 
 AlphaMethod = Literal[Searching, ClosedForm]
 
-OWN_JOINS = ("path", "target_only")
+OWN_JOINS = ("path", "pooled_own", "target_only")
 """α methods in which a target's own rows join by default."""
 
 MapMethod = Literal[

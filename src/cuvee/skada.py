@@ -51,7 +51,7 @@ class CuveeReweightAdapter(BaseAdapter):  # type: ignore[misc]  # skada has no t
         task: Literal["auto", "classification", "regression"] = "auto",
         l2: float = 1e-2,
         method: Any = "path",
-        C: float = 10.0,
+        C: float | None = None,
         random_state: Any = 0,
         exclude: Any = (),
         strict: bool = False,

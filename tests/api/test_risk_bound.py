@@ -16,7 +16,7 @@ from cuvee.data.synthetic import grouped_classes, squared_loss_instance
 def test_terms_are_those_of_the_theorem_with_the_own_sample_as_one_more_source():
     problem = grouped_classes(1, n_targets=2)
     hypothesis, N = cuvee.Logistic(radius=2.0), problem.n_sources
-    mix = cuvee.estimate(problem, hypothesis, method="proportional", own=True)
+    mix = cuvee.estimate(problem, hypothesis, method="pooled_own")
     bound = cuvee.risk_bound(problem, hypothesis, mix, delta=0.1)
     sources, own = theory.rademacher(problem, hypothesis)
     for i, target in enumerate(problem.targets):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from cuvee.cli.adapt import _heaviest
-from cuvee.run import open_run
+from cuvee.run import Options, open_run
 
 ROLES = ("visits.csv", "--domain", "hospital", "--label", "cost", "--drop", "readmitted")
-QUICK = ("--targets", "new,007", "--method", "proportional", "--out", "run")
+QUICK = ("--targets", "new,007", "--method", "pooled_own", "--out", "run")
 
 
 @pytest.fixture
@@ -220,3 +221,54 @@ def test_a_run_that_was_changed_is_refused(cli, finished):
         and "changed" in ended.err
         and ended.err.count("\n") == 1
     )
+
+
+def test_force_replaces_a_run_and_nothing_else(cli, finished):
+    before = (finished / "run" / "manifest.json").read_bytes()
+    (finished / "run" / "mine.txt").write_text("mine")
+    again = ("adapt", *ROLES, "--targets", "new", "--method", "uniform", "--out", "run")
+    refused = cli(*again)
+    assert refused.code == 2 and "or --force (force=True) to replace it" in refused.err
+    # a table that is refused replaces nothing
+    assert cli("adapt", *ROLES, *QUICK, "--force", "--exclude", "nowhere").code == 2
+    assert (finished / "run" / "manifest.json").read_bytes() == before
+    assert cli(*again, "--force").code == 0
+    run = open_run("run")
+    assert run.targets == ("new",) and run.finished and (finished / "run" / "mine.txt").exists()
+    assert run.options.method == "uniform" and cli(
+        "predict", "run", "visits.csv", "--target", "new"
+    )
+    assert cli(*again[:-1], "fresh", "--force").code == 0  # where there is none it is as without
+    full = finished / "full"
+    full.mkdir()
+    (full / "mine.txt").write_text("mine")
+    assert cli(*again[:-1], "full", "--force").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--C", "10"), "C has no effect with method 'pooled_own': leave it out, or"),
+        (("--method", "path", "--C", "1"), "C has no effect with method 'path': .*'cuts', 'scgda'"),
+        (("--budget", "60"), "budget has no effect with model 'linear'"),
+        (("--budget", "60", "--model", "trees"), "budget has no effect with method 'pooled_own'"),
+    ],
+)
+def test_options_without_an_effect_are_refused(cli, folder, words, sentence):
+    ended = cli("adapt", *ROLES, *QUICK, *words)
+    assert ended.code == 2 and re.search(sentence, ended.err), ended
+    assert not (folder / "run").exists()
+
+
+def test_options_without_an_effect_are_not_listed_as_used(cli, finished):
+    options = json.loads((finished / "run" / "run.json").read_bytes())["options"]
+    assert options["C"] is None and options["budget"] is None
+    used = ("adapt", *ROLES, "--targets", "new", "--method", "konstantinov_lampert", "--C", "3")
+    assert cli(*used, "--out", "other").code == 0
+    assert json.loads((finished / "other" / "run.json").read_bytes())["options"]["C"] == 3.0
+
+
+def test_a_run_of_an_older_version_with_an_option_without_effect_is_read():
+    stored = Options(label="y").as_dict() | {"C": 10.0}
+    assert Options.from_dict(stored).C is None
+    assert Options.from_dict(stored | {"method": "cuts"}).C == 10.0

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cuvee
 from cuvee import demo
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +57,12 @@ def test_the_next_command_is_one_that_runs(cli, tmp_path, monkeypatch):
     for line in demo.next_command().replace("\\\n", "").splitlines():
         words = shlex.split(line)
         assert words[0] == "cuvee"
-        assert cli(*words[1:], "--quiet").code == 0
+        ended = cli(*words[1:], "--quiet")
+        assert ended.code == 0
+    # what a newcomer sees first: with few labels it is worth something
+    found = cuvee.open_run(words[-1]).findings
+    assert (found.learn_rows == 20).all()
+    assert (found.gain[[m != "cuvee" for m in found.methods], 0] > 0).all()
 
 
 @pytest.mark.slow

@@ -57,10 +57,15 @@ def solve(cli, table):
     return call
 
 
+def fitted(table, *sources):
+    """The encoder of the table, whose numbers are scaled by the sources' rows."""
+    return Encoder.fit(table, FEATURES, of_sources=table.hospital.isin(sources).to_numpy())
+
+
 def by_hand(table, kind):
     """The models as the library solves them, the level of each, and the encoded rows."""
     label, _, hypothesis = LABELS[kind]
-    encoder = Encoder.fit(table, FEATURES)
+    encoder = fitted(table, "north", "east", "south")
     rows = {name: table[table.hospital == name] for name in table.hospital.unique()}
     domains = {
         name: cuvee.Domain(name, encoder(some), some[label].to_numpy())
@@ -209,7 +214,7 @@ def test_code_that_a_file_names_is_not_run_unless_it_is_named(cli, table, solve,
         cuvee.load_models(path, hypothesis="my_nets:other")
     models = cuvee.load_models(path, hypothesis="my_nets:small")
     weight, bias = np.split(models.w[0], [-2])  # of the layer: (2, inputs) and (2,)
-    scores = Encoder.fit(table, FEATURES)(table) @ weight.reshape(2, -1).T + bias
+    scores = fitted(table, "north", "east")(table) @ weight.reshape(2, -1).T + bias
     chances = models.predict_proba(table, target="new")
     np.testing.assert_allclose(
         np.log(chances[:, 1] / chances[:, 0]), scores[:, 1] - scores[:, 0], atol=1e-4

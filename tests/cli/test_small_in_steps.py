@@ -29,7 +29,7 @@ def huts(folder):
 
 
 def test_small_sources_go_through_all_steps_as_one(cli, huts):
-    ended = cli("weights", *ROLES, "--targets", "new", "--method", "proportional")
+    ended = cli("weights", *ROLES, "--targets", "new", "--method", "pooled")
     assert ended.code == 0 and POOLED in ended.err
     assert ended.out.startswith(f"target,north,east,south,007,{SMALL}\n")
     assert pd.read_csv(io.StringIO(ended.out))[SMALL].item() == pytest.approx(2 / 96)
@@ -71,13 +71,11 @@ def test_rows_of_a_class_that_no_source_has_are_left_out(cli, folder):
         f"target 'new' has 1 row of class 'maybe' (first at row {len(frame) - 1}), which no source "
         "has"
     )
-    ended = cli(
-        "weights", *ROLES, "--targets", "new", "--method", "proportional", "--own", "--out", "a.csv"
-    )
+    ended = cli("weights", *ROLES, "--targets", "new", "--method", "pooled_own", "--out", "a.csv")
     assert ended.code == 0 and f"{note}: left out" in ended.err
     ended = cli("solve", *ROLES, "--alpha", "a.csv", "--out", "m.safetensors")
     assert ended.code == 0 and f"{note}: left out" in ended.err
-    ended = cli("weights", *ROLES, "--targets", "new", "--method", "proportional", "--strict")
+    ended = cli("weights", *ROLES, "--targets", "new", "--method", "pooled", "--strict")
     assert ended.code == 2 and f"{note}: add a source that has it, or drop such rows" in ended.err
 
 

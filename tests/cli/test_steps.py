@@ -49,9 +49,7 @@ def test_what_was_taken_as_categories_is_said(cli, folder):
 
 
 def test_weights_piped_into_solve_are_those_of_the_library(cli, folder):
-    piped = cli(
-        "weights", *ROLES, "--targets", "new", "--method", "proportional", "--own", "--quiet"
-    )
+    piped = cli("weights", *ROLES, "--targets", "new", "--method", "pooled_own", "--quiet")
     assert piped.err == "" and piped.out.startswith(
         "target,north,east,south,007,(own sample)\nnew,"
     )
@@ -213,7 +211,7 @@ def test_other_tables_do_as_well(cli, folder, suffix):
     frame = pd.read_csv("visits.csv", dtype={"hospital": str})
     getattr(frame, f"to_{suffix}")(f"visits.{suffix}")
     one, other = (
-        cli("weights", f"visits.{s}", *QUANTITY[1:], "--targets", "new", "--method", "proportional")
+        cli("weights", f"visits.{s}", *QUANTITY[1:], "--targets", "new", "--method", "pooled")
         for s in ("csv", suffix)
     )
     assert one.out == other.out and one.code == 0

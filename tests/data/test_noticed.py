@@ -80,7 +80,7 @@ def test_a_run_says_that_its_labels_are_skewed_where_that_can_be_helped(tmp_path
     for name in ("auto", "poisson"):
         run = adapt(
             frame, tmp_path / name, label="y", domain="site", targets=["east"],
-            method="proportional", hypothesis=name,
+            method="pooled_own", hypothesis=name,
         )  # fmt: skip
         said[name] = any("a few are very large" in note for note in run.notes)
     assert said == {"auto": True, "poisson": False}
@@ -91,7 +91,7 @@ def test_a_run_says_it_and_so_do_its_predictions(tmp_path):
     frame.loc[3, "age"] = np.nan
     run = adapt(
         frame, tmp_path / "run", label="y", domain="site", targets=["east"], impute=True,
-        method="proportional",
+        method="pooled_own",
     )  # fmt: skip
     notes = " ".join(run.notes)
     assert "'age' (1 gap)" in notes and "--drop visit" in notes

@@ -129,7 +129,7 @@ def test_alpha_is_the_average_of_the_candidates_by_the_estimators_own_folds():
     for i, choice in enumerate(model.choices_):
         np.testing.assert_allclose(choice.share.sum(), 1.0)
         np.testing.assert_allclose(model.alpha_[i], choice.share @ choice.candidates)
-        assert choice.names[:4] == ("averaged", "half own", "pooled + own", "target only")
+        assert choice.names[:4] == ("averaged", "half own", "pooled_own", "target_only")
         np.testing.assert_allclose(choice.candidates[0], linear.alpha_[i], atol=1e-5)
         np.testing.assert_allclose(choice.candidates[1][-1], 0.5)
         assert np.isfinite(choice.cv_loss).all()
@@ -279,7 +279,7 @@ def test_categories_and_gaps_reach_a_boosting_as_they_are():
 
 def test_a_grid_search_over_the_parameters_of_a_pipelines_steps():
     folds = PredefinedSplit(np.where(np.isin(SITE, NEW), np.arange(len(SITE)) % 2, -1))
-    grid = {"estimator__model__max_depth": [1, 4], "method": ["proportional"]}
+    grid = {"estimator__model__max_depth": [1, 4], "method": ["pooled"]}
     pipe = Pipeline([("encode", encoder()), ("model", DecisionTreeClassifier())])
     with sklearn.config_context(enable_metadata_routing=True):
         model = CuveeClassifier(estimator=pipe)
@@ -361,18 +361,18 @@ def test_bad_estimators(estimator, says):
 
 def test_a_mixture_on_which_the_estimator_fails_gets_no_share():
     says = (
-        "target 'north', mixture 'target only': fold 1 of 5 failed (RuntimeError: 19 rows are too"
+        "target 'north', mixture 'target_only': fold 1 of 5 failed (RuntimeError: 19 rows are too"
     )
     with pytest.warns(CuveeWarning, match=re.escape(says)):
         model = CuveeClassifier(estimator=Moody(least=30)).fit(X, Y, **named)
-    at = model.choices_[0].names.index("target only")
+    at = model.choices_[0].names.index("target_only")
     assert np.isnan(model.choices_[0].cv_loss[at]) and model.choices_[0].share[at] == 0.0
 
 
 def test_a_class_that_a_fold_lacks_is_named():
     rare = np.where(np.isin(SITE, NEW), 0, Y)
     rare[np.flatnonzero(SITE == "north")[0]] = 1
-    says = "target 'north', mixture 'target only': the rows to learn from have no row of class 1 in"
+    says = "target 'north', mixture 'target_only': the rows to learn from have no row of class 1 in"
     with pytest.warns(CuveeWarning, match=says):
         model = CuveeClassifier(estimator=LogisticRegression()).fit(X, rare, **named)
     assert np.isfinite(model.choices_[0].cv_loss).all()

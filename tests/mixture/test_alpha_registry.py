@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import warnings
 from pathlib import Path
 from typing import get_args
 
@@ -105,3 +106,34 @@ def test_the_page_lists_the_methods_as_they_are_now():
     filled = runpy.run_path(str(ROOT / "docs" / "make_methods.py"))["filled"]
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
     assert "<!-- α methods -->" in page and filled(page) == page, "run python docs/make_methods.py"
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_what_a_method_takes_changes_what_it_returns_and_nothing_else_may_be_given(method):
+    """Each option at an unusual value: it is refused, or the result is another."""
+    problem, logistic = grouped_classes(3, rows=25), cuvee.Logistic()
+    unusual = {
+        "discrepancy": "sum", "C": 0.3, "c": 3.0, "loss": "trained", "adversaries": 2, "steps": 3,
+        "batch_size": 5, "beta": 0.9, "eta": 0.01, "gamma": 1e-3, "average": False, "tol": 0.5,
+        "folds": 3, "passes": 40,
+    }  # fmt: skip
+    # few rows are looked at whole, and most searches end before their tolerance
+    idle = {"tol"} | ({"batch_size"} if method in ("path", "cuts") else set())
+    takes = registry.find(method).takes
+    assert takes is not None and {*takes} <= {*unusual}
+
+    short = {"steps": 30} if registry.find(method).steps > 100 else {}
+
+    def found(**options):
+        mix = cuvee.estimate(problem, logistic, method=method, **short | options)
+        return np.concatenate([mix.alpha.ravel(), mix.gap])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cuvee.CuveeWarning)
+        usual = found()
+        for option, value in unusual.items():
+            if option not in takes:
+                with pytest.raises(cuvee.OptionError, match=f"{option}.* (no effect|is for)"):
+                    found(**{option: value})
+            elif option not in idle:
+                assert not np.array_equal(found(**{option: value}), usual, equal_nan=True), option

@@ -30,8 +30,9 @@ def two_sizes():
     [
         ("uniform", False, [0.5, 0.5]),
         ("uniform", True, [0.5, 0.5, 0.0]),
-        ("proportional", False, [0.25, 0.75]),
-        ("proportional", True, [1 / 6, 1 / 2, 1 / 3]),
+        ("pooled", False, [0.25, 0.75]),
+        ("pooled", True, [0.25, 0.75, 0.0]),
+        ("pooled_own", True, [1 / 6, 1 / 2, 1 / 3]),
         ("target_only", True, [0, 0, 1]),
     ],
 )

@@ -23,7 +23,7 @@ def quantities(n=6, rows=60):
     return [domain(i, rows) for i in range(n)], [domain(i, 20) for i in range(n)]
 
 
-@pytest.mark.parametrize("method", ["path", "cuts", "uniform", "proportional"])
+@pytest.mark.parametrize("method", ["path", "cuts", "uniform", "pooled", "pooled_own"])
 def test_excluded_sources_have_no_weight_and_the_rest_is_on_the_simplex(method):
     sources, targets = quantities()
     problem = cuvee.Problem(sources, targets)

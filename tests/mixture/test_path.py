@@ -180,7 +180,7 @@ def test_equal_source_sizes_do_not_make_uniform_vote_twice():
     mix = cuvee.estimate(regression(2, [0.0, 1.0, 1.0]), cuvee.Ridge(), steps=20)
     names = [c.name for c in mix.candidates]
     assert "uniform" in names and "pooled" not in names
-    assert {"pooled + own", "target only"} < set(names)
+    assert {"pooled_own", "target_only"} < set(names)
 
 
 def test_alpha_is_the_candidates_average_with_names_for_its_columns():
@@ -232,7 +232,7 @@ def test_default_is_about_as_good_as_the_best_simple_mixture_everywhere():
             truth = np.random.default_rng(seed).normal(size=4)
             simple = [
                 cuvee.estimate(problem, cuvee.Ridge(l2=1e-3), method=m, own=own).alpha
-                for m, own in (("uniform", True), ("proportional", True), ("target_only", True))
+                for m, own in (("uniform", True), ("pooled_own", True), ("target_only", True))
             ]
             mix = cuvee.estimate(problem, cuvee.Ridge(l2=1e-3))
             scores.append([excess(problem, a, truth) for a in (*simple, mix.alpha)])

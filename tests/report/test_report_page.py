@@ -304,6 +304,6 @@ def test_lower_is_better_for_errors():
     said = summary(SHAPES["regression"]())[-2]
     assert (
         "root mean squared error" in said
-        and "best baseline, “pooled + own”" in said
+        and "best baseline, “pooled_own”" in said
         and "better" in said
     )

@@ -96,7 +96,7 @@ def test_alpha_of_the_run_is_what_the_models_learnt_from(made):
     tried = run.findings.tried
     for i, one in enumerate(tried):
         np.testing.assert_allclose(one.share @ one.alpha, run.alpha[i], atol=1e-9)
-        assert one.names[:3] == ("averaged", "half own", "pooled + own")
+        assert one.names[:3] == ("averaged", "half own", "pooled_own")
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ def test_a_class_that_a_fold_lacks_is_noted(tmp_path):
     frame.loc[frame.index[frame.site == "east"][:3], "y"] = "rare"
     frame.loc[rare[:1], "y"] = "rare"
     says = (
-        "target 'north', mixture 'target only': the rows to learn from have no row of class 'rare'"
+        "target 'north', mixture 'target_only': the rows to learn from have no row of class 'rare'"
     )
     run = cuvee.adapt(
         frame, tmp_path / "run", **(asked | {"targets": "north"}), model="trees", test=0.0

@@ -15,7 +15,7 @@ import pytest
 from cuvee.errors import InputError
 from cuvee.run import open_run
 from cuvee.run.base import Base
-from cuvee.run.new_targets import encode
+from cuvee.run.new_targets import Rows, encode
 from cuvee.serve import adapting, adding
 from cuvee.serve.arrow import ARROW, to_arrow
 from cuvee.serve.jobs import DONE, QUEUED, RUNNING, Jobs
@@ -230,7 +230,7 @@ def test_rows_are_on_no_disk_but_for_their_job(kept, tmp_path, monkeypatch):
     how = {"content": rows, "headers": {"Content-Type": "text/csv"}}
     assert kept.post("/v1/targets/new%2Fward/predict", **how).status_code == 200
     jobs, X = Jobs(tmp_path), np.random.default_rng(0).normal(size=(500, 3))
-    job = jobs.add("ward", (X, X[:, 0]))
+    job = jobs.add("ward", Rows(X, X[:, 0], np.arange(500, dtype=np.uint64)))
 
     def kept_rows():
         part = X[250:260].tobytes()

@@ -5,7 +5,7 @@ chosen.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from cuvee.results import OWN
 
 Loss = Literal["auto", "trained", "bounded"]
 
+C, BETA = 10.0, 0.1  # where the caller gives none
 ADVERSARIES, NETWORK_ADVERSARIES = 16, 4  # copies of a network are dear
 BATCH, NETWORK_BATCH = 32, 16
 RIDGE_FOLDS, FOLDS, NETWORK_FOLDS = 20, 5, 3
@@ -33,14 +34,14 @@ class EstimateSettings:
 
     method: Method = "path"
     discrepancy: Discrepancy = "mixture"
-    C: float = 10.0
+    C: float | None = None
     c: float | None = None
     own: bool | None = None
     loss: Loss = "auto"
     adversaries: int | None = None
     steps: int | None = None
     batch_size: int | None = None
-    beta: float = 0.1
+    beta: float | None = None
     eta: float | None = None
     gamma: float | None = None
     average: bool = True
@@ -53,10 +54,10 @@ class EstimateSettings:
         registry.find(self.method)
         check_choice("discrepancy", self.discrepancy, DISCREPANCIES)
         check_choice("loss", self.loss, ("auto", "trained", "bounded"))
-        check_number("C", self.C, above=0.0)
-        check_number("beta", self.beta, above=0.0, most=1.0)
         check_whole("seed", self.seed, 0)
-        for name in ("c", "eta", "gamma", "tol"):
+        if self.beta is not None:
+            check_number("beta", self.beta, above=0.0, most=1.0)
+        for name in ("C", "c", "eta", "gamma", "tol"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), above=0.0)
         for name, least in (("adversaries", 1), ("steps", 1), ("batch_size", 1), ("folds", 2)):
@@ -72,6 +73,10 @@ class EstimateSettings:
             raise OptionError(
                 f"method={self.method!r} needs the target's own sample: leave own=False out"
             )
+        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        registry.check_taken(
+            self.method, [name for name in given if name not in ("method", "own", "seed")]
+        )
 
     def _check_passes(self, passes: int) -> None:
         check_whole("passes", passes, path.fewest_passes())
@@ -162,7 +167,7 @@ class EstimateSettings:
         if limited and not space.generalised:
             raise OptionError("passes= is for ridge, logistic and Poisson regression")
         run = Settings(
-            beta=self.beta,
+            beta=self.beta or BETA,
             batch_size=self.batch_size or (NETWORK_BATCH if network else BATCH),
             eta=self.eta,
             gamma=self.gamma,
@@ -177,7 +182,7 @@ class EstimateSettings:
             run = path.within(self.passes, run)
         return AlphaSettings(
             discrepancy=self.discrepancy,
-            C=self.C,
+            C=self.C or C,
             c=self.c,
             own=self.joins,
             fitting=path.FITTING if limited else None,

@@ -51,14 +51,14 @@ def estimate(
     *,
     method: Method = "path",
     discrepancy: Discrepancy = "mixture",
-    C: float = 10.0,
+    C: float | None = None,
     c: float | None = None,
     own: bool | None = None,
     loss: Literal["auto", "trained", "bounded"] = "auto",
     adversaries: int | None = None,
     steps: int | None = None,
     batch_size: int | None = None,
-    beta: float = 0.1,
+    beta: float | None = None,
     eta: float | None = None,
     gamma: float | None = None,
     average: bool = True,
@@ -76,7 +76,8 @@ def estimate(
     target's own sample, and averages them by cross-validated loss; targets borrow from each other
     which of these do well (`Candidate.own_share` is what each would have alone). `"scgda"` is
     Algorithm 1 of the paper, `"sgda"` the same without its correction, `"agp"` its full-batch
-    companion; `"cuts"` does the same by cutting planes. These take C.
+    companion; `"cuts"` does the same by cutting planes. These take C. An option that has no effect
+    with the method is an error.
 
     W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates
     of X. Otherwise it is a ball in standardised coordinates, and for ridge C and c are in units of
@@ -89,7 +90,7 @@ def estimate(
         problem: N sources, M targets.
         hypothesis: `Ridge`, `Logistic`, `Poisson` or `Network`.
         discrepancy: "sum" is the paper's Σ_j α_j g(f_T − f_j); "mixture" is g(f_T − Σ_j α_j f_j).
-        C: weight of Σ_j α_j²/m_j; the path finds its own.
+        C: weight of Σ_j α_j²/m_j, by default 10; the path finds its own.
         c: smoothing of g(x) = √(x² + c); by default 1 % (path: 10 %) of the mean loss, squared.
         own: let the target's labelled sample join as a last column; by default the path does,
             others do not.
@@ -97,7 +98,7 @@ def estimate(
         adversaries: size of the panel; 1 is the paper, the default is 16 (4 for a network).
         steps: of the minimax method; rounds of adversaries for "path" and "cuts".
         batch_size: B of Algorithm 1; 32, for a network 16.
-        beta: β of Algorithm 1.
+        beta: β of Algorithm 1, by default 0.1.
         eta, gamma: constant step sizes for α and w; by default they adapt, whatever the scale of X
             and y.
         average: return the average of late iterates of α instead of the last one.
@@ -112,7 +113,7 @@ def estimate(
         seed: the same seed gives the same bits on the same machine, with the same number of threads
             and the same versions of torch and NumPy.
         exclude: target -> names of the sources that it may not learn from, such as itself; for
-            "path", "cuts", "uniform" and "proportional".
+            "path", "cuts", "uniform", "pooled" and "pooled_own".
         device: a torch device.
         progress: called with (what, done, total).
 

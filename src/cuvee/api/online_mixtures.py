@@ -48,7 +48,7 @@ class Settings:
     level: float
     method: Oracle
     discrepancy: Discrepancy
-    C: float
+    C: float | None
     adversaries: int | None
     steps: int | None
     folds: int | None
@@ -60,13 +60,16 @@ class Settings:
         check_number("level", self.level, above=0.0, most=0.999)
         check_choice("method", self.method, registry.names(searching=True))
         check_choice("discrepancy", self.discrepancy, DISCREPANCIES)
-        check_number("C", self.C, above=0.0)
+        if self.C is not None:
+            check_number("C", self.C, above=0.0)
         for name, least in (("adversaries", 1), ("steps", 1), ("folds", 2), ("seed", 0)):
             value = getattr(self, name)
             if value is not None or name == "seed":
                 check_whole(name, value, least)
                 # plain, whatever kind of integer came: JSON is to hold it
                 object.__setattr__(self, name, int(value))
+        given = [name for name in ("C", "folds") if getattr(self, name) is not None]
+        registry.check_taken(self.method, given)
 
     def oracle(self) -> dict[str, Any]:
         """Return the options that `cuvee.estimate` is called with."""
@@ -129,7 +132,7 @@ class OnlineMixtures:
         level: float = 0.8,
         method: Oracle = "path",
         discrepancy: Discrepancy = "mixture",
-        C: float = 10.0,
+        C: float | None = None,
         adversaries: int | None = None,
         steps: int | None = None,
         folds: int | None = None,

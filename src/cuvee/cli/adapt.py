@@ -69,6 +69,10 @@ MLflow = Annotated[
     str | None,
     typer.Option(metavar="URI", help="Also log the run to MLflow there: a server, or file:FOLDER."),
 ]
+Replace = Annotated[
+    bool,
+    typer.Option("--force", help="Replace a run that is in the folder, once the table is read."),
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="DIR", help="The folder that cuvee adapt wrote.")
 ]
@@ -98,7 +102,7 @@ def adapt(
     budget: asked.Budget = None,
     l2: asked.L2 = 1e-2,
     method: asked.Method = "path",
-    C: asked.C = 10.0,
+    C: asked.C = None,
     metric: asked.Metric = "auto",
     importance: Importance = False,
     alpha: AlphaFile = None,
@@ -108,6 +112,7 @@ def adapt(
     seed: asked.Seed = 0,
     on: On = None,
     mlflow: MLflow = None,
+    force: Replace = False,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -128,7 +133,9 @@ def adapt(
         )  # fmt: skip
         voice.hint = lambda: _how_to_resume(out)
         with voice.bar() as bar:
-            run = runs.adapt(table, out, options=options, alpha=alpha, progress=bar, say=voice.note)
+            run = runs.adapt(
+                table, out, options=options, alpha=alpha, force=force, progress=bar, say=voice.note
+            )
         if mlflow is not None:
             from cuvee.run.tracking import log_run
 

@@ -193,12 +193,13 @@ Method = Annotated[
     ),
 ]
 C = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--C",
         metavar="X",
         rich_help_panel=_MODEL,
-        help="Penalty for relying on few rows; path finds its own.",
+        help="Penalty for relying on few rows, 10 by default, where the method finds none itself.",
+        show_default=False,
     ),
 ]
 Metric = Annotated[

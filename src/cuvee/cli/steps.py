@@ -27,7 +27,7 @@ OwnJoins = Annotated[
     typer.Option(
         "--own/--no-own",
         help="Let a target's own rows join as a last column; by default "
-        f"{' and '.join(OWN_JOINS)} do.",
+        f"with {', '.join(OWN_JOINS)}.",
         show_default=False,
     ),
 ]
@@ -64,7 +64,7 @@ def weights(
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
     method: asked.Method = "path",
-    C: asked.C = 10.0,
+    C: asked.C = None,
     own: OwnJoins = None,
     seed: asked.Seed = 0,
     force: asked.Force = False,

@@ -145,11 +145,20 @@ class Encoder:
 
     @classmethod
     def fit(
-        cls, frame: Any, features: Sequence[str], *, impute: bool = False, where: str = ""
+        cls,
+        frame: Any,
+        features: Sequence[str],
+        *,
+        impute: bool = False,
+        where: str = "",
+        of_sources: Array | None = None,
     ) -> Encoder:
         """Return the encoder that is fitted on training rows.
 
         With `impute`, missing numbers become the median and others the most frequent value.
+        Numbers are scaled and gaps are filled by the rows that `of_sources` (rows,) marks, so that
+        a target's columns do not depend on which other targets there are. Only where a column does
+        not vary in these rows all rows count.
         """
         columns = [tidy(pick(frame, name, where), where) for name in features]
         if not columns or not len(frame):
@@ -160,7 +169,7 @@ class Encoder:
             check_missing(columns, where, to_fit=True)
         if crowded := crowded_columns(columns):
             say_crowded(crowded, where)
-        return cls(tuple(_fit(column, impute, where) for column in columns))
+        return cls(tuple(_fit(column, impute, where, of_sources) for column in columns))
 
     def unscaled(self) -> Encoder:
         """Return the same encoder without standardising: numbers stay as they are.
@@ -281,28 +290,34 @@ def too_far(name: str, low: float, high: float, where: str) -> DomainError:
     )
 
 
-def _fit(column: Any, impute: bool, where: str) -> Number | Category:
+def _fit(column: Any, impute: bool, where: str, of_sources: Array | None) -> Number | Category:
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     name, numeric = str(column.name), is_number(column)
     if column.isna().all():
         raise DomainError(f"{at(where)}column {name!r} is missing in every row; drop it (--drop)")
-    cells = column.to_numpy(np.float64 if numeric else object, na_value=np.nan)[:, None]
+    usual = column if of_sources is None else column[of_sources]
+    if usual.isna().all() or (numeric and usual.min() == usual.max()):
+        usual = column
+    cells, usual = (
+        part.to_numpy(np.float64 if numeric else object, na_value=np.nan)[:, None]
+        for part in (column, usual)
+    )
     fill = None
     if impute:
         with np.errstate(over="ignore"):
-            imputer = SimpleImputer(strategy="median" if numeric else "most_frequent").fit(cells)
+            imputer = SimpleImputer(strategy="median" if numeric else "most_frequent").fit(usual)
         fill = imputer.statistics_[0]
         if numeric and not np.isfinite(fill):
-            raise too_far(name, float(np.nanmin(cells)), float(np.nanmax(cells)), where)
-        cells = imputer.transform(cells)
+            raise too_far(name, float(np.nanmin(usual)), float(np.nanmax(usual)), where)
+        cells, usual = imputer.transform(cells), imputer.transform(usual)
     if numeric:
         with np.errstate(over="ignore", invalid="ignore"):  # told by `fitted`
-            scaler = StandardScaler().fit(cells)
-        low, high, origin = float(cells.min()), float(cells.max()), 0.0
+            scaler = StandardScaler().fit(usual)
+        low, high, origin = float(usual.min()), float(usual.max()), 0.0
         if hides_variation(scaler, low, high):
-            scaler, origin = StandardScaler().fit(cells - low), low
+            scaler, origin = StandardScaler().fit(usual - low), low
         return Number.fitted(
             name, scaler, low, high, None if fill is None else float(fill), where, origin
         )

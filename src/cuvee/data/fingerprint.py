@@ -1,4 +1,4 @@
-"""Whether a table is the one that a run was made from."""
+"""Digests of what a table holds: of all of it, and of each of its rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cuvee.data.files import File, files
+from cuvee.problem import Array
 
 Named = Sequence[tuple[File, str | None]]  # files, and the domains that their names say
 
@@ -23,6 +26,56 @@ def fingerprint_of(source: Any, frame: Any, encoding: str) -> str:
     digest.update(repr(list(frame.columns)).encode())
     digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
     return digest.hexdigest()
+
+
+def row_digests(frame: Any) -> Array:
+    """Return a number (rows,) for each row of tidy columns: the same for the same cells.
+
+    Which numbers they are hangs neither on the order of rows and columns nor on how a file or a
+    frame holds them.
+    """
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    digests = np.zeros(len(frame), dtype=np.uint64)
+    for name in frame.columns:
+        column = frame[name]
+        if is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+            cells = column.to_numpy(np.float64, na_value=np.nan) + 0.0  # -0.0 is 0.0
+            cells[np.isnan(cells)] = np.nan  # one of its many bit patterns
+        else:
+            cells = column.to_numpy(object, na_value=None)
+        digests += _scrambled(_hashed(cells) ^ _number_of(str(name)))
+    return digests
+
+
+def drawn(digests: Array, seed: int) -> Array:
+    """Return an order (rows,) of rows with these digests, drawn by what they hold and the seed.
+
+    Rows that are added or removed leave the others in the order that they had. Equal rows have
+    places of their own, in the order of the table.
+    """
+    by_digest = np.argsort(digests, kind="stable")
+    ordered = digests[by_digest]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    copy = np.empty(len(digests), dtype=np.uint64)  # how many equal rows stand before a row
+    copy[by_digest] = np.arange(len(ordered)) - np.repeat(
+        first, np.diff(np.append(first, len(ordered)))
+    )
+    return np.argsort(_scrambled(digests ^ _number_of(str(seed)), copy), kind="stable")
+
+
+def _hashed(cells: Array) -> Array:
+    from pandas.util import hash_array
+
+    return np.asarray(hash_array(cells, categorize=False))
+
+
+def _scrambled(digests: Array, more: Any = 0) -> Array:
+    return _hashed(_hashed(digests) + np.uint64(0x9E3779B97F4A7C15) * np.asarray(more, np.uint64))
+
+
+def _number_of(text: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"))
 
 
 def digest_of(path: Path) -> bytes:

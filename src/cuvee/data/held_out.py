@@ -8,6 +8,7 @@ import numpy as np
 
 from cuvee.data.columns import as_written, count, listed
 from cuvee.data.encode import Encoder
+from cuvee.data.fingerprint import drawn
 from cuvee.data.labelled import Labelled, LabelledFrame
 from cuvee.data.options import Options
 from cuvee.data.roles import LEAST_LABELLED
@@ -21,24 +22,22 @@ ByClass = Mapping[str, Mapping[str, int]]
 
 
 def divided(
-    rows: Mapping[str, int], options: Options, classes: Mapping[str, Array] | None = None
+    digests: Mapping[str, Array], options: Options, classes: Mapping[str, Array] | None = None
 ) -> Divided:
     """Return which labelled rows of every target are learnt from, and which are for scores.
 
+    They are drawn by the `digests` of the target's rows (`row_digests`) and the seed alone, so that
+    it does not matter who else is a target, what it is called, and in which order the rows come.
     `classes` holds the labels of these rows where they are classes: each class then gives its share
     of the test rows, unless `labelled` asks for a number of rows, which is drawn as if by somebody
     who does not know the labels yet.
     """
     labels = classes if classes is not None and options.labelled is None else {}
-    return {
-        name: _divided(n, options, i, labels.get(name)) for i, (name, n) in enumerate(rows.items())
-    }
+    return {name: _divided(rows, options, labels.get(name)) for name, rows in digests.items()}
 
 
-def _divided(
-    rows: int, options: Options, position: int, labels: Array | None
-) -> tuple[Array, Array]:
-    order = np.random.default_rng([options.seed, position]).permutation(rows)
+def _divided(digests: Array, options: Options, labels: Array | None) -> tuple[Array, Array]:
+    order, rows = drawn(digests, options.seed), len(digests)
     keep = rows - round(options.test * rows) if options.labelled is None else options.labelled
     keep = max(keep, LEAST_LABELLED)
     if labels is not None:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from cuvee.data.encode import Encoder
+from cuvee.data.fingerprint import row_digests
 from cuvee.data.frame import Table
 from cuvee.data.roles import SMALL
 from cuvee.errors import DomainError
@@ -66,6 +67,15 @@ class LabelledFrame(Labelled):
         for at in places:
             asked[at] = True
         return self.frame.iloc[np.flatnonzero(asked)]
+
+    def digests(
+        self, features: Sequence[str], label: str, places: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return name -> digests (rows,) of what these rows hold."""
+        joined = np.concatenate([np.zeros(0, np.int64), *places.values()])
+        digests = row_digests(self.frame[[*features, label]].iloc[joined])
+        ends = np.cumsum([len(rows) for rows in places.values()])
+        return dict(zip(places, np.split(digests, ends)[:-1], strict=True))
 
     def encoded(
         self, encoder: Encoder, places: Mapping[str, Array]

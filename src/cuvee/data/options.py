@@ -78,7 +78,8 @@ class Options:
     """Seconds for judging mixtures by folds of trees or forests; None: as long as it takes."""
     l2: float = 1e-2
     method: str = "path"
-    C: float = 10.0
+    C: float | None = None
+    """Weight of Σ_j α_j²/m_j, by default 10, for methods that do not find their own."""
     test: float = 0.25
     """Share of each target's labelled rows that is kept for scores; delivered models learn from all
     of them.
@@ -99,16 +100,16 @@ class Options:
     tol: float = 1e-6
     impute: bool = False
     standardise: bool = True
-    """Give every number column mean 0 and variance 1 on training rows; pixels and embeddings are
-    better left alone.
+    """Give every number column mean 0 and variance 1 on the rows of sources; pixels and embeddings
+    are better left alone.
     """
     levels: bool = True
     """Take each domain's own level out of the labels of a quantity, so that domains share slopes
     and not means.
     """
     stream: bool | None = None
-    """Read the files batch by batch, never whole; None: where they are large. The encoding is then
-    fitted on sources alone, and a category that only targets have is an error.
+    """Read the files batch by batch, never whole; None: where they are large. A category that
+    only targets have is then an error.
     """
     seed: int = 0
     on: str | None = None
@@ -149,11 +150,20 @@ class Options:
         if self.budget is not None:
             check_number("budget", self.budget, above=0.0)
             object.__setattr__(self, "budget", float(self.budget))
+            if self.model == LINEAR or (self.model != AUTO and self.method != "path"):
+                why = f"model {self.model!r}" if self.model == LINEAR else f"method {self.method!r}"
+                raise OptionError(
+                    f"budget has no effect with {why}: it is for trees and forests that judge what "
+                    "method 'path' has tried; leave it out"
+                )
         check_number("l2", self.l2, least=0.0)
-        check_number("C", self.C, above=0.0)
+        if self.C is not None:
+            check_number("C", self.C, above=0.0)
+            object.__setattr__(self, "C", float(self.C))
+            alpha_methods.check_taken(self.method, ["C"])
         check_number("test", self.test, least=0.0, most=0.9)
         check_number("tol", self.tol, above=0.0)
-        for name in ("l2", "C", "test", "tol"):
+        for name in ("l2", "test", "tol"):
             # JSON knows no numbers of NumPy
             object.__setattr__(self, name, float(getattr(self, name)))
         for name, least in (("labelled", LEAST_LABELLED), ("seed", 0)):
@@ -181,6 +191,9 @@ class Options:
         plain: dict[str, Any] = {
             name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()
         }
+        takes = alpha_methods.find(plain.get("method", cls.method)).takes
+        if takes is not None and "C" not in takes:
+            plain.pop("C", None)  # older versions kept one that had no effect
         return cls(**plain)
 
 

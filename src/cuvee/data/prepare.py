@@ -89,7 +89,8 @@ def _of_targets(opened: OpenedTable) -> Prepared:
 def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]) -> Prepared:
     """Return the problems of these groups: their targets' rows divided, their columns encoded.
 
-    An encoder is fitted on the rows of a group that are learnt from, in the order of the table.
+    An encoder is fitted on the rows of a group that are learnt from, in the order of the table:
+    numbers are scaled by those of its sources.
     """
     options, table, rows, used = opened.options, opened.table, opened.rows, opened.used
     if not options.impute:  # told of all rows at once, not of those learnt from first
@@ -98,7 +99,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
         kept, row_notes = taught(rows, groups, opened.inferred.task, strict=options.strict)
     places = {name: at for group in kept for name, at in group.targets.items()}
     labels = class_labels(rows, places, opened.inferred.task)
-    parts = divided({name: len(at) for name, at in places.items()}, options, labels)
+    parts = divided(rows.digests(table.features, table.label, places), options, labels)
     encoders = _Encoders(rows, table.features, options)
     members = tuple(_members(encoders, group, parts) for group in kept)
     more = Unlabelled.of(table, set(places), opened.label_free, options)
@@ -165,21 +166,24 @@ class _Encoders:
         self.rows, self._features, self._options = rows, features, options
         self._fitted: dict[bytes, Encoder] = {}
 
-    def fitted(self, places: Sequence[Array]) -> Encoder:
+    def fitted(self, sources: Sequence[Array], others: Sequence[Array] = ()) -> Encoder:
         """Return the encoder of these rows."""
-        frame = self.rows.rows(places)
-        key = hashlib.sha256(frame.index.to_numpy().tobytes()).digest()
+        frame, scaling = self.rows.rows([*sources, *others]), self.rows.rows(sources).index
+        of_sources = frame.index.isin(scaling)
+        key = hashlib.sha256(frame.index.to_numpy().tobytes() + of_sources.tobytes()).digest()
         if key not in self._fitted:
-            encoder = Encoder.fit(frame, self._features, impute=self._options.impute)
+            encoder = Encoder.fit(
+                frame, self._features, impute=self._options.impute, of_sources=of_sources
+            )
             self._fitted[key] = encoder if self._options.standardise else encoder.unscaled()
         return self._fitted[key]
 
 
 def _members(encoders: _Encoders, group: Taught, parts: Divided) -> Members:
-    learnt = [encoders.rows.at[s] for s in group.sources] + [
-        at[parts[t][0]] for t, at in group.targets.items()
-    ]
-    encoder = encoders.fitted([*learnt, *group.others.values()])
+    learnt = [at[parts[t][0]] for t, at in group.targets.items()]
+    encoder = encoders.fitted(
+        [encoders.rows.at[s] for s in group.sources], [*learnt, *group.others.values()]
+    )
     return Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
 
 

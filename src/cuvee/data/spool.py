@@ -18,6 +18,7 @@ from cuvee.data.encode import (
     hides_variation,
 )
 from cuvee.data.files import ROWS, File
+from cuvee.data.fingerprint import row_digests
 from cuvee.data.label_summary import label_kind
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
@@ -53,6 +54,7 @@ class Spooled:
     domains: tuple[Domain, ...]
     encoder: Encoder
     notes: tuple[str, ...] = ()  # as `Table` has them
+    digests: Mapping[str, Array] = field(default_factory=dict)  # of the rows of some domains
 
 
 def spool(
@@ -63,6 +65,7 @@ def spool(
     impute: bool = False,
     standardise: bool = True,
     fit_on: Collection[str] | None = None,
+    digests_of: Sequence[str] = (),
     batch_rows: int = ROWS,
 ) -> Spooled:
     """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,).
@@ -70,8 +73,9 @@ def spool(
     The rows lie domain after domain.
 
     Rows without a label are left out. Where no encoder is given, one is fitted on the domains
-    `fit_on` (None: all). Text is read three times (types, fit, write), other files twice; `impute`
-    takes five more for exact medians.
+    `fit_on` (None: all). The rows of the domains `digests_of` have their digests taken. Text is
+    read three times (types, fit, write), other files twice; `impute` takes five more for exact
+    medians.
     """
     check_number("batch_rows", batch_rows, least=1)
     scan = Scan(spec, batch_rows, spec.text if encoder is None else (*spec.text, *encoder.text))
@@ -94,13 +98,15 @@ def spool(
         encoder = _encoder(list(fit.values()), scan, impute, fit_on)
         encoder = encoder if standardise else encoder.unscaled()
     gaps = {one.name: one.gaps for one in fit.values()} if impute else {}
-    X, y = _write(Path(folder), scan, rows, encoder, labels.dtype)
+    digests: dict[str, list[Array]] = {name: [] for name in digests_of}
+    X, y = _write(Path(folder), scan, rows, encoder, labels.dtype, digests)
     ends = np.cumsum(list(rows.values())).tolist()
     pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
     return Spooled(
         tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces),
         encoder,
         (*scan.notes, *filled(gaps)),
+        {name: np.concatenate(parts) for name, parts in digests.items()},
     )
 
 
@@ -250,9 +256,17 @@ def _say_gaps(columns: Sequence[ColumnFit], scan: Scan, fit_on: Collection[str] 
 
 
 def _write(
-    folder: Path, scan: Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str
+    folder: Path,
+    scan: Scan,
+    rows: Mapping[str, int],
+    encoder: Encoder,
+    dtype: str,
+    digests: Mapping[str, list[Array]],
 ) -> tuple[Array, Array]:
-    """Return X and y, mapped from the files that are written; unfinished files are removed."""
+    """Return X and y, mapped from the files that are written; unfinished files are removed.
+
+    The digests of the rows of some domains are put into `digests`.
+    """
     spec, n = scan.spec, sum(rows.values())
     paths = folder / "X.npy", folder / "y.npy"
     shapes = {paths[0]: (n, len(encoder.names)), paths[1]: (n,)}
@@ -274,6 +288,9 @@ def _write(
                         file.seek(head + start[name] * part[:1].nbytes)
                         file.write(part[places].tobytes())
                     start[name] += len(places)
+                    if name in digests:
+                        held = frame[[*spec.features, spec.label]].iloc[places]
+                        digests[name].append(row_digests(held))
         if start != end:
             raise InputError(f"{spec.where} changed while it was read; try again")
         return np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r")

@@ -25,7 +25,7 @@ from cuvee.errors import OptionError
 def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     """Return the problem of files that are read batch by batch.
 
-    The encoder is fitted on sources alone.
+    The encoder is fitted on sources alone, their categories included.
 
     Encoded rows lie in a file in `scratch`, and Gram matrices are made from it batch by batch.
     """
@@ -44,8 +44,9 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     scratch.mkdir(parents=True, exist_ok=True)
     fit_on = [*(s for s in group.sources if s != SMALL or not small.names), *small.names]
     spooled = spool(
-        what, scratch, impute=options.impute, standardise=options.standardise, fit_on=fit_on
-    )
+        what, scratch, impute=options.impute, standardise=options.standardise, fit_on=fit_on,
+        digests_of=group.targets,
+    )  # fmt: skip
     rows = {d.name: (d.X, d.y) for d in spooled.domains}
     if small.names:
         X, y = (
@@ -67,8 +68,8 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
         )
     return Prepared.of(
         options, inferred, (Members(tuple(group.targets), tuple(group.sources), spooled.encoder),),
-        labels, sizes=small.resized(sizes), pooled=small.names, divided=divided({t: sizes[t] for t
-        in group.targets}, options), notes=[*spooled.notes, *notes], domain=what.domain,
+        labels, sizes=small.resized(sizes), pooled=small.names, divided=divided(spooled.digests,
+        options), notes=[*spooled.notes, *notes], domain=what.domain,
         n_features=len(what.features), rows=lambda who: rows,
     )  # fmt: skip
 

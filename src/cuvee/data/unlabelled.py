@@ -10,6 +10,7 @@ import numpy as np
 
 from cuvee.data.columns import count, listed
 from cuvee.data.encode import Encoder
+from cuvee.data.fingerprint import drawn, row_digests
 from cuvee.data.frame import Table
 from cuvee.data.options import Options
 from cuvee.problem import Array
@@ -50,11 +51,11 @@ class Unlabelled:
         bare = table.frame[table.label].isna() | whose.isin(label_free)
         frame = table.frame[bare & whose.isin(targets)]
         frames, many = {}, []
-        for i, (name, rows) in enumerate(frame.groupby(table.domain, sort=False)):
+        for name, rows in frame.groupby(table.domain, sort=False):
             if len(rows) > MOST:
                 many.append(str(name))
-                drawn = np.random.default_rng([options.seed, i]).permutation(len(rows))[:MOST]
-                rows = rows.iloc[np.sort(drawn)]
+                order = drawn(row_digests(rows[[*table.features]]), options.seed)
+                rows = rows.iloc[np.sort(order[:MOST])]
             frames[str(name)] = rows
         if not frames:
             return cls({}, options.impute, ())

@@ -25,8 +25,8 @@ def simple(counts: Floats) -> list[Named]:
     others = np.append(counts[:N] / counts[:N].sum(), 0.0)
     return [
         ("half own", 0.5 * own + 0.5 * others),
-        ("pooled + own", pooled),
-        ("target only", own),
+        ("pooled_own", pooled),
+        ("target_only", own),
     ]
 
 

@@ -14,7 +14,7 @@ from cuvee import simplex
 from cuvee.components import ALL, Components
 from cuvee.mixture import driver
 from cuvee.mixture import players as play
-from cuvee.mixture.method import AlphaMethod, Estimate, Request
+from cuvee.mixture.method import MINIMAX, AlphaMethod, Estimate, Request
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.players import Play, Settings
 
@@ -64,4 +64,5 @@ METHOD = AlphaMethod(
     estimate,
     "Alternating gradient projection on all rows, without minibatch noise.",
     steps=1000,
+    takes=MINIMAX,
 )

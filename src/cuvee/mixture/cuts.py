@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.mixture import cut_problem, panel, proportional
-from cuvee.mixture.method import AlphaMethod, Estimate, Progress, Request
+from cuvee.mixture import cut_problem, panel, pooled, pooled_own
+from cuvee.mixture.method import SEARCH, AlphaMethod, Estimate, Progress, Request
 from cuvee.mixture.objective import Objective
 from cuvee.mixture.panel import Panel
 from cuvee.mixture.players import Settings
@@ -147,8 +147,8 @@ def estimate(request: Request) -> Estimate:
     components, settings = request.components, request.settings
     objective = request.objective()
     C = torch.full((len(components.own_counts), 1), settings.C).to(objective.inverse_counts)
-    pooled = request.allowed(proportional.weights(components, own=settings.own))
-    start = torch.as_tensor(pooled).to(C)
+    every_row = pooled_own.weights(components) if settings.own else pooled.weights(components)
+    start = torch.as_tensor(request.allowed(every_row)).to(C)
     adversaries = panel.of(components, objective, settings.run)
     points = follow(adversaries, objective, C, start, settings.run, request.progress)
     everything = np.ones((len(C), 1))
@@ -165,6 +165,7 @@ METHOD = AlphaMethod(
     "proves how close they are.",
     steps=30,
     excludes=True,
+    takes=(*SEARCH, "C", "batch_size"),
 )
 
 

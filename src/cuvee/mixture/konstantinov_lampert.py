@@ -100,4 +100,5 @@ METHOD = AlphaMethod(
     "One discrepancy per source, then a quadratic in α (Konstantinov and Lampert 2019).",
     steps=200,
     models=lambda adversaries, sources: 2 * sources * _starts(adversaries),
+    takes=("C", "loss", "adversaries", "steps", "gamma"),
 )

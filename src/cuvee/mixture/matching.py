@@ -186,4 +186,5 @@ METHOD = AlphaMethod(
     "Matches the kernel mean of the target's inputs, labelled or not; no label is used.",
     excludes=True,
     label_free=True,
+    takes=(),
 )

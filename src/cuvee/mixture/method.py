@@ -24,6 +24,10 @@ Progress = Callable[[str, int, int], None]
 Solver = Callable[[Components, Batch, Tensor], Tensor]
 """(components, rows with folds left out, α (M, Q, N+1)) -> w (M, Q, P)."""
 
+SEARCH = ("discrepancy", "c", "loss", "adversaries", "steps", "gamma", "tol")
+MINIMAX = (*SEARCH, "C", "eta", "average")
+"""Options of `cuvee.estimate` that methods take which send adversaries up; which play a game."""
+
 HARDLY_ANY = 1e6  # 1/m_j of an excluded source, in units of the largest one
 SMOOTHING = 0.01  # √c as a share of the sources' mean loss
 
@@ -134,6 +138,10 @@ class AlphaMethod:
     """Whether it can leave out sources that a target may not learn from."""
     label_free: bool = False
     """Whether it can weigh sources for a target without any labelled row."""
+    takes: tuple[str, ...] | None = None
+    """The options of `cuvee.estimate` that change what it returns; None: not known, so any may be
+    given.
+    """
     tol: float = 0.02
     checks: int = 20
     """How often a run checks whether it has converged."""

@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from cuvee.components import Batch, Components, Folds, Half
-from cuvee.mixture import cuts, matching, panel, proportional, target_only, uniform
+from cuvee.mixture import cuts, matching, panel, pooled, pooled_own, target_only, uniform
 from cuvee.mixture import players as play
-from cuvee.mixture.method import AlphaMethod, Estimate, Request, Solver
+from cuvee.mixture.method import SEARCH, AlphaMethod, Estimate, Request, Solver
 from cuvee.mixture.objective import Objective, inverse_counts
 from cuvee.mixture.players import Settings
 from cuvee.mixture.points import Points
@@ -125,6 +125,7 @@ METHOD = AlphaMethod(
     tol=0.02,
     label_free=True,
     models=lambda adversaries, sources: FITTED,
+    takes=(*SEARCH, "batch_size", "folds", "passes"),
 )
 
 
@@ -136,8 +137,7 @@ def follow(request: Request) -> dict[str, Points]:
     )
     unit = play.start(components, objective, settings.run).unit
     C = path_of_C(objective, unit)
-    pooled = request.allowed(proportional.weights(components, own=True))
-    start = torch.as_tensor(pooled).to(C)
+    start = torch.as_tensor(request.allowed(pooled_own.weights(components))).to(C)
     plain = panel.of(components, objective, settings.run)
     honest = panel.Several(
         components,
@@ -182,10 +182,10 @@ def candidates(
     have unlabelled rows.
     """
     simple = [
-        ("pooled + own", proportional.weights(components, own=True)),
-        ("pooled", proportional.of_sources(components)),
+        ("pooled_own", pooled_own.weights(components)),
+        ("pooled", pooled.weights(components, own=True)),
         ("uniform", uniform.weights(components, own=True)),
-        ("target only", target_only.weights(components)),
+        ("target_only", target_only.weights(components)),
     ]
     # With sources of equal size, uniform and pooled are the same: one of them is enough.
     if np.allclose(simple[1][1], simple[2][1]):
@@ -250,7 +250,7 @@ def shares(cv_loss: Floats, log_prior: Floats, rows: Array, likelihood: bool) ->
     evidence = -k * cv_loss if likelihood else -0.5 * k * np.log(np.maximum(cv_loss, 1e-300))
     evidence = TEMPERATURE * evidence
     evidence = np.where(np.isfinite(evidence), evidence + log_prior, -np.inf)
-    # without any finite loss, the first candidate (pooled + own) gets all the weight
+    # without any finite loss, the first candidate (pooled_own) gets all the weight
     evidence[~np.isfinite(evidence).any(1), 0] = 0.0
     weight = np.exp(evidence - evidence.max(1, keepdims=True))
     return np.asarray(weight / weight.sum(1, keepdims=True))

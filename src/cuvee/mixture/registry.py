@@ -7,6 +7,7 @@ docs/choosing.md follow from it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib import import_module
 from typing import get_args
 
@@ -40,6 +41,19 @@ def find(name: str) -> AlphaMethod:
     """Return the method of this name, or raise `OptionError` with a list of the names."""
     check_choice("method", name, names())
     return _METHODS[name]
+
+
+def check_taken(name: str, given: Collection[str]) -> None:
+    """Raise `OptionError` for the first of the options given that has no effect with a method."""
+    takes = find(name).takes
+    unused = [] if takes is None else [option for option in given if option not in takes]
+    if not unused:
+        return
+    able = [m.name for m in _METHODS.values() if m.takes is not None and unused[0] in m.takes]
+    raise OptionError(
+        f"{unused[0]} has no effect with method {name!r}: leave it out, or choose a method that "
+        f"takes it: {', '.join(map(repr, able))}"
+    )
 
 
 for _name in get_args(Method):

@@ -17,7 +17,7 @@ from cuvee import simplex
 from cuvee.components import ALL, Batch, Components
 from cuvee.mixture import driver
 from cuvee.mixture import players as play
-from cuvee.mixture.method import AlphaMethod, Estimate, Request
+from cuvee.mixture.method import MINIMAX, AlphaMethod, Estimate, Request
 from cuvee.mixture.objective import Objective, differences
 from cuvee.mixture.players import Play, Settings
 
@@ -76,7 +76,11 @@ def estimate(request: Request) -> Estimate:
 
 
 METHOD = AlphaMethod(
-    "scgda", estimate, "Algorithm 1 of the paper, stochastic corrected descent ascent.", steps=3000
+    "scgda",
+    estimate,
+    "Algorithm 1 of the paper, stochastic corrected descent ascent.",
+    steps=3000,
+    takes=(*MINIMAX, "batch_size", "beta"),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cuvee.mixture import scgda
-from cuvee.mixture.method import AlphaMethod, Estimate, Request
+from cuvee.mixture.method import MINIMAX, AlphaMethod, Estimate, Request
 
 
 def estimate(request: Request) -> Estimate:
@@ -21,4 +21,5 @@ METHOD = AlphaMethod(
     estimate,
     "Algorithm 1 without its correction (β = 1), to see what it is for.",
     steps=3000,
+    takes=(*MINIMAX, "batch_size"),
 )

@@ -24,4 +24,5 @@ METHOD = AlphaMethod(
     estimate,
     "All weight on the target's own labelled sample, none on sources.",
     own=True,
+    takes=(),
 )

@@ -21,4 +21,6 @@ def estimate(request: Request) -> Estimate:
     return closed_form(request.allowed(weights(request.components, request.settings.own)))
 
 
-METHOD = AlphaMethod("uniform", estimate, "The same weight for every source.", excludes=True)
+METHOD = AlphaMethod(
+    "uniform", estimate, "The same weight for every source.", excludes=True, takes=()
+)

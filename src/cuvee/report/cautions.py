@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from cuvee.data.metrics import ACCURACY, BALANCED, LOG_LOSS
+from cuvee.names import AlphaMethod
 from cuvee.report.findings import CONSTANT, CUVEE, MAJORITY, Findings
 from cuvee.report.formatting import count, named, number, score
 from cuvee.report.label_free import bare, warning
@@ -26,6 +28,8 @@ from cuvee.report.summary import (
 FEW = 10  # labelled rows
 FEW_TESTS = 30  # test rows of all targets together
 FEW_OF_CLASS = 5  # test rows of the rarest class
+FEW_PAIRS = 20  # test rows of a target, with fewer of which no baseline is called better
+CLEAR = 0.05  # chance of calling any baseline of any target better where none is
 UNUSED = 0.01  # a source whose α is below it for every target is unused
 ALMOST_ALL = 0.9  # α of one column
 MANY = 0.5  # share of targets
@@ -187,13 +191,14 @@ def chance(findings: Findings) -> Iterator[str]:
     gain, low, high = (float(v) for v in findings.gain[best])
     name = findings.methods[best]
     mean = "" if n_scored(findings) == 1 else " on average"
-    if high < 0:
+    rows = float(np.nansum(findings.test_rows))
+    tests = count(rows, "test row")
+    if high < 0 and rows >= FEW_PAIRS:
         yield (
-            f"cuvee does worse than “{name}” by {score(-gain, findings.metric)}{mean}, which is "
-            f"more than chance: use “{name}” here."
+            f"cuvee does worse than “{name}” by {score(-gain, findings.metric)}{mean} on {tests}, "
+            f"which is more than chance: use “{name}” here{_by_command(findings, name)}."
         )
     elif gain <= 0:
-        tests = count(float(np.nansum(findings.test_rows)), "test row")
         yield (
             f"On {tests} no difference in {findings.metric} between cuvee and “{name}” can be "
             f"seen{_by_log_loss(findings, best)}: label more rows, or keep more of them for scores."
@@ -238,30 +243,49 @@ def _by_log_loss(findings: Findings, other: int) -> str:
 def behind(findings: Findings) -> Iterator[str]:
     """Yield a sentence about targets on which a baseline does clearly better.
 
-    Its interval lies beyond cuvee's score there, whatever the means over all targets say.
+    Losses are compared in pairs, row by row, on targets with FEW_PAIRS test rows or more, and by
+    Bonferroni's rule a difference has to be the clearer the more comparisons there are.
     """
-    if CUVEE not in findings.methods or n_scored(findings) < 2:
+    if CUVEE not in findings.methods or n_scored(findings) < 2 or findings.chance is None:
         return
     us, sign = findings.methods.index(CUVEE), 1.0 if findings.higher_is_better else -1.0
-    ours, nearest = findings.scores[:, us, 0], 1 if findings.higher_is_better else 2
+    values = findings.scores[..., 0]  # (M, methods)
+    able = np.isfinite(findings.chance) & (findings.test_rows >= FEW_PAIRS)[:, None]
+    able[:, us] = False
     with np.errstate(invalid="ignore"):
-        lost = sign * (findings.scores[:, :, nearest] - ours[:, None]) > 0  # (M, methods)
-    lost[:, us] = False
+        better = sign * (values - values[:, [us]]) > 0
+        lost = able & better & (findings.chance * able.sum() < CLEAR)
     if not lost.any():
         return
-    each = []
+    each, advised = [], []
     for i in np.flatnonzero(lost.any(1)):
-        values = {int(k): float(findings.scores[i, k, 0]) for k in np.flatnonzero(lost[i])}
-        k = best_of(values, findings.methods, findings.higher_is_better)
+        there = {int(k): float(values[i, k]) for k in np.flatnonzero(lost[i])}
+        k = best_of(there, findings.methods, findings.higher_is_better)
         assert k is not None  # as this target has such a baseline
-        theirs, own = (score(float(findings.scores[i, m, 0]), findings.metric) for m in (k, us))
-        each.append(f"{findings.targets[i]} ({findings.methods[k]} {theirs} against {own})")
+        theirs, own = (score(float(values[i, m]), findings.metric) for m in (k, us))
+        tests = count(float(findings.test_rows[i]), "test row")
+        name = findings.methods[k]
+        each.append(f"{findings.targets[i]} ({name} {theirs} against {own} on {tests})")
+        advised += [name] if name not in CONSTANT else []
     who = ", ".join(each[:MOST_NAMED])
     who += f" and {len(each) - MOST_NAMED:,} more targets" if len(each) > MOST_NAMED else ""
+    how = _by_command(findings, advised[0]) if advised else ""
     yield (
-        f"A simple baseline does clearly better than cuvee on {who}: its 95 % interval "
-        "lies beyond cuvee's score. Use it there, or label more rows."
+        f"A simple baseline does clearly better than cuvee on {who}: row by row that is more than "
+        f"chance, with {count(int(able.sum()), 'comparison')} allowed for. Use it there{how}, or "
+        "label more rows."
     )
+
+
+def _by_command(findings: Findings, name: str) -> str:
+    """Return in brackets how to use a baseline; nothing where it is no way to find weights."""
+    if name not in get_args(AlphaMethod):  # a run of an older version
+        return ""
+    levels = findings.task != "classification" and (findings.about.get("options") or {}).get(
+        "levels"
+    )
+    options = f"--method {name}{' --no-levels' if levels else ''}"
+    return f" (the same command with {options} and another --out)"
 
 
 def self_reliant(findings: Findings) -> Iterator[str]:

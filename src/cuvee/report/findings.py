@@ -79,7 +79,7 @@ class Findings:
     higher_is_better: bool
     methods: tuple[
         str, ...
-    ]  # "cuvee", "uniform", "pooled", "pooled + own", "target only"; "majority class" or "own mean"
+    ]  # "cuvee", "uniform", "pooled", "pooled_own", "target_only"; "majority class" or "own mean"
     # (M, methods, 3): value, low and high end of a 95 % interval; NaN where there are no test rows
     scores: Floats
     mean: Floats  # (methods, 3) over targets with scores
@@ -100,3 +100,6 @@ class Findings:
     """Of the first targets, by encoded column: (targets,); root mean squares over many classes."""
     importance: dict[str, Floats] = field(default_factory=dict)  # the same by raw column
     tested: dict[str, int] = field(default_factory=dict)  # test rows by class; {}: not known
+    # (M, methods) how likely such a difference to cuvee is by chance, of pairs of a target's test
+    # rows; None: a run of an older version
+    chance: Floats | None = None

@@ -39,6 +39,7 @@ from cuvee.run.folder import (
     Parts,
     RunFolder,
     as_json,
+    cleared,
     locked,
     part_name,
     reserved,
@@ -61,6 +62,7 @@ def adapt(
     *,
     options: Options | None = None,
     alpha: Any = None,
+    force: bool = False,
     progress: Progress | None = None,
     say: Say | None = None,
     **asked: Any,
@@ -72,12 +74,13 @@ def adapt(
     Args:
         source: a file, a folder with a file per domain, a frame, or whatever
             `cuvee.data.frame.read` takes.
-        out: the run folder; it must not hold a run yet.
+        out: the run folder; it must not hold a run yet, unless `force` is given.
         options: which columns play which role, which domains are targets, and how to learn.
         alpha: weights of your own instead of estimated ones: an array (M, N) or (M, N+1), which
             goes by position, or `Mixtures`, a data frame or a CSV, which are matched by name, in
             any order. Columns name the sources and `cuvee.OWN` the own sample; a column "target",
             or the index of a frame, names the targets.
+        force: replace a run that is in `out`, as soon as the table is read and understood.
         progress: called with (what, done, total).
         asked: options by their names, instead of `options` or over it.
         say: called with what was inferred and noticed, a sentence each, before the work begins,
@@ -99,7 +102,7 @@ def adapt(
     options, path = _options(options, asked), Path(out)
     if options.model != LINEAR:
         check_packages(options.model)  # hours of work would end here otherwise
-    with reserved(path):
+    with reserved(path, force):
         try:
             prepared = _prepared(source, options, path, progress, say)
             begun = {
@@ -116,6 +119,7 @@ def adapt(
                 *prepared.notes,
             ):
                 (say or _unheard)(sentence)
+            cleared(path)
             folder = RunFolder.create(path, begun)
             try:
                 return _finish(folder, prepared, options, progress or _silent, say or _unheard)

@@ -90,6 +90,7 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
         },
         expected=_expected(metrics.get("label_free")),
         tested=_tested(prepared),
+        chance=_numbers(metrics["chance"]) if "chance" in metrics else None,
         **_columns(numbers.explained),
     )
 

@@ -227,22 +227,24 @@ def part_name(step: str) -> str:
     return f"{PARTS}/{step.replace(' ', '-')}"
 
 
-def vacant(path: Path) -> None:
+def vacant(path: Path, force: bool = False) -> None:
     """Raise `InputError` where a folder holds more than an unfinished start left behind.
 
-    The error says what to do.
+    With `force` it may hold a run. The error says what to do.
     """
     with _said(path):
         if path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file: give --out the name of a new folder")
-        if (path / MANIFEST).exists():
+        begun = (path / MANIFEST).exists()
+        if begun and not force:
             raise InputError(
-                f"{path} holds a run already: cuvee resume {path}, or give another --out"
+                f"{path} holds a run already: cuvee resume {path}, or give another --out, or "
+                "--force (force=True) to replace it"
             )
-        allowed = (LOCK, PARTS, SCRATCH, *BEGUN)
+        allowed = (LOCK, PARTS, SCRATCH, *BEGUN, *((ADDED, FITTED, *FILES) if force else ()))
         names = [p.name for p in path.iterdir()] if path.is_dir() else []
         left = [name for name in names if name not in allowed and not name.endswith(".part")]
-        if left:
+        if left and not begun:
             raise InputError(
                 f"{path} is not empty, {left[0]!r} lies in it: give --out the name of a new folder"
             )
@@ -252,20 +254,25 @@ def vacant(path: Path) -> None:
 
 
 @contextmanager
-def reserved(path: Path) -> Iterator[None]:
-    """Make and lock a vacant folder; if no run is begun in it, nothing stays behind."""
-    vacant(path)
+def reserved(path: Path, force: bool = False) -> Iterator[None]:
+    """Make and lock a vacant folder; if no run is begun in it, nothing stays behind.
+
+    With `force` a run may lie in it, which stays until `cleared` removes it.
+    """
+    vacant(path, force)
     made = [p for p in (path, *path.absolute().parents) if not p.exists()]
     try:
         with _said(path):
             path.mkdir(parents=True, exist_ok=True)
         with locked(path):
-            vacant(path)  # once more: nobody else can begin a run in it now
+            vacant(path, force)  # once more: nobody else can begin a run in it now
             try:
                 yield
             except BaseException:
                 if not os.path.exists(path / MANIFEST):
-                    _cleared(path)
+                    cleared(path)
+                    with suppress(OSError):
+                        (path / LOCK).unlink(missing_ok=True)  # the caller holds it, and loses it
                 raise
     except BaseException:
         for folder in made:
@@ -274,16 +281,16 @@ def reserved(path: Path) -> Iterator[None]:
         raise
 
 
-def _cleared(path: Path) -> None:
-    """Remove what a start that failed left behind.
+def cleared(path: Path) -> None:
+    """Remove a run, or what a start that failed left behind; the caller holds the lock.
 
-    The caller holds the lock, and loses it.
+    The manifest goes first: from then on there is no run. Files of others stay.
     """
-    for name in (SCRATCH, PARTS):
-        shutil.rmtree(path / name, ignore_errors=True)
-    for name in (*BEGUN, LOCK):
+    for name in FILES:
         with suppress(OSError):
             (path / name).unlink(missing_ok=True)
+    for name in (PARTS, ADDED, FITTED):
+        shutil.rmtree(path / name, ignore_errors=True)
 
 
 @contextmanager

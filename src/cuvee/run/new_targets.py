@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cuvee.api import estimate
 from cuvee.data.columns import as_written, count, is_number, listed, pick, short, tidy
+from cuvee.data.fingerprint import row_digests
 from cuvee.data.frame import read_rows
 from cuvee.data.held_out import classes_tested, divided
 from cuvee.data.prepared import FAR, Prepared
@@ -22,7 +23,13 @@ from cuvee.run.added import About, Added
 from cuvee.run.base import Base
 from cuvee.run.models import Delivered, deliver
 
-Rows = tuple[Array, Array]  # encoded X (rows, d), labels y (rows,)
+
+class Rows(NamedTuple):
+    """The labelled rows of a new target."""
+
+    X: Array  # (rows, d) encoded
+    y: Array  # (rows,) labels
+    digests: Array  # (rows,) of what they held before
 
 
 def encode(base: Base, name: str, frame: Any) -> Rows:
@@ -42,8 +49,9 @@ def encode(base: Base, name: str, frame: Any) -> Rows:
     kept = frame[known]
     rows = read_rows(kept, encoder.features, text=encoder.text).set_axis(kept.index, axis=0)
     X, y = encoder(rows, where=where), _labels(base, labels[known], where)
-    posed(base, {name: (X, y)}).checked(lambda what, done, total: None)
-    return X, y
+    given = Rows(X, y, row_digests(rows[[*encoder.features]].assign(**{label: y})))
+    posed(base, {name: given}).checked(lambda what, done, total: None)
+    return given
 
 
 def _labels(base: Base, labels: Any, where: str) -> Array:
@@ -73,17 +81,17 @@ def _labels(base: Base, labels: Any, where: str) -> Array:
 def posed(base: Base, targets: Mapping[str, Rows]) -> Prepared:
     """Return the problem of these targets with the sources of the run."""
     options = base.prepared.options
-    sizes = {name: len(y) for name, (_, y) in targets.items()}
-    labels = None if base.members.classes is None else {name: y for name, (_, y) in targets.items()}
-    # each as if it were alone: what becomes of it does not depend on others
-    parts = {name: divided({name: n}, options, labels)[name] for name, n in sizes.items()}
+    sizes = {name: len(rows.y) for name, rows in targets.items()}
+    classify = base.members.classes is not None
+    labels = {name: rows.y for name, rows in targets.items()} if classify else None
+    parts = divided({name: rows.digests for name, rows in targets.items()}, options, labels)
     return replace(
         base.prepared,
         members=(replace(base.members, targets=tuple(targets)),),
         sizes={**base.prepared.sizes, **sizes},
         divided=parts,
         tested=classes_tested(labels, parts),
-        rows=lambda who: {**base.rows, **targets},
+        rows=lambda who: {**base.rows, **{name: rows[:2] for name, rows in targets.items()}},
         notes=(),
         together=None,
     )

@@ -15,7 +15,7 @@ from cuvee.report.findings import CUVEE, FEW_TARGETS, MAJORITY, OWN_MEAN
 from cuvee.results import Floats
 from cuvee.run.judge import Judged
 
-METHODS = (CUVEE, "uniform", "pooled", "pooled + own", "target only")
+METHODS = (CUVEE, "uniform", "pooled", "pooled_own", "target_only")
 ROUNDING = 1e-9  # relative to a score: what differs by less is the same
 LEVEL = 1.96  # standard errors to either side: 95 %
 
@@ -68,6 +68,7 @@ def metrics(judged: Judged, rows: Array, metric: str) -> dict[str, Any]:
         "mean_rank": listed(ranks.mean(0) if len(ranks) else np.full(score.shape[1], np.nan)),
         "gain": listed(gain),
         "scores": listed(np.stack([score, low, high], -1)),  # (M, methods, 3)
+        "chance": listed(chance(judged, rows, metric)),  # (M, methods)
         "also": {
             name: _also(name, judged.also[..., k])
             for k, name in enumerate(beside(metric)[: judged.also.shape[2]])
@@ -101,6 +102,27 @@ def paired_error(judged: Judged, score: Floats, rows: Array, metric: str) -> Flo
     error = np.sqrt(np.maximum(differ + 1.0 - more**2 / (n + 2.0), 0.0)) / (n + 2.0)
     error[:, 0] = 0.0
     return np.asarray(error)
+
+
+def chance(judged: Judged, rows: Array, metric: str) -> Floats:
+    """Return how likely such a difference to cuvee's losses is by chance alone, (M, methods).
+
+    It is the two-sided p-value of a test of the pairs of losses, row by row: McNemar's exact test
+    of right and wrong answers, and Student's t of other losses.
+    """
+    from scipy.stats import binom, t
+
+    n = np.asarray(rows, dtype=np.float64)[:, None]
+    apart = judged.loss - judged.loss[:, :1]
+    if metric != ACCURACY:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size = np.abs(apart) / judged.paired
+            same = np.abs(apart) <= ROUNDING * np.abs(judged.loss)
+            return np.where(same, 1.0, 2.0 * t.sf(size, n - 1.0))
+    more = n * apart  # rows that the method alone has wrong, less those that cuvee alone has
+    differ = np.round((n - 1.0) * n * judged.paired**2 + more**2 / np.maximum(n, 1.0))
+    fewer = np.round((differ - np.abs(more)) / 2.0)
+    return np.minimum(1.0, 2.0 * binom.cdf(fewer, differ, 0.5))
 
 
 def _rounded(values: Floats) -> Floats:

@@ -121,7 +121,8 @@ class _Table:
         (group,), row_notes = taught(rows, groups, inferred.task, strict=options.strict)
         places = dict(group.targets)
         classes = class_labels(rows, places, inferred.task)
-        parts = divided({name: len(at) for name, at in places.items()}, options, classes)
+        digests = rows.digests(self.spec.features, self.spec.label, places)
+        parts = divided(digests, options, classes)
         fit_on = [*(s for s in group.sources if s != SMALL or not small.names), *small.names]
         learnt = np.concatenate([at[parts[t][0]] for t, at in places.items()])
         encoder = self._encoder(fit_on, rows.frame.iloc[np.sort(learnt)])
@@ -223,8 +224,12 @@ class _Table:
         return LabelledFrame(y, number, at, frame)
 
     def _encoder(self, fit_on: Sequence[str], learnt: Any) -> Encoder:
-        """Return the encoder of the sources' rows and of those of targets that are learnt from."""
-        columns = self._fitted(fit_on, learnt, {})
+        """Return the encoder of the sources' rows and of those of targets that are learnt from.
+
+        As in `Encoder.fit`, numbers are scaled and gaps are filled by the sources' rows, unless a
+        column does not vary there.
+        """
+        columns, alike = self._fitted(fit_on, learnt, {})
         where = self.spec.where
         empty = next((c.name for c in columns.values() if c.gaps == c.rows), None)
         if empty is not None:
@@ -237,15 +242,16 @@ class _Table:
             if c.scaler is not None and hides_variation(c.scaler, c.low, c.high)
         }
         if hidden:
-            columns.update(self._fitted(fit_on, learnt, hidden))
+            columns.update(self._fitted(fit_on, learnt, hidden)[0])
         fills: Mapping[str, float] = {}
         if self.options.impute:
             numbers = {c.name: c.rows - c.gaps for c in columns.values() if c.scaler is not None}
             names = list(numbers)
+            more = learnt[names].where(np.isin(names, [*alike]), np.nan)
             fills = medians_by_counts(
                 lambda digit: (
                     reduce(np.add, self._each("count", fit_on, names, digit))
-                    + counted([learnt], names, digit)
+                    + counted([more], names, digit)
                 ),
                 numbers,
             )
@@ -256,15 +262,20 @@ class _Table:
 
     def _fitted(
         self, fit_on: Sequence[str], learnt: Any, origins: Mapping[str, float]
-    ) -> dict[str, ColumnFit]:
-        fits = {name: ColumnFit(name) for name in origins or self.spec.features}
-        for fit in fits.values():
-            fit.origin = origins.get(fit.name, 0.0)
-            fit.add(learnt[fit.name], self.spec.where)
+    ) -> tuple[dict[str, ColumnFit], set[str]]:
+        """Return what the rows say of each column, and the columns that vary in no source."""
+        fits, alike = {name: ColumnFit(name) for name in origins or self.spec.features}, set[str]()
         for of_worker in self._each("fit", fit_on, origins):
             for one in of_worker:
                 fits[one.name].join(one, self.spec.where)
-        return fits
+        for fit in fits.values():
+            fit.origin = origins.get(fit.name, 0.0)
+            if fit.gaps == fit.rows or fit.low == fit.high:
+                alike.add(fit.name)
+                fit.add(learnt[fit.name], self.spec.where)
+            elif fit.scaler is None:  # categories are known; which is the usual one, sources say
+                fit.seen.update(dict.fromkeys(learnt[fit.name].dropna(), 0))
+        return fits, alike
 
     def _introduced(self, sources: Sequence[str]) -> list[ShardedDomain]:
         return sharded(self.crew, self.crew.introduce(), sources)

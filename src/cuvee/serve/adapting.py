@@ -102,8 +102,8 @@ class Worker:
 
         progress("starting", 0, len(claimed))
         targets = {
-            job.name: (X, y if classes is None else y.astype(classes.dtype))
-            for job, (X, y) in claimed
+            job.name: rows if classes is None else rows._replace(y=rows.y.astype(classes.dtype))
+            for job, rows in claimed
         }
         return adapted(self._base, targets, keys, progress)
 

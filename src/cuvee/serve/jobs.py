@@ -175,12 +175,11 @@ def _lives(owner: str) -> bool:
 
 def _packed(rows: Rows) -> bytes:
     content = io.BytesIO()
-    X, y = rows
-    text = y.astype(str) if y.dtype == object else y  # object arrays would need pickle
-    np.savez(content, X=X, y=text)
+    y = rows.y.astype(str) if rows.y.dtype == object else rows.y  # objects would need pickle
+    np.savez(content, X=rows.X, y=y, digests=rows.digests)
     return content.getvalue()
 
 
 def _unpacked(content: bytes) -> Rows:
     arrays: Any = np.load(io.BytesIO(content), allow_pickle=False)
-    return arrays["X"], arrays["y"]
+    return Rows(**arrays)

@@ -12,7 +12,6 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from cuvee.data.samples import Roles, masked
-from cuvee.errors import check_number
 from cuvee.estimators import surrogate
 from cuvee.estimators.blended import Blended, blended, classes_of
 from cuvee.estimators.choose import warn
@@ -95,8 +94,6 @@ class AnyEstimator:
 
     def _blend(self, X: Any, rows: dict[str, Array], problem: Problem) -> None:
         """Fit the estimator on the mixture of every target, and on each source alone."""
-        if self.budget is not None:
-            check_number("budget", self.budget, above=0.0)
         classes = classes_of(problem.sources) if self._hypothesis is Logistic else None
         learner = Learner.of(self.estimator, classes, seed_of(self.random_state))
         self.mixtures_ = self._estimate(problem)

@@ -37,7 +37,7 @@ class Linear:
     l2: float
     fit_intercept: bool
     method: Any
-    C: float
+    C: float | None
     tol: float
     random_state: Any
     _level: Array

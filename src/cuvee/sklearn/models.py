@@ -117,7 +117,7 @@ class CuveeRegressor(Tables, RegressorMixin, BaseEstimator):  # type: ignore[mis
         l2: float = 1e-2,
         fit_intercept: bool = True,
         method: Any = "path",
-        C: float = 10.0,
+        C: float | None = None,
         tol: float = 1e-6,
         random_state: Any = 0,
         exclude: Any = (),

@@ -21,6 +21,7 @@ from cuvee.errors import (
     CuveeWarning,
     DomainError,
     OptionError,
+    check_number,
 )
 from cuvee.estimators.routing import check_estimator
 from cuvee.hypothesis import Logistic
@@ -61,7 +62,7 @@ class Tables(Linear, AnyEstimator):
         l2: float = 1e-2,
         fit_intercept: bool = True,
         method: Any = "path",
-        C: float = 10.0,
+        C: float | None = None,
         tol: float = 1e-6,
         random_state: Any = 0,
         exclude: Any = (),
@@ -99,6 +100,10 @@ class Tables(Linear, AnyEstimator):
             raise OptionError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
+        if self.budget is not None:
+            check_number("budget", self.budget, above=0.0)
+            if self.estimator is None:
+                raise OptionError("budget has no effect without an estimator: leave it out")
         if self.estimator is not None:
             check_estimator(self.estimator, classify=self._hypothesis is Logistic)
         X, sample_domain = self._apart(X, sample_domain)

@@ -121,7 +121,9 @@ class AlphaSubject(Subject):
 
     def ask(self, own: bool, problem: Problem | None = None) -> Mixtures:
         """Return the weights, after a few steps where it searches."""
-        options: dict[str, Any] = {"own": own, "folds": 3}
+        options: dict[str, Any] = {"own": own}
+        if "folds" in (self.method.takes or ()):
+            options["folds"] = 3
         if self.method.steps:
             options["steps"] = min(STEPS, self.method.steps)
         return api.estimate(problem or self.problem, self.hypothesis, method=self.labels, **options)  # type: ignore[arg-type]
