@@ -43,6 +43,8 @@ class LinearSpace(Space):
 
     dtype = torch.float64
     bounds_known = linear = True
+    centred_at: Tensor | None = None
+    """The row x0 that was taken off all rows, in their coordinates; None where none was."""
 
     def __init__(
         self,
@@ -74,12 +76,15 @@ class LinearSpace(Space):
         self.n_params = self.n_outputs * self.width
         self._started_columns = n_features
 
-    def in_coordinates(self, n_features: int, started: int) -> Self:
+    def in_coordinates(
+        self, n_features: int, started: int, centred_at: Tensor | None = None
+    ) -> Self:
         """Return this space for rows that were standardised already and then given new coordinates.
 
         `start` spreads models over the first `started` of them alone.
         """
         other = copy(self)
+        other.centred_at = centred_at
         other._set_features(n_features)
         other._columns_scaled, other._started_columns = False, started
         return other

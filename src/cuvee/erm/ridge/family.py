@@ -14,7 +14,7 @@ from cuvee.components import QuadraticSums, bind
 from cuvee.components.protocol import Grams, Reference
 from cuvee.erm import certificate, linear_system
 from cuvee.erm.certificate import EPS, Mean
-from cuvee.erm.ridge import compensated
+from cuvee.erm.ridge import around
 from cuvee.erm.ridge import solver as ridge
 from cuvee.erm.shared import implicit_derivative, not_penalised, statuses
 from cuvee.hypothesis.ridge import RidgeSpace
@@ -40,7 +40,7 @@ class RidgeFamily:
         data = problem if own else problem.without_targets()
         self._components: QuadraticSums = bind(data, space, device=device)
         self._around: Reference | None = None
-        if space.intercept and space.radius is None:
+        if space.intercept and space.radius is None and space.centred_at is None:
             self._around = self._components.reference()
             self._around.row[-1] = 0.0
         self._summed = (
@@ -106,26 +106,7 @@ class RidgeFamily:
         return self._components.own_grams(self._around, targets=targets)
 
     def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-        """Return w around the reference (sign 1), or back (−1), and what rounding left out.
-
-        Where means are large, b' is a small difference of large numbers: plain float64 would lose
-        most of it.
-        """
-        left_out = w.new_zeros(len(w))
-        if self._around is None:
-            return w, left_out
-        w = w.clone()
-        row = self._around.row[:-1]
-        coefficients = torch.cat([sign * row, row.new_tensor([1.0, -sign])])
-        # about thirty numbers are held for every one of w
-        size = max(1, self._memory // (256 * len(row)))
-        for low in range(0, len(w), size):
-            chunk = slice(low, low + size)
-            label = self._around.label.expand(len(w[chunk]), 1)
-            w[chunk, -1], left_out[chunk] = compensated.dot(
-                coefficients, torch.cat([w[chunk], label], -1)
-            )
-        return w, left_out
+        return around.shift(w, self._around, sign, self._memory)
 
     def _outcome(
         self, solved: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
@@ -166,7 +147,7 @@ class RidgeFamily:
     def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> Bounds:
         mass = last[:, -1]
         mean = Mean(last[:, :-1] / mass[:, None], mass)
-        reference = None if self._around is None else self._around.row[:-1]
+        reference = self.space.centred_at if self._around is None else self._around.row[:-1]
         constrained = self.space.radius is not None
         return certificate.squared_loss(
             g[:, :-1],
@@ -206,8 +187,7 @@ class RidgeFamily:
         return torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
 
     def _unshift(self, g: Tensor) -> Tensor:
-        """Return derivatives (..., P) by w itself, from those around the reference."""
-        return g if self._around is None else g + self._around.row * g[..., -1:]
+        return around.by_model(g, self._around)
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         P = self.space.n_params
@@ -237,7 +217,6 @@ class RidgeFamily:
             return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
 
         change = implicit_derivative(solve, gradients, w, nu > 0)
-        if self._around is not None:
-            change[..., -1] -= change @ self._around.row
+        change = around.moved(change, self._around)
         change[:, :N][:, self._broken] = torch.nan
         return change
