@@ -20,7 +20,7 @@ from cuvee.components.rows_space import RowsSpace
 from cuvee.erm.certificate import EPS
 from cuvee.erm.ridge import around
 from cuvee.oracle import Bounds, Oracle, Outcome, Progress, sphere
-from cuvee.problem import Problem
+from cuvee.problem import Array, Problem
 from cuvee.results import Status
 
 Make = Callable[[Problem, Any, int], Oracle]
@@ -109,7 +109,10 @@ class WideFamily:
         inside = self._space.project(canonical)
         u, unseen = self._split(part.rows, inside)
         outcome = part.family.certify(alpha, u, tol=tol)
-        return self._expanded(part.rows, outcome, inside, unseen).moved_from(canonical)
+        outcome = self._expanded(part.rows, outcome, inside, unseen)
+        off = (outcome.status == Status.SOLVED) & ~_within(outcome, tol)
+        status = np.where(off, Status.ITERATION_LIMIT, outcome.status)
+        return replace(outcome, status=status).moved_from(canonical)
 
     def _handed_out(self, part: Part, alpha: Tensor, solved: Outcome, tol: float) -> Outcome:
         """Return the outcome of solved models as they are in all columns.
@@ -121,11 +124,14 @@ class WideFamily:
         w = around.shift(rows.expand(solved.w), rows.around, -1.0, self._memory)[0]
         outcome = self._expanded(rows, solved, w, torch.zeros_like(w))
         looked = self._looked_at(part, alpha, w, tol)
-        status = outcome.status.copy()
-        # a model that missed the stricter tolerance may still meet the one asked for
+        status, within = outcome.status.copy(), _within(looked, tol)
+        # a model that missed the stricter tolerance may still meet the one asked for, and one that
+        # met it miss this one after rounding
+        late = (status == Status.ITERATION_LIMIT) | (status == Status.ROUNDED)
         if not self._space.quadratic:
-            late = (status == Status.ITERATION_LIMIT) | (status == Status.ILL_CONDITIONED)
-            status[(looked.gradient <= tol).cpu().numpy() & late] = Status.SOLVED
+            late |= status == Status.ILL_CONDITIONED
+        status[late & within] = Status.SOLVED
+        status[(status == Status.SOLVED) & ~within] = Status.ROUNDED
         # intercepts of absent classes are fixed far out, and have no part in the gradient
         free = torch.as_tensor(status != Status.ABSENT_CLASS, device=alpha.device)
         return _chosen(free, looked, replace(outcome, status=status))
@@ -202,6 +208,11 @@ class WideFamily:
             return around.by_model(rows.expand(H), rows.around)
 
         return one_side(one_side(H).transpose(-1, -2))
+
+
+def _within(outcome: Outcome, tol: float) -> Array:
+    """Return (M,) whose gradient is within the tolerance."""
+    return np.asarray((outcome.gradient <= tol).cpu())
 
 
 def _chosen(first: Tensor, a: Outcome, b: Outcome) -> Outcome:

@@ -22,8 +22,6 @@ from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
 from cuvee.results import Status
 
-RELATIVE_TOL = 1e-9  # of the terms that cancel in the gradient: no smaller tolerance is possible
-
 
 class RidgeFamily:
     def __init__(
@@ -85,7 +83,7 @@ class RidgeFamily:
             report=lambda done: progress(done, len(alpha)) if progress is not None else None,
         )
         w, left_out = self._shift(solved.w[:, 0], -1.0)
-        return self._outcome(solved, w, -left_out, alpha, tol)
+        return self._outcome(solved, w, -left_out, alpha, tol, Status.ILL_CONDITIONED)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         inside = self.space.project(w)
@@ -93,7 +91,8 @@ class RidgeFamily:
         evaluated = ridge.evaluate(
             self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
         )
-        return self._outcome(evaluated, inside, left_out, alpha, tol).moved_from(w)
+        outcome = self._outcome(evaluated, inside, left_out, alpha, tol, Status.ITERATION_LIMIT)
+        return outcome.moved_from(w)
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
         u, left_out = self._shift(w, 1.0)
@@ -109,17 +108,25 @@ class RidgeFamily:
         return around.shift(w, self._around, sign, self._memory)
 
     def _outcome(
-        self, solved: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
+        self,
+        solved: ridge.Solved,
+        w: Tensor,
+        moved: Tensor,
+        alpha: Tensor,
+        tol: float,
+        otherwise: Status,
     ) -> Outcome:
         """Return what is known of w (M, P), from the solved models around the reference.
 
-        The intercepts b' of w are larger than those of `solved` by `moved` (M,).
+        The intercepts b' of w are larger than those of `solved` by `moved` (M,). Models whose
+        gradient is above the tolerance, and above what rounding explains, have the status
+        `otherwise`.
         """
         u, g, last, scale = (
             t[:, 0] for t in (solved.w, solved.gradient, solved.last, solved.scale)
         )
         g = g + last * moved[:, None]
-        slack, floor = self._summed * EPS * scale, RELATIVE_TOL * scale
+        floor = slack = self._summed * EPS * scale
         if self._around is not None:  # an intercept is rounded once, which affects every column
             floor = floor + EPS * w[:, -1].abs() * (1.0 + self._around.row.abs().amax())
         if self.space.intercept:
@@ -137,7 +144,8 @@ class RidgeFamily:
         w = torch.where(broken[:, None], torch.nan, w)
         status = statuses(
             len(w),
-            (~(residual <= torch.clamp(floor, min=tol)), Status.ITERATION_LIMIT),
+            (~(residual <= tol), Status.ROUNDED),
+            (~(residual <= floor.clamp(min=tol)), otherwise),
             (solved.singular[:, 0], Status.ILL_CONDITIONED),
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
