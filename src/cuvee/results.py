@@ -73,8 +73,8 @@ _SENTENCES = {
     ),
     Status.SOLVED: "The gradient of the mixture's risk is within the tolerance.",
     Status.ROUNDED: (
-        "The gradient of the mixture's risk is above the tolerance, but no larger than what rounding "
-        "leaves of sums of such large numbers: float64 holds hardly a better model. "
+        "The gradient of the mixture's risk is above the tolerance, but no larger than what "
+        "rounding leaves of sums of such large numbers: float64 holds hardly a better model. "
         "To be within the tolerance, rescale columns and labels, or ask for a larger one."
     ),
     Status.TRAINED: (

@@ -30,7 +30,6 @@ from cuvee import (
     Problem,
     Ridge,
     Status,
-    StatusError,
     simplex,
 )
 from cuvee.components import LocalComponents

@@ -110,8 +110,8 @@ class WideFamily:
         u, unseen = self._split(part.rows, inside)
         outcome = part.family.certify(alpha, u, tol=tol)
         outcome = self._expanded(part.rows, outcome, inside, unseen)
-        off = (outcome.status == Status.SOLVED) & ~_within(outcome, tol)
-        status = np.where(off, Status.ITERATION_LIMIT, outcome.status)
+        status = outcome.status.copy()
+        status[(status == Status.SOLVED) & ~_within(outcome, tol)] = Status.ITERATION_LIMIT
         return replace(outcome, status=status).moved_from(canonical)
 
     def _handed_out(self, part: Part, alpha: Tensor, solved: Outcome, tol: float) -> Outcome:
