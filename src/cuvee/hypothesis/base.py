@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import OptionError
+from cuvee.errors import OptionError, check_number
 from cuvee.facts import Array, Facts
 
 LossKind = Literal["trained", "bounded"]
+SMALLEST_W, LARGEST_W = 1e-50, 1e50  # radii of W
 
 
 class Space(ABC):
@@ -166,6 +167,13 @@ class Space(ABC):
         raise OptionError(
             "this model predicts a quantity: it has no class probabilities, use predict"
         )
+
+
+def check_penalties(l2: float, radius: float | None) -> None:
+    """Raise `OptionError` unless λ ≥ 0 and losses of models in W have squares that float64 holds."""
+    check_number("l2", l2, least=0.0)
+    if radius is not None:
+        check_number("radius", radius, least=SMALLEST_W, most=LARGEST_W)
 
 
 class Hypothesis(Protocol):

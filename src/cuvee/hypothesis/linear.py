@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import DomainError, OptionError, check_number
+from cuvee.errors import DomainError, OptionError
 from cuvee.facts import Facts
-from cuvee.hypothesis.base import LossKind, Space
+from cuvee.hypothesis.base import LossKind, Space, check_penalties
 
 START = 2.5  # a loose W should not put adversaries where no trained model is
 
@@ -29,9 +29,7 @@ class LinearHypothesis:
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        check_number("l2", self.l2, least=0.0)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0.0)
+        check_penalties(self.l2, self.radius)
 
 
 class LinearSpace(Space):
