@@ -170,7 +170,7 @@ class Space(ABC):
 
 
 def check_penalties(l2: float, radius: float | None) -> None:
-    """Raise `OptionError` unless λ ≥ 0 and losses of models in W have squares that float64 holds."""
+    """Raise `OptionError` unless λ ≥ 0 and float64 holds the squares of losses in W."""
     check_number("l2", l2, least=0.0)
     if radius is not None:
         check_number("radius", radius, least=SMALLEST_W, most=LARGEST_W)
