@@ -328,5 +328,5 @@ def test_nothing_hangs_on_the_unit_of_a_metric(scales):
 
 
 def test_a_metric_too_small_to_compute_with_is_refused():
-    with pytest.raises(cuvee.InputError, match="'metric 1' is .* at most, too small"):
+    with pytest.raises(cuvee.InputError, match=r"'metric 1' is .* at most, too small"):
         cuvee.fit_surface(ALPHA, 1e-150 * Y)
