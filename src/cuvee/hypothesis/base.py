@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import torch
@@ -122,6 +122,10 @@ class Space(ABC):
     def penalised(self) -> Tensor:
         """Return (P,): 1 where λ/2‖w‖² counts, 0 at intercepts."""
         return torch.ones(self.n_params, dtype=self.dtype)
+
+    def at_any_scale(self) -> tuple[Self, float]:
+        """Return this space in a unit of labels whose squares float64 holds, and that unit."""
+        return self, 1.0
 
     def loss(self, kind: LossKind, scores: Tensor, y: Tensor) -> Tensor:
         return self.trained(scores, y) if kind == "trained" else self.bounded(scores, y)
