@@ -39,3 +39,43 @@ def test_weights_do_not_hang_on_the_unit_of_a_column(method):
     for unit in (2.0**-900, 2.0**-550, 2.0**520, 2.0**1000):
         found = cuvee.estimate(problem_of(column=unit), Ridge(), method=method).alpha
         np.testing.assert_allclose(found, wanted, atol=1e-7, err_msg=f"{unit:g}")
+
+
+@pytest.mark.parametrize("hypothesis", [Ridge(), cuvee.Poisson()])
+def test_a_row_whose_prediction_overflows_is_named(hypothesis):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = rng.poisson(np.exp(X[:, 0])) if isinstance(hypothesis, cuvee.Poisson) else X @ [300.0, 1.0]
+    model = cuvee.solve([Domain("a", X, y)], hypothesis, [[1.0]]).models[0]
+    assert np.isfinite(model.predict(X)).all()
+    with pytest.raises(cuvee.DomainError, match="row 1 is so far"):
+        model.predict([[1.0, 2.0], [1e308, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [({"y": 1e-170}, "label 'y' reaches .*near to 0"), ({"x": 1e-165}, "column 'x' runs from")],
+)
+def test_a_table_of_numbers_too_small_to_square_is_refused(tmp_path, scale, said):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"site": ["a", "b", "c"] * 40, "x": rng.normal(size=120)})
+    frame["y"] = frame["x"] + rng.normal(size=120)
+    for name, unit in scale.items():
+        frame[name] *= unit
+    with pytest.raises(cuvee.DomainError, match=said):
+        cuvee.adapt(frame, domain="site", label="y", targets=["c"], out=tmp_path / "run")
+
+
+def test_a_row_out_of_many_targets_that_overflows_is_named_by_its_place(tmp_path):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"site": list("abcd") * 60, "x": rng.normal(size=240)})
+    frame["y"] = 300.0 * frame["x"] + rng.normal(size=240)
+    run = cuvee.adapt(frame, domain="site", label="y", targets=["c", "d"], out=tmp_path / "run")
+    rows = frame[["site", "x"]][frame["site"].isin(["c", "d"])].reset_index(drop=True)
+    rows.loc[6, "x"] = 1e308
+    with pytest.raises(cuvee.DomainError, match="row 6 "):
+        run.predict(rows)

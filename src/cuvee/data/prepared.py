@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.components import check_precision
-from cuvee.data.encode import Encoder
+from cuvee.data.encode import NEAR, Encoder
 from cuvee.data.held_out import ByClass, Divided, scoring_notes
 from cuvee.data.levels import Levelled, take_out
 from cuvee.data.options import Options, hypothesis_of, kind_of
@@ -119,10 +119,11 @@ class Prepared:
         """
         known = [m.classes for m in members if m.classes is not None]
         classes = np.unique(np.concatenate(known)) if known else None
-        if classes is None and (far := float(np.abs(labels.to_numpy(np.float64)).max())) > FAR:
+        far = np.nan if classes is not None else float(np.abs(labels.to_numpy(np.float64)).max())
+        if far > FAR or far < NEAR:
             raise DomainError(
-                f"label {options.label!r} reaches {far:g}, whose square is too far for a float: "
-                "rescale it"
+                f"label {options.label!r} reaches {far:g}, whose square is too "
+                f"{'far' if far > FAR else 'near to 0'} for a float: rescale it"
             )
         notes = (
             *notes,
