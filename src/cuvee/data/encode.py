@@ -24,7 +24,7 @@ from cuvee.problem import Array
 from cuvee.results import Floats
 
 FORMAT = 1
-NEAR = 1e-100  # largest numbers of a column or label below this: squares of theirs lose digits
+NEAR = 1e-152  # squares of smaller numbers have lost digits, or are 0
 ROUNDING = 16  # units in the last place that two values may differ by and still be the same
 
 

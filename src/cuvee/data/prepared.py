@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.components import check_precision
-from cuvee.data.encode import NEAR, Encoder
+from cuvee.data.encode import Encoder
 from cuvee.data.held_out import ByClass, Divided, scoring_notes
 from cuvee.data.levels import Levelled, take_out
 from cuvee.data.options import Options, hypothesis_of, kind_of
@@ -23,7 +23,7 @@ from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 
 BELIEVED = 0.5  # of a level, from which on it is worth a note
-FAR = 1e150
+NEAR, FAR = 1e-100, 1e150
 DIFFER = (
     "the domains' labels differ in their average: cuvee gives each target an average of its own "
     "and learns only slopes from others; the baselines do not (--no-levels switches it off)"
