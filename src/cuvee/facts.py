@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 BLOCK = 16_384  # rows at a time: X may be larger than memory
+SMALLEST_SQUARE = 1e-280  # smaller ones have lost digits
 MOST_VALUES = 10_000  # different labels that are told of rows elsewhere: more are no classes
 
 
@@ -47,10 +48,10 @@ class Classes:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Weighted mean and variance of each column, or of the labels."""
+    """Weighted mean and standard deviation of each column, or of the labels."""
 
     mean: Array
-    variance: Array
+    deviation: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class DomainFacts(Protocol):
     def columns(self) -> Moments: ...
     @property
     def quantity(self) -> Moments:
-        """Return mean and variance of the labels, which must be numbers."""
+        """Return mean and standard deviation of the labels, which must be numbers."""
         ...
 
     @property
@@ -144,7 +145,7 @@ class KnownFacts:
                 least=labels.least - level,
             ),
             classes=Classes(None if values is None else values - level, self.classes.rows),
-            quantity=Moments(self.quantity.mean - level, self.quantity.variance),
+            quantity=Moments(self.quantity.mean - level, self.quantity.deviation),
         )
 
 
@@ -268,12 +269,12 @@ def merged(parts: Sequence[KnownFacts], shares: Sequence[float]) -> KnownFacts:
 
 
 def _merged_moments(parts: Sequence[Moments], share: Array) -> tuple[Moments, Array]:
-    """Return mean and variance of all parts, and how far each part's mean lies from that mean."""
+    """Return the moments of all parts, and how far each part's mean lies from the mean of all."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.tensordot(share, [p.mean for p in parts], 1)
         apart = np.array([p.mean for p in parts]) - mean
-        variance = np.tensordot(share, np.array([p.variance for p in parts]) + apart**2, 1)
-    return Moments(mean, variance), apart
+        within, between = (_size(v, share) for v in (np.array([p.deviation for p in parts]), apart))
+    return Moments(mean, np.hypot(within, between)), apart
 
 
 def _merged_labels(parts: Sequence[Labels], first: Sequence[int]) -> Labels:
@@ -312,12 +313,30 @@ def _few(classes: Classes) -> Classes:
 
 
 def _moments(values: Array, weight: Array | None) -> Moments:
-    """Return mean and variance over rows; relative weights, as huge ones would overflow."""
+    """Return mean and deviation over rows; relative weights, as huge ones would overflow."""
     values = np.asarray(values, dtype=np.float64)
     share = None if weight is None else weight / weight.max()
-    with np.errstate(over="ignore"):  # an infinite spread is told from the losses it gives
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite is told by its losses
         mean = np.average(values, 0, share)
-        return Moments(mean, np.average((values - mean) ** 2, 0, share))
+        if not np.isfinite(mean).all():  # the sum overflows, though no mean does
+            p = np.full(len(values), 1.0) if share is None else share
+            mean = np.tensordot(p / p.sum(), values, 1)
+        return Moments(mean, _size(values - mean, share))
+
+
+def _size(values: Array, share: Array | None) -> Array:
+    """Return the root mean square over the first axis; squares may be too large or too small."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = np.asarray(np.average(values**2, 0, share))
+    # Of some, squares are 0, denormal or infinite: these are divided by their largest number first.
+    doubtful = ~((square > SMALLEST_SQUARE) & (square < np.inf))
+    size = np.asarray(np.sqrt(square))
+    if doubtful.any():
+        few = values[:, doubtful]
+        unit = np.abs(few).max(0)
+        unit = np.where((unit > 0) & np.isfinite(unit), unit, 1.0)
+        size[doubtful] = unit * np.sqrt(np.average((few / unit) ** 2, 0, share))
+    return size
 
 
 def _together(moments: Sequence[Moments]) -> tuple[Array, Array]:
@@ -330,8 +349,8 @@ def _together(moments: Sequence[Moments]) -> tuple[Array, Array]:
     means = np.array([m.mean for m in moments])
     with np.errstate(over="ignore", invalid="ignore"):
         mean = means.mean(0)
-        square = np.mean([m.variance for m in moments], 0) + np.mean((means - mean) ** 2, 0)
+        within = _size(np.array([m.deviation for m in moments]), None)
+        scale = np.hypot(within, _size(means - mean, None))
     # What rounding leaves of a column that never varies is no spread; such a column is left as it
     # is.
-    scale = np.sqrt(square)
     return mean, np.where(scale > 1e-12 * np.abs(mean), scale, 1.0)

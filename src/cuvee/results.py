@@ -28,6 +28,7 @@ class Status(Enum):
     CLOSED_FORM = "closed form"
     LABEL_FREE = "label-free"
     SOLVED = "solved"
+    ROUNDED = "solved to rounding"
     TRAINED = "trained"
     FITTED = "fitted"
     ITERATION_LIMIT = "iteration limit"
@@ -52,7 +53,7 @@ class Status(Enum):
 
 
 _GOOD = {Status.CONVERGED, Status.CLOSED_FORM, Status.LABEL_FREE, Status.SOLVED, Status.TRAINED}
-_GOOD |= {Status.FITTED, Status.PREDICTED, Status.CERTIFIED, Status.CORRECTED}
+_GOOD |= {Status.ROUNDED, Status.FITTED, Status.PREDICTED, Status.CERTIFIED, Status.CORRECTED}
 _SENTENCES = {
     Status.CONVERGED: "Neither player could change the objective by more than the tolerance.",
     Status.STEP_LIMIT: (
@@ -71,6 +72,11 @@ _SENTENCES = {
         "labels follow their rule cannot be known."
     ),
     Status.SOLVED: "The gradient of the mixture's risk is within the tolerance.",
+    Status.ROUNDED: (
+        "The gradient of the mixture's risk is above the tolerance, but no larger than what "
+        "rounding leaves of sums of such large numbers: float64 holds hardly a better model. "
+        "To be within the tolerance, rescale columns and labels, or ask for a larger one."
+    ),
     Status.TRAINED: (
         "Training stopped when held-out rows no longer gained; nothing is proven of a network."
     ),
@@ -79,9 +85,9 @@ _SENTENCES = {
         "The passes ran out first: the gradient and the certificate say how far w is from w*."
     ),
     Status.ILL_CONDITIONED: (
-        "Rounding ended it before the tolerance, or many w are equally good and this is the one of "
+        "Rounding ended it above the tolerance, or many w are equally good and this is the one of "
         "least norm: "
-        "give more l2, or rescale the columns."
+        "give more l2, rescale the columns, or ask for a larger tolerance."
     ),
     Status.ABSENT_CLASS: (
         "No source with positive weight has some class, whose intercept would fall for ever: the "

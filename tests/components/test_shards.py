@@ -75,7 +75,7 @@ def test_facts_of_shards_are_those_of_the_whole(kind):
         np.testing.assert_array_equal(far.classes.rows, near.classes.rows)
         for one, other in ((far.columns, near.columns), (far.quantity, near.quantity)):
             np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12, atol=1e-14)
-            np.testing.assert_allclose(one.variance, other.variance, rtol=1e-12)
+            np.testing.assert_allclose(one.deviation, other.deviation, rtol=1e-12)
         for name in ("gram", "cross", "square"):
             parts = getattr(far.within, name), getattr(near.within, name)
             np.testing.assert_allclose(*parts, rtol=1e-11, atol=1e-13, err_msg=name)

@@ -281,9 +281,14 @@ def test_tidy_leaves_good_columns_alone():
         assert tidy(column) is column
 
 
+def near_to_0(value):
+    """Return 0 for numbers whose squares are too near to 0: a column of these is refused."""
+    return value if abs(value) > 1e-150 else 0.0
+
+
 @settings(max_examples=60, deadline=4000)
 @given(
-    st.lists(st.one_of(st.none(), st.floats(-1e100, 1e100)), min_size=1, max_size=8),
+    st.lists(st.one_of(st.none(), st.floats(-1e100, 1e100).map(near_to_0)), min_size=1, max_size=8),
     st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=8, max_size=8),
 )
 def test_whatever_was_fitted_can_be_encoded_and_stored(numbers, texts):

@@ -443,17 +443,16 @@ def test_a_far_mean_costs_no_digits():
         )
         weight = np.r_[np.full(90, 0.4 / 90), np.full(110, 0.6 / 110)]
         wanted = Reference(alpha=0.01, solver="svd").fit(X, y, sample_weight=weight)
-        assert sol.status == (Status.SOLVED,)
+        within = sol.certificate.gradient_norm[0] <= 1e-6  # b cannot be rounded any better
+        assert sol.status == (Status.SOLVED if within else Status.ROUNDED,)
         np.testing.assert_allclose(sol.w[0, :3], wanted.coef_, rtol=tolerance)
 
 
-def test_steps_run_out_and_say_so():
+def test_a_tolerance_that_rounding_forbids_is_said():
     problem = make_problem((30, 20, 25), (), classes=3)
     sol = cuvee.solve(problem, Logistic(1e-3), [GOOD, [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]], tol=1e-300)
     for status, gradient in zip(sol.status, sol.certificate.gradient_norm, strict=True):
         # As far as rounding lets it; a gradient that is exactly 0 by rounding would be within any
         # tolerance.
-        assert status in (Status.ITERATION_LIMIT, Status.ILL_CONDITIONED) or gradient == 0.0
+        assert status is Status.ROUNDED or gradient == 0.0
         assert gradient < 1e-12
-    with pytest.raises(cuvee.StatusError, match=r"model \d"):
-        sol.raise_for_status()

@@ -463,3 +463,36 @@ def test_a_class_that_only_the_own_sample_brings():
 
 def test_the_sizes_above_cut_and_share_tiles():
     assert 9 < tiles.SMALL <= 128 and tiles.TILE_ROWS < 1030
+
+
+def large_columns(kind, mean, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = mean + rng.normal(size=(40, d))
+    y = X[:, 0] - mean + rng.normal(size=40)
+    y = np.arange(40) % CLASSES[kind] if CLASSES[kind] else y
+    return [Domain("a", X[:20], y[:20]), Domain("b", X[20:], y[20:])]
+
+
+@pytest.mark.parametrize("options", [{}, {"intercept": False}, {"radius": 0.3}])
+@pytest.mark.parametrize("d", [5, 120])
+@pytest.mark.parametrize("kind", list(CLASSES))
+def test_solved_means_that_the_gradient_is_within_the_tolerance(kind, d, options):
+    for mean in (0.0, 1e3, 1e5, 1e7):
+        for tol in (1e-6, 1e-300):
+            sources = large_columns(kind, mean, d)
+            sol = cuvee.solve(sources, hypothesis_of(kind, **options), [[0.3, 0.7]], tol=tol)
+            within = sol.certificate.gradient_norm[0] <= tol
+            assert (sol.status[0] is Status.SOLVED) == within, (mean, tol, sol)
+            if kind == "ridge" and "radius" not in options and d == 5 and mean <= 1e5:
+                assert sol.status[0].ok, (mean, sol)
+
+
+@pytest.mark.parametrize("kind", list(CLASSES))
+def test_a_tolerance_beyond_float64_is_not_blamed_on_the_data(kind):
+    sources = large_columns(kind, 0.0, 5)
+    sol = cuvee.solve(sources, hypothesis_of(kind), [[0.3, 0.7]], tol=1e-300)
+    (status,) = sol.status
+    assert status is Status.ROUNDED and status.ok and sol.certificate.gradient_norm[0] < 1e-14
+    assert "l2" not in status.sentence and "rounding" in status.sentence
+    again = cuvee.solve(sources, hypothesis_of(kind), [[0.3, 0.7]], tol=1e-12)
+    assert again.status[0] is Status.SOLVED

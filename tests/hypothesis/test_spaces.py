@@ -558,7 +558,7 @@ def test_an_unknown_label_is_named_when_encoding():
     ("make", "message"),
     [
         (lambda: Ridge(l2=-1.0), "l2 must be .*at least 0; got -1.0"),
-        (lambda: Ridge(radius=0.0), "radius must be .*above 0; got 0.0"),
+        (lambda: Ridge(radius=0.0), "radius must be .*at least 1e-50 and at most 1e.50; got 0.0"),
         (lambda: Logistic(l2=float("nan")), "l2 must be a finite number"),
         (lambda: Logistic(radius=float("inf")), "radius must be a finite number"),
         (lambda: Logistic(l2="1"), "l2 must be a finite number"),

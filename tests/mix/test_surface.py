@@ -297,3 +297,36 @@ def test_ninety_percent_intervals_hold_ninety_percent_of_new_runs():
         p = cuvee.fit_surface(alpha, y[:64]).predict(fresh)
         inside.append(((p.low <= y[64:]) & (y[64:] <= p.high)).mean())
     assert 0.88 <= np.mean(inside) <= 0.93
+
+
+@pytest.mark.parametrize("scales", [None, ["1M"] * 22 + ["10M"] * 14])
+def test_nothing_hangs_on_the_unit_of_a_metric(scales):
+    plain = cuvee.fit_surface(ALPHA, Y, scale=scales)
+    chosen, plan = plain.best(), plain.next_runs(3)
+    front = plain.front(plain.metrics, points=4)
+    for unit in (2.0**-43, 2.0**-66, 2.0**-300, 2.0**60):  # exact, so that nothing is rounded anew
+        other = cuvee.fit_surface(ALPHA, unit * Y, scale=scales)
+        assert all(fit.varies for fit in other.fits)
+        proposal = other.best()
+        np.testing.assert_allclose(proposal.alpha, chosen.alpha, atol=1e-6)
+        np.testing.assert_allclose(
+            [proposal.value, proposal.high, proposal.disappointment],
+            unit * np.array([chosen.value, chosen.high, chosen.disappointment]),
+            rtol=1e-6,
+        )
+        for field in ("mean", "low", "high", "mean_low", "mean_high"):
+            np.testing.assert_allclose(
+                getattr(proposal.prediction, field),
+                unit * getattr(chosen.prediction, field),
+                rtol=1e-6,
+            )
+        there = other.next_runs(3)
+        np.testing.assert_allclose(there.alpha, plan.alpha, atol=1e-6)
+        np.testing.assert_allclose(there.gains, unit * plan.gains, rtol=1e-6)
+        traced = other.front(other.metrics, points=4)
+        np.testing.assert_allclose(traced.alpha, front.alpha, atol=1e-6)
+
+
+def test_a_metric_too_small_to_compute_with_is_refused():
+    with pytest.raises(cuvee.InputError, match=r"'metric 1' is .* at most, too small"):
+        cuvee.fit_surface(ALPHA, 1e-150 * Y)

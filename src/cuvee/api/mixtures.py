@@ -284,10 +284,11 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         return erm.components(narrow, coordinates, loss, seed=settings.seed, device=job.device)
 
     complete = settings.complete(space)
+    trained, unit = job.hypothesis.bind(problem.facts).at_any_scale()
     request = Request(
         components=components(space, settings.compared(space)),
         settings=complete,
-        risk=lambda: components(job.hypothesis.bind(problem.facts), "trained"),
+        risk=lambda: components(trained, "trained"),
         solver=partial(erm.solve, seed=settings.seed, tol=erm.ROUGH, passes=complete.fitting),
         inputs=partial(_inputs, job),
         excluded=job.excluded,
@@ -295,6 +296,8 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         progress=progress,
     )
     estimate = settings.how.estimate(request)
+    with np.errstate(over="ignore", under="ignore"):  # the unit's square may have no number
+        candidates = tuple(replace(c, cv_loss=c.cv_loss * unit * unit) for c in estimate.candidates)
     return Mixtures(
         alpha=estimate.alpha,
         columns=(*problem.source_names, *([OWN] if settings.joins else [])),
@@ -304,7 +307,7 @@ def _estimate(job: _Job, progress: Progress | None) -> Mixtures:
         method=settings.method,
         objective=estimate.objective,
         trace=estimate.trace,
-        candidates=estimate.candidates,
+        candidates=candidates,
     )
 
 

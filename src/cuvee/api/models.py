@@ -58,7 +58,7 @@ def solve(
             sources, `cuvee.OWN` the own sample; rows that name targets (`Mixtures.targets`, a
             column "target", an index) must name those of the problem, and the models come in the
             order of the problem's targets. Names that do not match are an error.
-        tol: on ‖∇‖∞.
+        tol: on ‖∇‖∞. Models that rounding keeps above it are "solved to rounding".
         method: "descent" is Algorithm 3 of the paper, projected gradient descent, `steps` of it:
             the reference.
         steps: of "descent", by default 10,000; for a network the most minibatches, by default

@@ -7,6 +7,7 @@ does everything where there are no more rows than the N·P rows of the matrices.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -50,22 +51,10 @@ class QuadraticComponents(LocalComponents):
     def roundings(self) -> float:
         """Return how many roundings, at most, go into a number of the Gram matrices."""
         longest = max((s.n_rows for s in self._sources), default=0)
-        return BLOCK + longest / BLOCK + self.own_rows
+        return min(longest, BLOCK) + longest / BLOCK + self.own_rows
 
     def reference(self) -> Reference:
-        """Return a reference row and label: in each column the smallest mean.
-
-        It is the sources' mean of smallest absolute value, over their first rows.
-        """
-        rows, labels = [], []
-        for domain in self._sources:
-            rows.append(self.space.prepare(_tensor(domain.X[:FIRST], self._device)).mean(0))
-            labels.append(
-                torch.as_tensor(
-                    self.space.encode(domain.y, domain.name)[:FIRST], device=self._device
-                ).mean()
-            )
-        return Reference(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
+        return reference(self._sources, self.space, self._device)
 
     def source_grams(self, around: Reference | None = None, part: Part = "all") -> Grams:
         """Return the Gram matrices of the sources (N, …), summed in blocks."""
@@ -241,6 +230,20 @@ def _times(A: Tensor, x: Tensor) -> Tensor:
     if A.shape[-1] * A.shape[-2] <= 512:
         return (A * x[..., None, :]).sum(-1)
     return (A @ x[..., None])[..., 0]
+
+
+def reference(sources: Sequence[Domain], space: Space, device: str | torch.device) -> Reference:
+    """Return a reference row and label: in each column the smallest mean.
+
+    It is the sources' mean of smallest absolute value, over their first rows.
+    """
+    rows, labels = [], []
+    for domain in sources:
+        rows.append(space.prepare(_tensor(domain.X[:FIRST], device)).mean(0))
+        labels.append(
+            torch.as_tensor(space.encode(domain.y, domain.name)[:FIRST], device=device).mean()
+        )
+    return Reference(nearest_to_zero(torch.stack(rows)), nearest_to_zero(torch.stack(labels)))
 
 
 def nearest_to_zero(means: Tensor) -> Tensor:

@@ -7,6 +7,10 @@ as many coordinates as there are rows. Intercepts stay outside.
 
 For a w from anywhere, w = Q u + v with v orthogonal to all rows: f(w) = f(Qu) + λ/2‖v‖², and
 nothing couples the two.
+
+A basis of rows with large means would carry roundings of the size of these means, beside which
+what differs from row to row is lost. So for squared loss, where an intercept that nothing holds
+makes up for it, a reference row and label near the data are taken off first.
 """
 
 from __future__ import annotations
@@ -18,10 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cuvee.components.protocol import Reference
+from cuvee.components.quadratic import reference
 from cuvee.components.sites import lives_elsewhere
 from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.linear import LinearSpace
-from cuvee.problem import Array, Domain, Problem
+from cuvee.problem import Domain, Problem
 
 LEAST_COLUMNS = 100  # with fewer columns, models are solved as they are
 WIDE = 0.75  # rows per column up to which other coordinates are worth their cost
@@ -37,6 +43,7 @@ class RowsSpace:
     problem: Problem  # the same names, labels and weights; X (rows, r)
     space: LinearSpace  # of models with r features
     basis: Tensor  # (features, r), orthonormal columns
+    around: Reference | None = None  # what was taken off the rows and labels, in all columns
 
     @property
     def roundings(self) -> int:
@@ -90,19 +97,28 @@ def of(problem: Problem, space: Any) -> RowsSpace:
     """
     domains = (*problem.sources, *problem.targets)
     rows = space.standardise(torch.as_tensor(np.concatenate([d.X for d in domains])))
+    around, label, centre = None, 0.0, None
+    if space.quadratic and space.intercept and space.radius is None:
+        around = reference(problem.sources, space, "cpu")
+        around.row[-1] = 0.0
+        rows, label = rows - around.row[:-1], float(around.label)
     basis, triangle = torch.linalg.qr(rows.T)
+    if around is not None:
+        centre = around.row[:-1] @ basis
     parts = triangle.T.contiguous().numpy()
     shared = sum(s.n_rows for s in problem.sources)
     ends = np.cumsum([d.n_rows for d in domains])[:-1]
-    expressed = [_with_rows(d, X) for d, X in zip(domains, np.split(parts, ends), strict=True)]
+    expressed = [
+        Domain(d.name, X, d.y if around is None else space.encode(d.y, d.name) - label, d.weight)
+        for d, X in zip(domains, np.split(parts, ends), strict=True)
+    ]
     sources, targets = expressed[: problem.n_sources], expressed[problem.n_sources :]
     return RowsSpace(
-        Problem(sources).with_targets(targets), space.in_coordinates(len(rows), shared), basis
+        Problem(sources).with_targets(targets),
+        space.in_coordinates(len(rows), shared, centre),
+        basis,
+        around,
     )
-
-
-def _with_rows(domain: Domain, X: Array) -> Domain:
-    return Domain(domain.name, X, domain.y, domain.weight)
 
 
 def narrowed(problem: Problem, space: Space) -> tuple[Problem, Space]:

@@ -24,6 +24,7 @@ from cuvee.problem import Array
 from cuvee.results import Floats
 
 FORMAT = 1
+NEAR = 1e-152  # squares of smaller numbers have lost digits, or are 0
 ROUNDING = 16  # units in the last place that two values may differ by and still be the same
 
 
@@ -58,6 +59,11 @@ class Number:
         )
         if not np.isfinite([mean, spread]).all():
             raise too_far(name, low, high, where)
+        if low < high and max(-low, high) < NEAR:
+            raise DomainError(
+                f"{at(where)}column {name!r} runs from {low:g} to {high:g}, and squares of such "
+                "numbers are too near to 0 for a float; rescale it"
+            )
         # scikit-learn takes 1 where the spread is only rounding
         never_varies = low == high or spread != scale
         return cls(name, mean, 0.0 if never_varies else scale, fill)

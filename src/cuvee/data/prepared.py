@@ -24,7 +24,7 @@ from cuvee.problem import Array, Domain, Problem
 from cuvee.results import Floats
 
 BELIEVED = 0.5  # of a level, from which on it is worth a note
-FAR = 1e150
+NEAR, FAR = 1e-100, 1e150
 DIFFER = (
     "the domains' labels differ in their average: cuvee gives each target an average of its own "
     "and learns only slopes from others; the baselines do not (--no-levels switches it off)"
@@ -122,10 +122,11 @@ class Prepared:
         """
         known = [m.classes for m in members if m.classes is not None]
         classes = np.unique(np.concatenate(known)) if known else None
-        if classes is None and (far := float(np.abs(labels.to_numpy(np.float64)).max())) > FAR:
+        far = np.nan if classes is not None else float(np.abs(labels.to_numpy(np.float64)).max())
+        if far > FAR or far < NEAR:
             raise DomainError(
-                f"label {options.label!r} reaches {far:g}, whose square is too far for a float: "
-                "rescale it"
+                f"label {options.label!r} reaches {far:g}, whose square is too "
+                f"{'far' if far > FAR else 'near to 0'} for a float: rescale it"
             )
         n_classes = 0 if classes is None else len(classes)
         metric, why = headline(options.metric, inferred.task, n_classes, of_targets or {})

@@ -55,5 +55,5 @@ def family(
 
     wide = space.l2 > 0 and rows_space.targets_at_a_time(problem, space) >= 1
     if wide and rows_space.basis_pays(problem, space, models):
-        return WideFamily(problem, space, made, own=own, device=device)
+        return WideFamily(problem, space, made, own=own, device=device, memory=memory)
     return made(problem, space)

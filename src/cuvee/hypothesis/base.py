@@ -13,16 +13,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cuvee.errors import OptionError
+from cuvee.errors import DomainError, OptionError, check_number
 from cuvee.facts import Array, Facts
 
 LossKind = Literal["trained", "bounded"]
+SMALLEST_W, LARGEST_W = 1e-50, 1e50  # radii of W
 
 
 class Space(ABC):
@@ -126,6 +127,10 @@ class Space(ABC):
         """Return (P,): 1 where λ/2‖w‖² counts, 0 at intercepts."""
         return torch.ones(self.n_params, dtype=self.dtype)
 
+    def at_any_scale(self) -> tuple[Self, float]:
+        """Return this space in a unit of labels whose squares float64 holds, and that unit."""
+        return self, 1.0
+
     def loss(self, kind: LossKind, scores: Tensor, y: Tensor) -> Tensor:
         return self.trained(scores, y) if kind == "trained" else self.bounded(scores, y)
 
@@ -154,8 +159,22 @@ class Space(ABC):
     def predict(self, w: Array | Tensor, X: Array) -> Array:
         """Return predictions (..., rows) of models w (..., P) on raw rows X."""
         with torch.no_grad():
-            rows = self.prepare(torch.as_tensor(X, dtype=self.dtype))
-            return self.decide(self.scores(torch.as_tensor(w, dtype=self.dtype), rows))
+            rows, models = (torch.as_tensor(a, dtype=self.dtype) for a in (X, w))
+            return self.answers(models, self.scores(models, self.prepare(rows)))
+
+    def answers(self, w: Tensor, scores: Tensor) -> Array:
+        """Return `decide` of the scores (..., outputs, rows) of models w (..., P).
+
+        Raise `DomainError` for a row so far out that the answer of a sound model overflows.
+        """
+        answers = self.decide(scores)
+        good = scores.isfinite().all(-2)
+        if answers.dtype.kind == "f":
+            good = good & torch.as_tensor(answers, device=good.device).isfinite()
+        bad = (~good & w.isfinite().all(-1)[..., None]).view(-1, good.shape[-1]).any(0)
+        if bool(bad.any()):
+            raise far_out(int(bad.nonzero()[0, 0]))
+        return answers
 
     def predict_proba(self, w: Array | Tensor, X: Array) -> Array:
         """Return class probabilities (..., rows, classes) of models w (..., P) on raw rows X."""
@@ -170,6 +189,22 @@ class Space(ABC):
         raise OptionError(
             "this model predicts a quantity: it has no class probabilities, use predict"
         )
+
+
+def far_out(row: int) -> DomainError:
+    """Return the error about a row for which a sound model's answer overflows."""
+    return DomainError(
+        f"row {row} is so far from the rows that were learnt from that its prediction is not a "
+        "number: correct it, or leave it out",
+        row,
+    )
+
+
+def check_penalties(l2: float, radius: float | None) -> None:
+    """Raise `OptionError` unless λ ≥ 0 and float64 holds the squares of losses in W."""
+    check_number("l2", l2, least=0.0)
+    if radius is not None:
+        check_number("radius", radius, least=SMALLEST_W, most=LARGEST_W)
 
 
 class Hypothesis(Protocol):

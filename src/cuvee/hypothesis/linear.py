@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cuvee.errors import DomainError, OptionError, check_number
+from cuvee.errors import DomainError, OptionError
 from cuvee.facts import Facts
-from cuvee.hypothesis.base import LossKind, Space
+from cuvee.hypothesis.base import LossKind, Space, check_penalties
 
 START = 2.5  # a loose W should not put adversaries where no trained model is
 
@@ -29,9 +29,7 @@ class LinearHypothesis:
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        check_number("l2", self.l2, least=0.0)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0.0)
+        check_penalties(self.l2, self.radius)
 
 
 class LinearSpace(Space):
@@ -43,6 +41,8 @@ class LinearSpace(Space):
 
     dtype = torch.float64
     bounds_known = linear = True
+    centred_at: Tensor | None = None
+    """The row x0 that was taken off all rows, in their coordinates; None where none was."""
 
     def __init__(
         self,
@@ -74,12 +74,15 @@ class LinearSpace(Space):
         self.n_params = self.n_outputs * self.width
         self._started_columns = n_features
 
-    def in_coordinates(self, n_features: int, started: int) -> Self:
+    def in_coordinates(
+        self, n_features: int, started: int, centred_at: Tensor | None = None
+    ) -> Self:
         """Return this space for rows that were standardised already and then given new coordinates.
 
         `start` spreads models over the first `started` of them alone.
         """
         other = copy(self)
+        other.centred_at = centred_at
         other._set_features(n_features)
         other._columns_scaled, other._started_columns = False, started
         return other

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from cuvee.errors import DomainError, OptionError, check_number
+from cuvee.errors import DomainError, OptionError
 from cuvee.facts import Array, Facts
 from cuvee.hypothesis import frozen
-from cuvee.hypothesis.base import Space
+from cuvee.hypothesis.base import Space, check_penalties
 from cuvee.hypothesis.labels import check_numeric, find_classes, number_labels
 from cuvee.hypothesis.logistic import chance_of_error, class_probabilities, cross_entropy, winners
 from cuvee.hypothesis.ridge import saturated
@@ -58,9 +58,7 @@ class Network:
             raise OptionError(
                 f"Network: loss must be 'cross_entropy', 'squared' or a function; got {self.loss!r}"
             )
-        check_number("l2", self.l2, least=0.0)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0.0)
+        check_penalties(self.l2, self.radius)
 
     def bind(self, facts: Facts, *, standardised: bool = False) -> NetworkSpace:
         """Return the space of the module on a problem; its inputs are left as they are.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
-from math import sqrt
+from math import log2, sqrt
+from typing import Self
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from cuvee.hypothesis.base import LossKind, TableModel
 from cuvee.hypothesis.labels import check_numeric
 from cuvee.hypothesis.linear import LinearHypothesis, LinearSpace, finite_radius
 
+EXTREME = 1e100  # labels beyond it, or below its inverse, are squared in a unit of their own
 STANDARD_RADIUS = 2.0
 """W when the user names none: ‖w‖ ≤ 2 on unit-variance columns and labels; R² = 1 needs no more
 than 1 on uncorrelated columns.
@@ -65,6 +68,30 @@ class RidgeSpace(LinearSpace):
         self._unit = self.label_scale if standardised else 1.0
         # without intercept none could restore it
         self._shift = mean if standardised and spec.intercept else 0.0
+
+    def at_any_scale(self) -> tuple[Self, float]:
+        """Return this space with labels in a unit whose squares float64 holds, and that unit.
+
+        It is 1 for all labels but tiny and huge ones. Models found there are in that unit too.
+        """
+        if 1.0 / EXTREME < self.label_scale < EXTREME:
+            return self, 1.0
+        unit = 2.0 ** round(log2(self.label_scale))  # exact, so that no label is rounded
+        return self._in_units(unit, 0.0), unit
+
+    def in_coordinates(
+        self, n_features: int, started: int, centred_at: Tensor | None = None
+    ) -> Self:
+        other = super().in_coordinates(n_features, started, centred_at)
+        # where rows were taken from a reference, labels were encoded and taken from one too
+        return other if centred_at is None else other._in_units(1.0, 0.0, other._unit)
+
+    def _in_units(self, unit: float, shift: float, before: float = 1.0) -> Self:
+        other = copy(self)
+        other._unit, other._shift = unit, shift
+        other.label_scale = self.label_scale / before
+        other.radius = None if self.radius is None else self.radius / unit
+        return other
 
     def encode(self, y: Array, name: str) -> Array:
         return (y.astype(np.float64) - self._shift) / self._unit

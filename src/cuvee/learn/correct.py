@@ -66,8 +66,6 @@ class Answer:
         )
         proven = within & outcome.bounds.distance.isfinite()
         status = outcome.status.copy() if otherwise is None else np.full(len(rows), otherwise)
-        # solved as far as rounding allows, but not within the tolerance
-        status[status == Status.SOLVED] = Status.ILL_CONDITIONED
         status[within.cpu().numpy()] = Status.SOLVED
         status[proven.cpu().numpy()] = ok
         self.status[rows.cpu().numpy()] = status

@@ -82,10 +82,11 @@ def next_runs(
     near = _pool(goal, belief, polytope, proposal, starts, seed)
     wide = polytope.draws(WIDE, [seed, 4], polytope.centre)
     pool = _apart(_keeping(goal, belief, np.concatenate([proposal[None], near, wide])))
-    drawn = _draws(goal, belief, pool, seed)  # (DRAWS, m)
+    unit = goal.unit(belief)
+    drawn = _draws(goal, belief, pool, seed) / unit  # (DRAWS, m)
     chance = np.bincount(drawn.argmin(1), minlength=len(pool)) / DRAWS
     apart = drawn - drawn.mean(0)
-    covariance, noise = apart.T @ apart / DRAWS, goal.noise(belief) ** 2
+    covariance, noise = apart.T @ apart / DRAWS, (goal.noise(belief) / unit) ** 2
     chosen, gains, reasons = list[int](), list[float](), list[str]()
     left = np.ones(len(pool), dtype=bool)
     while len(chosen) < k:
@@ -99,8 +100,8 @@ def next_runs(
         again = i in chosen
         chosen.append(i)
         left &= np.abs(pool - pool[i]).sum(1) / 2 >= DIFFERENT
-        gains.append(float(max(told[i], 0.0) ** 0.5))
-        told_of = gains[-1] / goal.unit(belief)
+        told_of = float(max(told[i], 0.0) ** 0.5)
+        gains.append(told_of * unit)
         reasons.append(
             _reason(polytope.domains, pool[i], proposal, chance[i], told_of, again)
             if len(chosen) > 1
@@ -113,7 +114,7 @@ def next_runs(
         "More runs will hardly change the answer: none of these is expected to shift how the best "
         f"mixtures compare by more than {WORTHWHILE:g} spreads of the goal."
     )
-    notes = (enough,) if max(gains) < WORTHWHILE * goal.unit(belief) else ()
+    notes = (enough,) if max(gains) < WORTHWHILE * unit else ()
     return Plan(polytope.domains, pool[chosen], tuple(reasons), np.array(gains), labels, notes)
 
 
@@ -168,8 +169,9 @@ def _draws(goal: Goal, belief: Belief, pool: Floats, seed: int) -> Floats:
     with torch.no_grad():
         x = torch.as_tensor(pool, dtype=DTYPE)
         mean, covariance = belief.joint(x)  # (m, K), (K, m, m)
-        size = covariance.diagonal(dim1=1, dim2=2).mean(1)[:, None, None].clamp(min=1e-20)
-        factor = torch.linalg.cholesky(covariance + 1e-6 * size * torch.eye(len(x), dtype=DTYPE))
+        size = covariance.diagonal(dim1=1, dim2=2).mean(1).maximum(1e-20 * belief.unit.square())
+        jitter = 1e-6 * size[:, None, None] * torch.eye(len(x), dtype=DTYPE)
+        factor = torch.linalg.cholesky(covariance + jitter)
         K = len(factor)
         correlation = belief.calibration.correlation + 1e-6 * torch.eye(K, dtype=DTYPE)
         mix = torch.linalg.cholesky(correlation)

@@ -178,8 +178,8 @@ def _cautions(runs: Runs, settings: Settings, fits: Sequence[Fit]) -> tuple[str,
     if constant:
         said.append(
             f"All runs{' of a scale' if runs.scale else ''} have the same {', '.join(constant)}, "
-            f"within {ROUNDING:g}: nothing is known of what changes it. Multiply it if smaller "
-            "differences count."
+            f"within {ROUNDING:g} of its size: nothing is known of what changes it. Take its level "
+            "off if smaller differences count."
         )
     poor = [fit.metric for fit in fits if fit.varies and fit.explained < 0.2]
     if poor:

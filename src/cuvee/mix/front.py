@@ -61,7 +61,8 @@ def trace(
     alpha = np.array(found)
     with torch.no_grad():
         mean, spread = belief(torch.as_tensor(alpha, dtype=DTYPE))
-        traded = (mean + goal.risk * belief.half_mean(spread))[:, counted].numpy()
+        high = (mean + goal.risk * belief.half_mean(spread)) / belief.unit
+        traded = high[:, counted].numpy()
     kept = not_dominated(traded)
     return alpha[kept[np.argsort(traded[kept, 0], kind="stable")]]
 

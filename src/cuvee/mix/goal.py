@@ -72,7 +72,7 @@ class Goal:
         """
         part = self.weights * belief.half_mean(spread)  # (m, K)
         variance = ((part @ belief.calibration.correlation) * part).sum(1)
-        return variance.clamp(min=1e-24).sqrt()
+        return variance.clamp(min=1e-24 * self.unit(belief) ** 2).sqrt()
 
     def noise(self, belief: Belief) -> float:
         """Return the standard deviation of the goal of one run that noise alone makes.
@@ -87,7 +87,7 @@ class Goal:
 
     def unit(self, belief: Belief) -> float:
         """Return the size of differences in the goal, so that searches need no settings."""
-        return 1.0 if self.worst else max(float(self.weights @ belief.unit), 1e-12)
+        return 1.0 if self.worst else float(self.weights @ belief.unit)
 
     def pulled(self, alpha: Tensor, belief: Belief) -> Tensor:
         """Return the price (m,) of leaving the prior mixture: pull · KL(α ‖ prior)."""

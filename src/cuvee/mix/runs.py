@@ -16,7 +16,8 @@ from cuvee.results import Floats
 
 ROUNDED = 0.01  # how far a row of ratios may be from sum 1: it is scaled, and that is said
 LEAST_RUNS = 4
-LARGEST = 1e100  # of a metric: squares of larger ones soon have no number
+# of a metric: squares of larger ones soon have no number, and those of smaller ones are 0
+SMALLEST, LARGEST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,14 @@ def check_swarm(runs: Runs) -> None:
         raise InputError(
             f"all {len(runs)} runs have the same mixture, which tells nothing of others: add runs "
             "of other mixtures"
+        )
+    size = np.abs(runs.metrics).max(0)
+    small = (size > 0) & (size < SMALLEST)
+    if small.any():
+        k = int(small.argmax())
+        raise InputError(
+            f"the metric {runs.names[k]!r} is {size[k]:g} at most, too small to compute with (less "
+            f"than {SMALLEST:g}): multiply it by a number"
         )
 
 

@@ -20,7 +20,7 @@ from cuvee.mix.runs import Runs
 from cuvee.mix.sizes import ordered, place_of
 
 ROUNDS = 2  # of fitting the shape, then levels and slopes
-ROUNDING = 1e-12  # deviation below which a metric is the same in all runs, relative above 1
+ROUNDING = 1e-12  # of its largest value: deviation below which a metric is the same in all runs
 PRIOR_RUNS = 4.0  # what the slope of the other scales counts for, in runs
 FEW = 8  # runs of a scale below which its slope is not its own
 Shape = Callable[[ShapedRuns], Tensor]
@@ -58,14 +58,13 @@ class Levels:
         variance = (self.slope[s] * spread).square()
         variance = variance + known[:, 0, 0] + 2.0 * mean * known[:, 0, 1]
         variance = variance + mean.square() * known[:, 1, 1]
-        return self.level[s] + self.slope[s] * mean, variance.clamp(min=1e-24).sqrt()
+        least = 1e-24 * self.slope[s].square()
+        return self.level[s] + self.slope[s] * mean, variance.maximum(least).sqrt()
 
 
 def one_scale(y: Tensor) -> Levels:
     """Return the levels of runs without scales: mean and standard deviation."""
-    deviation = y.std(0, correction=0)
-    slope = torch.where(_vary(y), deviation, 1.0)
-    K = y.shape[1]
+    slope, K = _unit(y), y.shape[1]
     return Levels(
         ("",), y.mean(0)[None], slope[None], torch.zeros(1, K, 2, 2, dtype=DTYPE),
         torch.ones(1, dtype=DTYPE), (len(y),),
@@ -74,7 +73,12 @@ def one_scale(y: Tensor) -> Levels:
 
 def _vary(y: Tensor) -> Tensor:
     """Return whether the columns (K,) of y (n, K) differ by more than rounding."""
-    return y.std(0, correction=0) > ROUNDING * (1.0 + y.mean(0).abs())
+    return y.std(0, correction=0) > ROUNDING * y.abs().amax(0)
+
+
+def _unit(y: Tensor) -> Tensor:
+    """Return the deviation (K,) of the columns of y (n, K), or 1 where they are the same."""
+    return torch.where(_vary(y), y.std(0, correction=0), 1.0)
 
 
 def varying(y: Tensor, index: Tensor) -> Tensor:
@@ -161,9 +165,7 @@ def _line(
     noise = (residual.square().sum(0) / freedom).sqrt()
     least = 0.05 * (line[:, 1].abs() if usual is None else usual)
     noise = torch.maximum(noise, (1.0 if n > 2 else 6.0) * least)
-    slope = line[:, 1].clamp(min=1e-9)
-    if usual is not None:
-        slope = torch.maximum(slope, 0.05 * usual)
+    slope = line[:, 1].maximum(1e-9 * _unit(y) if usual is None else 0.05 * usual)
     return line[:, 0], slope, noise.square()[:, None, None] * inverse, noise
 
 

@@ -146,7 +146,7 @@ def estimate(request: Request) -> Estimate:
     """Return the α that minimises the largest F for the caller's C, with its proven gap."""
     components, settings = request.components, request.settings
     objective = request.objective()
-    C = torch.full((len(components.own_counts), 1), settings.C).to(objective.inverse_counts)
+    C = objective.inverse_counts.new_full((len(components.own_counts), 1), settings.C)
     every_row = pooled_own.weights(components) if settings.own else pooled.weights(components)
     start = torch.as_tensor(request.allowed(every_row)).to(C)
     adversaries = panel.of(components, objective, settings.run)

@@ -62,17 +62,20 @@ def discrepancies(components: Components, settings: Settings) -> Tensor:
 def weigh(disc: Floats, inverse_counts: Floats, C: float) -> Floats:
     """Return argmin over Δ of Σ_j α_j disc_j + C Σ_j α_j²/m_j, exactly: (M, N).
 
-    α_j = max(0, (ν − disc_j) m_j/(2C)) for the one ν that makes them sum to 1, found by sorting.
+    With d_j = (disc_j − min disc)/(2C), α_j = max(0, ν − d_j) m_j for the one ν that makes them sum
+    to 1, found by sorting. The source of least discrepancy always has a weight, however small C is.
     """
-    order = np.argsort(disc, 1)
-    d = np.take_along_axis(disc, order, 1)
-    m = np.take_along_axis(np.broadcast_to(1.0 / inverse_counts, disc.shape), order, 1)
-    # With the s smallest discrepancies in the support, ν = (2C + Σ m_j d_j)/Σ m_j; the support is
-    # where ν > d_s.
-    nu = (2 * C + np.cumsum(m * d, 1)) / np.cumsum(m, 1)
+    with np.errstate(over="ignore"):  # a d_j that overflows has no weight
+        far = (disc - disc.min(1, keepdims=True)) / C / 2.0
+        order = np.argsort(far, 1)
+        d = np.take_along_axis(far, order, 1)
+        m = np.take_along_axis(np.broadcast_to(1.0 / inverse_counts, disc.shape), order, 1)
+        # With the s smallest d in the support, ν = (1 + Σ m_j d_j)/Σ m_j; the support is where
+        # ν > d_s.
+        nu = (1.0 + np.cumsum(m * d, 1)) / np.cumsum(m, 1)
     size = np.maximum((nu > d).sum(1), 1)
     level = np.take_along_axis(nu, size[:, None] - 1, 1)
-    alpha = np.maximum(0.0, level - disc) / (2 * C * inverse_counts)
+    alpha = np.maximum(0.0, level - far) / inverse_counts
     return np.asarray(alpha / alpha.sum(1, keepdims=True))
 
 

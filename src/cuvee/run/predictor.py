@@ -19,6 +19,7 @@ from cuvee.data.options import Options
 from cuvee.data.plain_rows import PlainRows
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, OptionError
+from cuvee.hypothesis.base import far_out
 from cuvee.hypothesis.registry import MODELS
 from cuvee.outputs.files import understood
 from cuvee.problem import Array
@@ -329,7 +330,12 @@ class Predictor(ABC):
             cuts = np.flatnonzero(np.diff(place[rows][order])) + 1
             for part in np.split(order, cuts):
                 i = int(place[rows[part[0]]])
-                predictions[rows[part]], probabilities = answer(i, X[part])
+                try:
+                    predictions[rows[part]], probabilities = answer(i, X[part])
+                except DomainError as error:
+                    if error.row is None:
+                        raise
+                    raise far_out(int(rows[part[error.row]])) from None  # of all rows
                 if classes is not None and own is not None:
                     chance[np.ix_(rows[part], np.searchsorted(classes, own))] = probabilities
         said_names = ("prediction", *(f"p({c})" for c in (classes if classes is not None else ())))

@@ -288,9 +288,9 @@ def _wrong_facts(
     facts = answer["facts"]
     if facts.name != site.name or facts.n_rows != site.rows:
         return f"is about {facts.n_rows} rows of {facts.name!r}"
-    moments = [facts.columns.mean, facts.columns.variance]
+    moments = [facts.columns.mean, facts.columns.deviation]
     if any(part.shape != (len(names),) or not np.isfinite(part).all() for part in moments):
-        return "has means or variances that cannot be"
+        return "has means or deviations that cannot be"
     return None
 
 

@@ -6,6 +6,7 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.utils import (
     assert_all_finite,
     check_array,
@@ -206,7 +207,8 @@ class Tables(Linear, AnyEstimator):
             answers = self._asked("predict", X, sample_domain)
             return answers if self._hypothesis is not Logistic else self.classes_[answers]
         scores = self._scores(X, sample_domain)
-        return np.asarray(self.solution_.space.decide(scores))
+        models = torch.as_tensor(self.solution_.w.sum(0))  # sound where all of them are
+        return self.solution_.space.answers(models, scores)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None

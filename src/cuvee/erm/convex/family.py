@@ -160,10 +160,12 @@ class ConvexFamily:
         nu = sphere(w, g, space.radius)
         residual = (g + nu[:, None] * w).abs().amax(-1)
         late = ~(residual <= tol)
+        floor = self._floor if bool(late.any()) else 0.0  # far away, it is asked for
         status = statuses(
             len(w),
             (late, Status.ITERATION_LIMIT),
             (late & solved.stuck[:, 0], Status.ILL_CONDITIONED),
+            (late & (residual <= floor), Status.ROUNDED),
             (~(w.isfinite().all(-1) & residual.isfinite()), Status.DIVERGED),
         )
         return Outcome(w, residual, g, bounds, status, solved.passes[:, 0])
@@ -175,6 +177,11 @@ class ConvexFamily:
         if not self._strongly_convex:
             return certificate.unknown(norm), slack
         return certificate.strongly_convex(norm, self.space.l2), slack
+
+    @property
+    def _floor(self) -> float:
+        """Return what rounding alone may leave of a gradient; 0 where it is not known."""
+        return 0.0
 
     def without_minimiser(self, alpha: Tensor) -> Tensor:
         return torch.zeros(len(alpha), dtype=torch.bool, device=alpha.device)

@@ -24,6 +24,7 @@ from cuvee.oracle import Bounds, Outcome, Progress
 from cuvee.problem import Problem
 from cuvee.results import Status
 
+FLOOR = 64.0  # roundings of a row that a gradient may be left with
 NEVER = 40.0  # intercept of a kind of label that no row has: e^−40 is lost beside 1
 
 
@@ -173,6 +174,10 @@ class GeneralisedFamily(ConvexFamily):
             certificate.Concordance(space.sharpness, space.concordance),
         )
         return bounds, slack
+
+    @property
+    def _floor(self) -> float:
+        return FLOOR * certificate.EPS * (1.0 + float(self.components.longest_row))
 
     def _residuals(self, alpha: Tensor, second: Tensor | None, components: LinearSums) -> Tensor:
         """Return a bound on a row's mean plus statistic, (M,).

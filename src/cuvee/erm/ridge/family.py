@@ -14,15 +14,13 @@ from cuvee.components import QuadraticSums, bind
 from cuvee.components.protocol import Grams, Reference
 from cuvee.erm import certificate, linear_system
 from cuvee.erm.certificate import EPS, Mean
-from cuvee.erm.ridge import compensated
+from cuvee.erm.ridge import around
 from cuvee.erm.ridge import solver as ridge
 from cuvee.erm.shared import implicit_derivative, not_penalised, statuses
 from cuvee.hypothesis.ridge import RidgeSpace
 from cuvee.oracle import Bounds, Outcome, Progress, sphere
 from cuvee.problem import Problem
 from cuvee.results import Status
-
-RELATIVE_TOL = 1e-9  # of the terms that cancel in the gradient: no smaller tolerance is possible
 
 
 class RidgeFamily:
@@ -40,7 +38,7 @@ class RidgeFamily:
         data = problem if own else problem.without_targets()
         self._components: QuadraticSums = bind(data, space, device=device)
         self._around: Reference | None = None
-        if space.intercept and space.radius is None:
+        if space.intercept and space.radius is None and space.centred_at is None:
             self._around = self._components.reference()
             self._around.row[-1] = 0.0
         self._summed = (
@@ -85,7 +83,7 @@ class RidgeFamily:
             report=lambda done: progress(done, len(alpha)) if progress is not None else None,
         )
         w, left_out = self._shift(solved.w[:, 0], -1.0)
-        return self._outcome(solved, w, -left_out, alpha, tol)
+        return self._outcome(solved, w, -left_out, alpha, tol, Status.ILL_CONDITIONED)
 
     def certify(self, alpha: Tensor, w: Tensor, *, tol: float) -> Outcome:
         inside = self.space.project(w)
@@ -93,7 +91,8 @@ class RidgeFamily:
         evaluated = ridge.evaluate(
             self._sources, self._own_grams, alpha[:, None], self._penalty, u[:, None], self._memory
         )
-        return self._outcome(evaluated, inside, left_out, alpha, tol).moved_from(w)
+        outcome = self._outcome(evaluated, inside, left_out, alpha, tol, Status.ITERATION_LIMIT)
+        return outcome.moved_from(w)
 
     def gradient(self, alpha: Tensor, w: Tensor) -> Tensor:
         u, left_out = self._shift(w, 1.0)
@@ -106,39 +105,28 @@ class RidgeFamily:
         return self._components.own_grams(self._around, targets=targets)
 
     def _shift(self, w: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-        """Return w around the reference (sign 1), or back (−1), and what rounding left out.
-
-        Where means are large, b' is a small difference of large numbers: plain float64 would lose
-        most of it.
-        """
-        left_out = w.new_zeros(len(w))
-        if self._around is None:
-            return w, left_out
-        w = w.clone()
-        row = self._around.row[:-1]
-        coefficients = torch.cat([sign * row, row.new_tensor([1.0, -sign])])
-        # about thirty numbers are held for every one of w
-        size = max(1, self._memory // (256 * len(row)))
-        for low in range(0, len(w), size):
-            chunk = slice(low, low + size)
-            label = self._around.label.expand(len(w[chunk]), 1)
-            w[chunk, -1], left_out[chunk] = compensated.dot(
-                coefficients, torch.cat([w[chunk], label], -1)
-            )
-        return w, left_out
+        return around.shift(w, self._around, sign, self._memory)
 
     def _outcome(
-        self, solved: ridge.Solved, w: Tensor, moved: Tensor, alpha: Tensor, tol: float
+        self,
+        solved: ridge.Solved,
+        w: Tensor,
+        moved: Tensor,
+        alpha: Tensor,
+        tol: float,
+        otherwise: Status,
     ) -> Outcome:
         """Return what is known of w (M, P), from the solved models around the reference.
 
-        The intercepts b' of w are larger than those of `solved` by `moved` (M,).
+        The intercepts b' of w are larger than those of `solved` by `moved` (M,). Models whose
+        gradient is above the tolerance, and above what rounding explains, have the status
+        `otherwise`.
         """
         u, g, last, scale = (
             t[:, 0] for t in (solved.w, solved.gradient, solved.last, solved.scale)
         )
         g = g + last * moved[:, None]
-        slack, floor = self._summed * EPS * scale, RELATIVE_TOL * scale
+        floor = slack = self._summed * EPS * scale
         if self._around is not None:  # an intercept is rounded once, which affects every column
             floor = floor + EPS * w[:, -1].abs() * (1.0 + self._around.row.abs().amax())
         if self.space.intercept:
@@ -156,7 +144,8 @@ class RidgeFamily:
         w = torch.where(broken[:, None], torch.nan, w)
         status = statuses(
             len(w),
-            (~(residual <= torch.clamp(floor, min=tol)), Status.ITERATION_LIMIT),
+            (~(residual <= tol), Status.ROUNDED),
+            (~(residual <= floor.clamp(min=tol)), otherwise),
             (solved.singular[:, 0], Status.ILL_CONDITIONED),
             (~w.isfinite().all(-1), Status.DIVERGED),
         )
@@ -166,7 +155,7 @@ class RidgeFamily:
     def _bounds(self, g: Tensor, last: Tensor, slack: Tensor) -> Bounds:
         mass = last[:, -1]
         mean = Mean(last[:, :-1] / mass[:, None], mass)
-        reference = None if self._around is None else self._around.row[:-1]
+        reference = self.space.centred_at if self._around is None else self._around.row[:-1]
         constrained = self.space.radius is not None
         return certificate.squared_loss(
             g[:, :-1],
@@ -206,8 +195,7 @@ class RidgeFamily:
         return torch.einsum("npq,mq->mnp", self._sources.A, w) - self._sources.b
 
     def _unshift(self, g: Tensor) -> Tensor:
-        """Return derivatives (..., P) by w itself, from those around the reference."""
-        return g if self._around is None else g + self._around.row * g[..., -1:]
+        return around.by_model(g, self._around)
 
     def sensitivity(self, alpha: Tensor, w: Tensor) -> Tensor:
         P = self.space.n_params
@@ -237,7 +225,6 @@ class RidgeFamily:
             return linear_system.solve(H, stack.transpose(-1, -2))[0].transpose(-1, -2)
 
         change = implicit_derivative(solve, gradients, w, nu > 0)
-        if self._around is not None:
-            change[..., -1] -= change @ self._around.row
+        change = around.moved(change, self._around)
         change[:, :N][:, self._broken] = torch.nan
         return change
