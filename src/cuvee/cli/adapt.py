@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -114,7 +115,7 @@ def adapt(
             model=model, budget=budget, l2=l2, method=method, C=C, test=test, labelled=labelled,
             tol=tol, seed=seed, on=on,
         )  # fmt: skip
-        voice.hint = lambda: _how_to_resume(out)
+        voice.hint = lambda: _how_to_resume(out, hypothesis=hypothesis, on=on)
         with voice.bar() as bar:
             run = runs.adapt(table, out, options=options, alpha=alpha, progress=bar, say=voice.note)
         if mlflow is not None:
@@ -131,10 +132,11 @@ def resume(
         typer.Option(
             "--on",
             metavar="ENGINE",
-            help="ray:HOST:PORT of another cluster than the run was begun on.",
+            help="ray:HOST:PORT of the cluster to go on at, which must be named again; or ray.",
             show_default=False,
         ),
     ] = None,
+    hypothesis: asked.NamedCode = None,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -144,10 +146,11 @@ def resume(
     """
     from cuvee import run as runs
 
+    how = {"on": on, "hypothesis": hypothesis}
     with speaking(quiet) as voice:
-        voice.hint = lambda: _how_to_resume(folder)
+        voice.hint = lambda: _how_to_resume(folder, **how)
         with voice.bar() as bar:
-            run = runs.resume(folder, on=on, progress=bar, say=voice.note)
+            run = runs.resume(folder, **how, progress=bar, say=voice.note)
         for note in run.notes:
             voice.note(note)
         _show(run, as_json)
@@ -180,13 +183,7 @@ def predict(
         typer.Option(metavar="COLS", help="Columns to copy into the output, such as an id: a,b."),
     ] = None,
     text: asked.Text = None,
-    hypothesis: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="package.module:factory of a file's models, imported only if named here.",
-        ),
-    ] = None,
+    hypothesis: asked.NamedCode = None,
     encoding: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run."),
@@ -217,19 +214,22 @@ def predict(
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
     """Return what predicts: a run, or the models of a file."""
-    from cuvee.errors import InputError, OptionError
+    from cuvee.errors import InputError
     from cuvee.run import load_models, open_run
 
     if os.path.isfile(path):
         return load_models(path, hypothesis=hypothesis)
     if not os.path.exists(path):
         raise InputError(f"there is no folder and no file {path}; is the name right?")
-    if hypothesis is not None:
-        raise OptionError("--hypothesis is for a file of models; a run has its own: leave it out")
-    return open_run(path)
+    return open_run(path, hypothesis=hypothesis)
 
 
-def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = False) -> None:
+def report(
+    folder: RunFolder,
+    hypothesis: asked.NamedCode = None,
+    as_json: asked.Json = False,
+    quiet: asked.Quiet = False,
+) -> None:
     """Write the report of a run once more, and say where it is.
 
     Example: cuvee report run
@@ -237,16 +237,19 @@ def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
     from cuvee.run import open_run
 
     with speaking(quiet):
-        path = open_run(folder).report()
+        path = open_run(folder, hypothesis=hypothesis).report()
         if as_json:
             print_json({"report": str(path)})
         else:
             show(path)
 
 
-def _how_to_resume(folder: Path) -> str:
-    begun = os.path.isfile(folder / "manifest.json")
-    return f"; go on with: cuvee resume {folder}" if begun else "; nothing was written"
+def _how_to_resume(folder: Path, **named: str | None) -> str:
+    """Return what to type next; code that the folder names has to be named again."""
+    if not os.path.isfile(folder / "manifest.json"):
+        return "; nothing was written"
+    code = [f" --{option} {quote(name)}" for option, name in named.items() if name and ":" in name]
+    return f"; go on with: cuvee resume {folder}{''.join(code)}"
 
 
 def _show(run: Run, as_json: bool) -> None:
