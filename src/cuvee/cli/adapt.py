@@ -202,7 +202,7 @@ def predict(
         answers = _models(models, hypothesis).predict(
             rows, target=target, **lists, encoding=encoding, say=voice.note
         )
-        write_frame(answers, out)
+        write_frame(_in_nine_digits(answers), out)
         if out is not None:
             whose = (
                 "each by the model of its domain"
@@ -210,6 +210,18 @@ def predict(
                 else f"by the model of {target!r}"
             )
             voice.note(f"{len(answers):,} rows, predicted {whose}: {out}")
+
+
+def _in_nine_digits(answers: Any) -> Any:
+    """Return predictions whose numbers have no more digits than they are worth; what is kept stays.
+
+    The columns kept come before `prediction`, and probabilities after it.
+    """
+    from cuvee.run.scores import rounded
+
+    told = answers.columns[answers.columns.get_loc("prediction") :]
+    numbers = told[1:] if len(told) > 1 else told  # classes are what they are
+    return answers.assign(**{name: rounded(answers[name].to_numpy()) for name in numbers})
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:

@@ -15,7 +15,7 @@ from cuvee.hypothesis.base import Space
 from cuvee.hypothesis.registry import MODELS
 from cuvee.problem import Domain
 from cuvee.results import Floats
-from cuvee.run.scores import listed
+from cuvee.run.scores import exactly
 from cuvee.solution import Solution
 
 TERMS = ("discrepancy", "complexity", "sampling", "mended", "largest_loss", "held_out")
@@ -83,4 +83,4 @@ def as_metrics(values: Floats, kind: str) -> dict[str, Any]:
     model = MODELS[kind]
     exact = model.task == "regression"  # squared losses, whose discrepancy has an exact maximum
     about = {"loss": model.losses["trained" if exact else "bounded"], "exact": exact}
-    return {"theorem_1": about | {name: listed(values[:, k]) for k, name in enumerate(TERMS)}}
+    return {"theorem_1": about | {name: exactly(values[:, k]) for k, name in enumerate(TERMS)}}
