@@ -24,7 +24,7 @@ import torch
 def make(n_inputs, n_outputs):
     return torch.nn.Linear(n_inputs, n_outputs)
 """
-LOSSES = ("ctypes:string_at", "evil:make", "os:system", "evil.deeper:make")
+NAMED = ("ctypes:string_at", "evil:make", "os:system", "evil.deeper:make")
 
 
 def crafted(path, **changed):
@@ -55,7 +55,7 @@ def beside(tmp_path, monkeypatch):
     sys.modules.pop("evil", None)
 
 
-@pytest.mark.parametrize("named", LOSSES)
+@pytest.mark.parametrize("named", NAMED)
 def test_a_run_does_not_import_what_its_folder_names(run, beside, named):
     crafted(run, hypothesis=named)
     for opened in (cuvee.open_run, cuvee.resume):
