@@ -219,18 +219,25 @@ class LocalFacts:
 
         They are not kept: a domain's (d, d) is asked for once.
         """
-        p, X = self._shares, self._X.reshape(self.n_rows, -1)
-        mean, y = (
-            self.columns.mean.reshape(-1),
-            self._y.astype(np.float64) - float(self.quantity.mean),
-        )
-        gram, cross = np.zeros((X.shape[1], X.shape[1])), np.zeros(X.shape[1])
-        for low in range(0, len(X), BLOCK):
-            block = slice(low, low + BLOCK)
-            centred = X[block].astype(np.float64) - mean
-            gram += (centred.T * p[block]) @ centred
-            cross += centred.T @ (p[block] * y[block])
-        return Within(gram, cross, float(p @ y**2))
+        d, n = self._X[0].size, self.n_rows
+        gram, cross, square = np.zeros((d, d)), np.zeros(d), 0.0
+        for low in range(0, n, BLOCK):
+            X, y = self.around_means(slice(low, low + BLOCK))
+            gram += X.T @ X
+            cross += X.T @ y
+            square += float(y @ y)
+        return Within(gram, cross, square)
+
+    def around_means(self, rows: slice = slice(None)) -> tuple[Array, Array]:
+        """Return X (rows, d) and y less their means, times the roots of the rows' shares.
+
+        Products of them with themselves are the second moments `within`. Where rows are fewer than
+        columns they hold the same in less.
+        """
+        root = np.sqrt(self._shares[rows])
+        X, y = (part[rows].astype(np.float64) for part in (self._X, self._y))
+        X = (X - self.columns.mean).reshape(len(X), -1)
+        return X * root[:, None], (y - float(self.quantity.mean)) * root
 
     @property
     def _shares(self) -> Array:

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import cuvee
-from cuvee import theory
+from cuvee import erm, theory
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
+from cuvee.mixture.largest import largest_discrepancy
+from cuvee.mixture.players import Settings
 
 
 def test_terms_are_those_of_the_theorem_with_the_own_sample_as_one_more_source():
@@ -97,3 +99,22 @@ def test_what_cannot_be_is_refused(change, message):
 def test_a_problem_without_targets_has_nothing_to_bound():
     with pytest.raises(cuvee.OptionError, match="no targets"):
         cuvee.risk_bound(cuvee.Problem(grouped_classes(0).sources), cuvee.Logistic(), [[1.0]])
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_wide_table_has_the_discrepancy_of_all_its_columns(intercept):
+    rng = np.random.default_rng(0)
+
+    def domain(name, rows):
+        X = rng.normal(size=(rows, 120))
+        return cuvee.Domain(name, X, X[:, :3].sum(1) + rng.normal(size=rows))
+
+    sources, targets = ([domain(f"{k}{i}", 8) for i in range(n)] for k, n in (("s", 3), ("t", 7)))
+    problem, hypothesis = cuvee.Problem(sources, targets), cuvee.Ridge(1e-2, intercept=intercept)
+    alpha = rng.dirichlet(np.ones(4), 7)
+    said = cuvee.risk_bound(problem, hypothesis, alpha)
+    space = hypothesis.bind(problem.facts, standardised=True)
+    whole = erm.components(problem, space, "trained", seed=0, device="cpu")
+    wanted, _ = largest_discrepancy(whole, torch.as_tensor(alpha), "mixture", Settings())
+    assert erm.rows_space.targets_at_a_time(problem, space) in range(1, 7)  # several batches
+    np.testing.assert_allclose(said.printed.discrepancy, wanted, rtol=1e-8)

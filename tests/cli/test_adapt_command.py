@@ -151,6 +151,29 @@ def test_predictions_are_the_same_on_stdout_in_csv_and_in_parquet(cli, finished)
     )
 
 
+def digits(text):
+    """How many digits a number has without the zeros at its ends."""
+    return len(re.sub(r"e.*|[-+.]", "", text).strip("0"))
+
+
+@pytest.mark.parametrize("label", ["cost", "readmitted"])
+def test_numbers_have_no_digits_that_come_from_rounding(cli, folder, label):
+    table = pd.read_csv("visits.csv").assign(id=lambda t: 0.1234567890123 + np.arange(len(t)))
+    table.to_csv("visits.csv", index=False)
+    words = ("visits.csv", "--domain", "hospital", "--label", label, "--drop", "id")
+    assert cli("adapt", *words, *QUICK).code == 0
+    told = cli("predict", "run", "visits.csv", "--target", "new", "--keep", "id").out
+    rows = pd.read_csv(io.StringIO(told), dtype=str)
+    assert rows["id"].tolist() == table["id"].map(repr).tolist()  # kept as it is
+    numbers = [n for n in rows.columns[1:] if label == "cost" or n != "prediction"]
+    assert numbers and max(digits(cell) for name in numbers for cell in rows[name]) == 9
+    exact = open_run("run").predict("visits.csv", target="new")[numbers]
+    np.testing.assert_allclose(rows[numbers].astype(float), exact, rtol=1e-8)
+    metrics = json.loads((folder / "run" / "metrics.json").read_text())
+    said = json.dumps([metrics[name] for name in ("scores", "mean", "gain", "also")])
+    assert max(map(digits, re.findall(r"-?\d[-+.e\d]*", said))) == 9
+
+
 def test_predictions_come_in_the_order_of_the_rows(cli, finished):
     rows = pd.read_csv("visits.csv", dtype={"hospital": str}).query("hospital in ['new', '007']")
     shuffled = rows.sample(frac=1, random_state=0)

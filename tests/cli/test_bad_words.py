@@ -136,6 +136,21 @@ OTHERS = [
     (("predict", "full", "visits.csv", "--out", "visits.csv"), "there is such a file already"),
     (("demo", "--seed", "-1"), "--seed must be at least 0"),
     (("demo", "--picture", "gone/x.png"), "there is no folder"),
+    (("demo", "--picture", "taken.png"), "--picture taken.png: there is such a file already"),
+    (("demo", "--out", "taken"), "--picture taken.png: there is such a file already"),
+    (
+        ("plan", *ROLES, "--n-targets", "3", "--picture", "taken.png"),
+        "--picture taken.png: there is such a file already; give another name, or --force",
+    ),
+    (("plan", *ROLES, "--n-targets", "3", "--picture", "x.txt"), "must end in .png"),
+    (
+        ("online", *ROLES, "--stream", "alpha.csv", "--picture", "taken.png"),
+        "--picture taken.png: there is such a file already; give another name, or --force",
+    ),
+    (
+        ("online", *ROLES, "--stream", "alpha.csv", "--checkpoint", "foreign.bin"),
+        "foreign.bin cannot be read as",
+    ),
     (("bench", "nothing"), "no benchmark named 'nothing'"),
     (("bogus",), "no such command 'bogus'"),
 ]
@@ -147,6 +162,7 @@ def crowded(folder):
     (folder / "full").mkdir()
     (folder / "full" / "something").write_text("of somebody")
     (folder / "foreign.bin").write_bytes(bytes(range(256)) * 8)
+    (folder / "taken.png").write_bytes(b"of somebody")
     for name, text in {
         "alpha": "target,north,east\nnew,0.5,0.5\n",
         "off": "target,north,east\nnew,0.5,0.6\n",

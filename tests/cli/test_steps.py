@@ -175,6 +175,21 @@ def test_plan_says_what_to_do(cli, folder):
     assert (folder / "plan.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_a_picture_that_is_there_is_written_over_only_when_told(cli, folder):
+    picture = folder / "there.png"
+    (folder / "one.csv").write_text("north,east,south\n0.5,0.25,0.25\n")
+    for words in (
+        ("plan", *QUANTITY, "--n-targets", 10),
+        ("online", *QUANTITY, "--stream", "one.csv"),
+    ):
+        picture.write_bytes(b"of somebody")
+        refused = cli(*words, "--picture", "there.png")
+        assert refused.code == 2 and "--picture there.png: there is such a file" in refused.err
+        assert picture.read_bytes() == b"of somebody"
+        assert cli(*words, "--picture", "there.png", "--force").code == 0
+        assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
 def test_a_stream_that_was_done_is_not_done_again(cli, folder):
     pd.DataFrame(
         np.random.default_rng(0).dirichlet(np.ones(3), 30), columns=["south", "north", "east"]

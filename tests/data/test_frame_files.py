@@ -4,16 +4,20 @@ bytes.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import os
+import re
+import shutil
 from contextlib import suppress
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from cuvee.data.encode import Encoder
-from cuvee.data.frame import read, read_rows, spec
+from cuvee.data.frame import located, read, read_rows, spec
 from cuvee.data.spool import spool
 from cuvee.errors import CuveeError, DomainError, InputError, OptionError
 from frame_builders import FUZZ, ROLES, VISITS, check_visits, written
@@ -50,9 +54,99 @@ def test_a_folder_with_a_file_per_domain(tmp_path, kind):
     assert rows["site"].tolist() == ["north", "north", "south", "west"]
 
 
+PACKING = {"gz": gzip.compress, "bz2": bz2.compress, "zst": lambda text: zstd(text)}
+
+
+def zstd(content):
+    out = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(out, "zstd") as stream:
+        stream.write(content)
+    return out.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("kind", PACKING)
+def test_a_folder_of_packed_files_loses_no_domain(tmp_path, kind):
+    for name, rows in VISITS.groupby("hospital"):
+        content = rows.drop(columns="hospital").to_csv(index=False).encode()
+        ending = "CSV.GZ" if kind == "gz" and name == "north" else f"csv.{kind}"
+        (tmp_path / f"{name}.{ending}").write_bytes(PACKING[kind](content))
+    table = read(tmp_path, label="readmitted")
+    assert table.names == ("north", "south", "west")
+    assert table.rows("north")["age"].tolist() == [30.5, 28.0]
+
+
+@pytest.mark.parametrize("kind", PACKING)
+def test_errors_of_packed_files_name_lines(tmp_path, kind):
+    content = b"age,hospital,readmitted\n1,a,0\n2,b,1\ninf,b,1\n"
+    (tmp_path / "v.csv").write_bytes(PACKING[kind](content))
+    with located(tmp_path / "v.csv"), pytest.raises(DomainError, match=r"is line 4 of v\.csv"):
+        read(tmp_path / "v.csv", **ROLES)
+    (tmp_path / "v.csv").write_bytes(PACKING[kind](content.replace(b"2,b", b"2,\xe4")))
+    with pytest.raises(InputError, match=r"is not UTF-8: byte 32, in line 3"):
+        read(tmp_path / "v.csv", **ROLES)
+
+
+def dead_link(path):
+    path.symlink_to(path.with_name("nowhere.csv"))
+
+
+def of_tables(path):
+    path.mkdir()
+    (path / "part-0.csv").write_text("age,readmitted\n1,0\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "words"),
+    [
+        (
+            "fir.zip",
+            lambda p: p.write_bytes(b"PK"),
+            "is no table that cuvee reads: write it as CSV",
+        ),
+        ("fir.csv.xz", lambda p: p.write_bytes(b"?"), "is no table that cuvee reads"),
+        ("fir.xlsx", lambda p: p.write_bytes(b"PK"), "is no table that cuvee reads"),
+        ("fir.json", lambda p: p.write_text("[]"), "is no table that cuvee reads"),
+        ("fir", lambda p: p.write_text("age\n1\n"), "is no table that cuvee reads"),
+        ("fir.csv", dead_link, "is a link to nothing"),
+        ("fir", of_tables, "is a folder of tables in a folder of tables"),
+    ],
+)
+def test_what_cannot_be_read_in_a_folder_is_refused_by_name(tmp_path, name, make, words):
+    written(VISITS.drop(columns="hospital"), tmp_path, "north.csv")
+    make(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{re.escape(str(tmp_path / name))} {words}"):
+        read(tmp_path, label="readmitted")
+    make(tmp_path / f".{name}") if make is not of_tables else None  # what is hidden may stay
+    (tmp_path / name).unlink() if make is not of_tables else shutil.rmtree(tmp_path / name)
+    assert read(tmp_path, label="readmitted").names == ("north",)
+
+
+def test_what_lies_beside_tables_may_stay(tmp_path):
+    written(VISITS.drop(columns="hospital"), tmp_path, "north.csv")
+    for name in ("README", "README.md", "LICENSE", "plot.png", "_SUCCESS", "~$north.xlsx"):
+        (tmp_path / name).write_text("no table")
+    (tmp_path / "figures").mkdir()
+    of_tables(tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    assert read(tmp_path, label="readmitted").names == ("north",)
+
+
 def test_files_of_a_folder_may_name_the_domain_themselves(tmp_path):
     written(VISITS[:2], tmp_path, "part 1.csv"), written(VISITS[2:], tmp_path, "part 2.parquet")
     check_visits(read(tmp_path, **ROLES))
+
+
+@pytest.mark.parametrize(("names", "many"), [(["north", "south"], 0), (["south", "part"], 1)])
+def test_it_is_said_where_names_of_files_do_not_count(tmp_path, names, many):
+    folder, out = tmp_path / "data", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    for name, (_, rows) in zip(names, VISITS[:3].groupby("hospital"), strict=True):
+        written(rows.rename(columns={"hospital": "domain"}), folder, f"{name}.csv")
+    said = "column that names the domain of each row, so that the names of files or parts do not"
+    found, streamed = read(folder, label="readmitted"), spool(spec(folder, label="readmitted"), out)
+    for one in (found.notes, streamed.notes):
+        assert sum(said in note for note in one) == many, one
+    assert {d.name for d in streamed.domains} == {*found.names} == {"north", "south"}
 
 
 def test_files_of_a_folder_that_differ(tmp_path):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import cuvee
 from cuvee.data import levels
+from cuvee.facts import KnownFacts
 
 SLOPE = np.array([1.0, -2.0, 0.5])
 
@@ -110,3 +115,55 @@ def test_classes_have_no_level():
     X = np.zeros((2, 1))
     with pytest.raises(cuvee.DomainError, match="not a number"):
         levels.take_out(cuvee.Problem([cuvee.Domain("s", X, ["a", "b"])]), 0.0)
+
+
+def problem_of(rows, columns, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def domain(name, n):
+        X = rng.normal(size=(n, columns)) + rng.normal(size=columns)
+        y = X[:, :3].sum(1) + rng.normal(size=n) + 5 * rng.normal()
+        return cuvee.Domain(name, X, y, weight=rng.uniform(0.5, 2.0, n))
+
+    sources = [domain(f"s{i}", rows) for i in range(4)]
+    return cuvee.Problem(sources, [domain("t", rows)])
+
+
+@pytest.mark.parametrize("l2", [1e-4, 1e-2, 1.0])
+def test_a_wide_table_has_the_levels_that_its_columns_matrix_gives(l2, monkeypatch):
+    by_rows = levels.take_out(problem_of(6, 60), l2)
+    with monkeypatch.context() as patched:
+        patched.setattr(levels, "LocalFacts", KnownFacts)  # so that no rows are at hand
+        by_columns = levels.take_out(problem_of(6, 60), l2)
+    for name in ("offset", "levels", "believed"):
+        wanted = getattr(by_columns, name)
+        np.testing.assert_allclose(getattr(by_rows, name), wanted, rtol=1e-5, atol=1e-5)
+    assert (by_rows.believed > 0.3).all()
+
+
+WIDE = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import cuvee
+from cuvee.data import levels
+from test_levels import problem_of
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+small = problem_of(6, 200)  # what is loaded once is loaded now
+levels.take_out(small, 1e-2), cuvee.risk_bound(small, cuvee.Ridge(1e-2), np.full((1, 4), 0.25))
+problem, before = problem_of(6, 4000), peak()
+levels.take_out(problem, 1e-2)
+after = peak()
+cuvee.risk_bound(problem, cuvee.Ridge(1e-2), np.full((1, 4), 0.25))
+print(after - before, peak() - before)
+"""
+
+
+def test_few_rows_of_many_columns_make_no_matrix_of_columns():
+    """A matrix of 4,000 x 4,000 doubles takes 122 MiB."""
+    words = [sys.executable, "-c", WIDE, str(Path(__file__).parent)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    of_levels, of_both = map(float, ended.stdout.split())
+    assert of_levels < 60 and of_both < 60, ended.stdout

@@ -231,7 +231,7 @@ def test_leading_zeros_in_one_file_of_a_folder(tmp_path):
     csv_of(["80331", "80333"], tmp_path, name="munich.csv")
     wanted = ["01067", "01069", "80331", "80333"]
     table = read(tmp_path)
-    assert table.frame["x"].tolist() == wanted and len(table.notes) == 1
+    assert table.frame["x"].tolist() == wanted and len(table.notes) == 2
     (tmp_path / "out").mkdir()
     assert spool(spec(tmp_path), tmp_path / "out").encoder.names == tuple(
         f"x={cell}" for cell in wanted

@@ -10,7 +10,7 @@ import pytest
 
 from cuvee.data.targets import choose
 from cuvee.data.task import Task, check, infer
-from cuvee.errors import CuveeError, DomainError
+from cuvee.errors import CuveeError, DomainError, OptionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,6 +107,9 @@ NAMES = ["north 1", "north 2", "south", "east,west", "a[1]"]
         ("north*", ["north 1", "north 2"]),
         ("north ?,south,", ["north 1", "north 2", "south"]),
         ("east,west", ["east,west"]),
+        ('"east,west"', ["east,west"]),
+        ('south,"east,west"', ["south", "east,west"]),
+        ('"north*", "a[1]"', ["north 1", "north 2", "a[1]"]),
         ("a[1]", ["a[1]"]),
         ("*th*", ["north 1", "north 2", "south"]),
         ("each", NAMES),
@@ -125,6 +128,7 @@ def test_targets(wanted, chosen):
         (NAMES, "NORTH*", r"no domain matches 'NORTH\*'"),
         (NAMES, " , ", "no target is named"),
         (NAMES, [], "no target is named"),
+        (NAMES, 'south,"west,east"', "no domain matches 'west,east'; there are"),
         (NAMES, "*", "no source is left: all 5 domains are named as target; name fewer, or 'each'"),
         (["a"], "a", "no source is left: the only domain is named"),
         (["a"], "each", "there is one domain"),
@@ -133,6 +137,11 @@ def test_targets(wanted, chosen):
 def test_targets_that_are_none(names, wanted, message):
     with pytest.raises(DomainError, match=message):
         choose(names, wanted)
+
+
+def test_a_list_that_is_none_says_how_to_write_it():
+    with pytest.raises(OptionError, match="put double quotes around a name that holds a comma"):
+        choose(NAMES, "north\n1,south")
 
 
 def test_a_domain_may_be_called_each():

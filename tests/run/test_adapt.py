@@ -752,7 +752,7 @@ def test_networks(tmp_path, monkeypatch, hypothesis, label):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cuvee.CuveeWarning)
         run = adapt(BASE, tmp_path / "run", options=asked)
-    said = open_run(run.path).predict(BASE, target="site 0")
+    said = open_run(run.path, hypothesis=hypothesis).predict(BASE, target="site 0")
     act = torch.nn.ReLU() if hypothesis == "mlp" else torch.nn.Tanh()
     n_outputs = 1 if label == "cost" else 2
     module = torch.nn.Sequential(torch.nn.Linear(3, 3), act, torch.nn.Linear(3, n_outputs)).double()

@@ -34,7 +34,8 @@ def test_a_run_keeps_the_head_and_predicts_through_the_start(tmp_path):
         **asked,
     )
     assert run.w.shape == (1, 6 * 2 + 2)
-    said = cuvee.open_run(run.path).predict(frame, target="new")[["p(no)", "p(yes)"]]
+    again = cuvee.open_run(run.path, hypothesis="test_frozen_backbones:with_start")
+    said = again.predict(frame, target="new")[["p(no)", "p(yes)"]]
     torch.manual_seed(0)
     start, head = with_start(3, 2).double()
     w = torch.as_tensor(run.w[0], dtype=torch.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cuvee.scale.flower_table import common
+from cuvee.scale.flower_table import SiteConfig, SiteTable, common
 from cuvee.scale.flower_wire import unpacked
 from flower_builders import FAST, pooled, run, tables, written
 
@@ -85,3 +85,10 @@ def test_rare_counts_are_in_no_sum(tmp_path):
         if call[0] == "statistics"
     ]
     assert sums and not any(one.any() for one in sums)
+
+
+def test_a_column_to_leave_out_may_hold_a_comma(tmp_path):
+    rows = pd.DataFrame({"weight, kg": MANY, "age": MANY, "name": MANY, "cost": MANY})
+    rows.to_csv(tmp_path / "ash.csv", index=False)
+    config = SiteConfig(str(tmp_path / "ash.csv"), "ash", "cost", drop='name, "weight, kg"')
+    assert [*SiteTable(config).greet().columns] == ["age"]

@@ -153,7 +153,7 @@ def test_a_driver_that_dies_is_resumed(cluster, table, tmp_path):
         if (far / "report.html").exists():
             shutil.rmtree(far)  # it ended before it could be killed often enough: once more
         begun = (far / "manifest.json").exists()
-        words = ["resume", str(far)] if begun else [*begin, "--on", f"ray:{cluster}"]
+        words = [*(["resume", str(far)] if begun else begin), "--on", f"ray:{cluster}"]
         driver = subprocess.Popen(
             [sys.executable, "-m", "cuvee", *words], stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True,

@@ -120,6 +120,28 @@ def test_headers_that_do_not_end(made):
         assert asks(kept) and len(door.open) == 2
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (b"Authorization: Bearer another-token-of-somebody\r\n", b"'Authorization' is there more"),
+        (b"Transfer-Encoding: chunked\r\n", b"'Transfer-Encoding' exclude each other"),
+        (b"Content-Type: text/csv\r\n", b"'Content-Type' is there more"),
+    ],
+)
+@pytest.mark.parametrize("path", [b"POST /v1/targets/new%2Fward/predict", b"GET /healthz"])
+def test_headers_that_contradict_each_other(made, path, more, words):
+    smuggled = b"0\r\n\r\n" + ALIVE  # what another reader of these headers takes for a request
+    head = UPLOAD.partition(b"\r\n")[2][:-2].replace(b": 1000", b": %d" % len(smuggled))
+    with listening(made["cost"], Limits()) as (port, _):
+        for headers in (head + more, more + head):
+            first = path + b" HTTP/1.1\r\n" + headers
+            with connected(port, first + b"\r\n" + smuggled) as client:
+                told = ends(client)  # the connection is closed: nothing of the rest is a request
+            assert told.startswith(b"HTTP/1.1 400 ") and told.count(b"HTTP/1.1 ") == 1, told
+            assert words in told or b"Invalid HTTP request" in told, told
+        assert answered(port) == 200
+
+
 def test_an_answer_to_head_has_no_body(made):
     with listening(made["cost"], Limits()) as (port, _), connected(port) as client:
         client.sendall(ALIVE.replace(b"GET", b"HEAD"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -131,7 +132,7 @@ def adapt(
             importance=importance, test=test,
             labelled=labelled, tol=tol, seed=seed, on=on,
         )  # fmt: skip
-        voice.hint = lambda: _how_to_resume(out)
+        voice.hint = lambda: _how_to_resume(out, hypothesis=hypothesis, on=on)
         with voice.bar() as bar:
             run = runs.adapt(
                 table, out, options=options, alpha=alpha, force=force, progress=bar, say=voice.note
@@ -150,10 +151,11 @@ def resume(
         typer.Option(
             "--on",
             metavar="ENGINE",
-            help="ray:HOST:PORT of another cluster than the run was begun on.",
+            help="ray:HOST:PORT of the cluster to go on at, which must be named again; or ray.",
             show_default=False,
         ),
     ] = None,
+    hypothesis: asked.NamedCode = None,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -163,10 +165,11 @@ def resume(
     """
     from cuvee import run as runs
 
+    how = {"on": on, "hypothesis": hypothesis}
     with speaking(quiet) as voice:
-        voice.hint = lambda: _how_to_resume(folder)
+        voice.hint = lambda: _how_to_resume(folder, **how)
         with voice.bar() as bar:
-            run = runs.resume(folder, on=on, progress=bar, say=voice.note)
+            run = runs.resume(folder, **how, progress=bar, say=voice.note)
         for note in run.notes:
             voice.note(note)
         _show(run, as_json)
@@ -199,13 +202,7 @@ def predict(
         typer.Option(metavar="COLS", help="Columns to copy into the output, such as an id: a,b."),
     ] = None,
     text: asked.Text = None,
-    hypothesis: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="package.module:factory of a file's models, imported only if named here.",
-        ),
-    ] = None,
+    hypothesis: asked.NamedCode = None,
     encoding: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run."),
@@ -224,7 +221,7 @@ def predict(
         answers = _models(models, hypothesis).predict(
             rows, target=target, **lists, encoding=encoding, say=voice.note
         )
-        write_frame(answers, out)
+        write_frame(_in_nine_digits(answers), out)
         if out is not None:
             whose = (
                 "each by the model of its domain"
@@ -250,6 +247,7 @@ def explain(
     target: Annotated[
         str | None, typer.Option(metavar="NAME", help="One target alone; by default all.")
     ] = None,
+    hypothesis: asked.NamedCode = None,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -260,24 +258,39 @@ def explain(
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        write_frame(_models(models, None).explain(target), out)
+        write_frame(_models(models, hypothesis).explain(target), out)
+
+
+def _in_nine_digits(answers: Any) -> Any:
+    """Return predictions whose numbers have no more digits than they are worth; what is kept stays.
+
+    The columns kept come before `prediction`, and probabilities after it.
+    """
+    from cuvee.run.scores import rounded
+
+    told = answers.columns[answers.columns.get_loc("prediction") :]
+    numbers = told[1:] if len(told) > 1 else told  # classes are what they are
+    return answers.assign(**{name: rounded(answers[name].to_numpy()) for name in numbers})
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:
     """Return what predicts: a run, or the models of a file."""
-    from cuvee.errors import InputError, OptionError
+    from cuvee.errors import InputError
     from cuvee.run import load_models, open_run
 
     if os.path.isfile(path):
         return load_models(path, hypothesis=hypothesis)
     if not os.path.exists(path):
         raise InputError(f"there is no folder and no file {path}; is the name right?")
-    if hypothesis is not None:
-        raise OptionError("--hypothesis is for a file of models; a run has its own: leave it out")
-    return open_run(path)
+    return open_run(path, hypothesis=hypothesis)
 
 
-def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = False) -> None:
+def report(
+    folder: RunFolder,
+    hypothesis: asked.NamedCode = None,
+    as_json: asked.Json = False,
+    quiet: asked.Quiet = False,
+) -> None:
     """Write the report of a run once more, and say where it is.
 
     Example: cuvee report run
@@ -285,16 +298,19 @@ def report(folder: RunFolder, as_json: asked.Json = False, quiet: asked.Quiet = 
     from cuvee.run import open_run
 
     with speaking(quiet):
-        path = open_run(folder).report()
+        path = open_run(folder, hypothesis=hypothesis).report()
         if as_json:
             print_json({"report": str(path)})
         else:
             show(path)
 
 
-def _how_to_resume(folder: Path) -> str:
-    begun = os.path.isfile(folder / "manifest.json")
-    return f"; go on with: cuvee resume {folder}" if begun else "; nothing was written"
+def _how_to_resume(folder: Path, **named: str | None) -> str:
+    """Return what to type next; code that the folder names has to be named again."""
+    if not os.path.isfile(folder / "manifest.json"):
+        return "; nothing was written"
+    code = [f" --{option} {quote(name)}" for option, name in named.items() if name and ":" in name]
+    return f"; go on with: cuvee resume {folder}{''.join(code)}"
 
 
 def _show(run: Run, as_json: bool) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from cuvee.cli.console import show, speaking
 from cuvee.cli.options import Force, Json, Quiet
-from cuvee.cli.output import check_out, print_json, write_frame
+from cuvee.cli.output import PICTURES, check_out, print_json, write_frame
 from cuvee.errors import OptionError
 
 
@@ -29,6 +29,7 @@ def demo(
         Path | None,
         typer.Option(metavar="FILE", help="PNG of α and accuracies; by default beside the run."),
     ] = None,
+    force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -40,12 +41,13 @@ def demo(
 
     if seed < 0:
         raise OptionError(f"--seed must be at least 0; got {seed}")
-    if picture is not None and not picture.resolve().parent.is_dir():
-        raise OptionError(f"--picture: there is no folder {picture.resolve().parent}")
     with speaking(quiet):
         out = out or _unused(Path("runs/demo"))
+        beside = out.with_name(f"{out.name}.png")
+        if picture is not None or beside.exists():
+            check_out(picture or beside, force, PICTURES, "--picture")
         result = program.run(out, seed, quiet=quiet or as_json)
-        picture = picture or out.with_name(f"{out.name}.png")
+        picture = picture or beside
         program.draw(result, picture)
         if as_json:
             print_json({**result.as_dict(), "picture": str(picture)})
@@ -60,9 +62,10 @@ def _typed() -> str:
 
 
 def _unused(path: Path) -> Path:
-    """Return the path, or the first of path-2, path-3, … that is free: no run is overwritten."""
+    """Return the path, or the first of path-2, path-3, … that is free, and so is its picture."""
     others = (path.with_name(f"{path.name}-{i}") for i in count(2))
-    return next(p for p in chain([path], others) if not p.exists())
+    free = (p for p in chain([path], others) if not p.exists())
+    return next(p for p in free if not p.with_name(f"{p.name}.png").exists())
 
 
 def sample(

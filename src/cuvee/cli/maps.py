@@ -11,7 +11,7 @@ import typer
 from cuvee import names
 from cuvee.cli import options as asked
 from cuvee.cli.console import show, speaking
-from cuvee.cli.output import check_out, print_json
+from cuvee.cli.output import PICTURES, check_out, print_json
 
 if TYPE_CHECKING:
     from cuvee.api import ModelMap
@@ -168,6 +168,7 @@ def plan(
     hypothesis: asked.HypothesisName = "auto",
     l2: asked.L2 = 1e-2,
     seed: asked.Seed = 0,
+    force: asked.Force = False,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -185,7 +186,7 @@ def plan(
             levels=levels, task=task, hypothesis=hypothesis, l2=l2, seed=seed,
         )  # fmt: skip
         if picture is not None:
-            check_out(picture, force=True, option="--picture")
+            check_out(picture, force, PICTURES, "--picture")
         sources, kind, notes = _prepared(table, options, lambda opened: opened.others(targets))
         sample = _sample(mixtures, [s.name for s in sources], voice)
         voice.tell(notes)
@@ -274,9 +275,10 @@ def _check_outs(
     """Raise an error unless all that a stream writes can be written."""
     if out is not None:
         check_out(out, force, (".safetensors",))
-    for option, path in (("--checkpoint", checkpoint), ("--picture", picture)):
-        if path is not None:
-            check_out(path, force=True, option=option)
+    if checkpoint is not None:  # one that is there is gone on from
+        check_out(checkpoint, force=True, option="--checkpoint")
+    if picture is not None:
+        check_out(picture, force, PICTURES, "--picture")
 
 
 def _is_file(path: Path | None) -> bool:

@@ -159,6 +159,14 @@ HypothesisName = Annotated[
         ),
     ),
 ]
+NamedCode = Annotated[
+    str | None,
+    typer.Option(
+        "--hypothesis",
+        metavar="KIND",
+        help="package.module:factory that the run or file names; imported only if named here.",
+    ),
+]
 Model = Annotated[
     str,
     typer.Option(

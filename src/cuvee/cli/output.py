@@ -20,6 +20,7 @@ from cuvee.errors import InputError, OptionError
 from cuvee.outputs.visible import json_visible, visible
 
 MOST_ROWS = 20
+PICTURES = (".png",)
 
 
 def print_json(content: Mapping[str, Any]) -> None:

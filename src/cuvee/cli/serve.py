@@ -46,6 +46,7 @@ def serve(
     rate: Annotated[
         float, typer.Option(metavar="X", help="Requests a second that one client may send.")
     ] = 500.0,
+    hypothesis: asked.NamedCode = None,
     as_json: asked.Json = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -73,7 +74,8 @@ def serve(
 
             limits = Limits.of_rate(rate)
             files = token_file, table, certificate, key
-            serving = Serving(run, host, port, *files, read_only, workers, limits=limits)
+            how: Any = {"hypothesis": hypothesis, "limits": limits}
+            serving = Serving(run, host, port, *files, read_only, workers, **how)
             serve_run(serving, ready, voice.note)
         finally:
             gc.enable()

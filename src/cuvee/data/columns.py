@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.errors import DomainError
+from cuvee.errors import DomainError, OptionError
 from cuvee.inputs.arrays import kind_of
 from cuvee.results import Floats
 
@@ -154,7 +154,13 @@ def comma_list(text: str) -> tuple[str, ...]:
     >>> comma_list('age, "weight, kg"')
     ('age', 'weight, kg')
     """
-    row = next(csv.reader([text], skipinitialspace=True), [])
+    try:
+        row = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error:
+        raise OptionError(
+            f"{short(text)} is no list of names with commas between them; put double quotes around "
+            "a name that holds a comma or a line break"
+        ) from None
     return tuple(name.strip() for name in row if name.strip())
 
 

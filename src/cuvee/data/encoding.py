@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import re
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -25,7 +25,9 @@ def check_encoding(encoding: Any) -> None:
         ) from None
 
 
-def undecodable(path: Path, source: Path | BinaryIO, packed: bool, encoding: str) -> InputError:
+def undecodable(
+    path: Path, source: Path | BinaryIO, packed: str | None, encoding: str
+) -> InputError:
     """Return the error that says where a text file is not in its encoding, and what to do.
 
     `path` is what it is called, and `source` what is read.
@@ -49,10 +51,13 @@ def undecodable(path: Path, source: Path | BinaryIO, packed: bool, encoding: str
     return InputError(f"{path} is not {named}; {what_to_do}")
 
 
-def bytes_of(source: Path | BinaryIO, packed: bool) -> BinaryIO:
-    """Return a stream of what a text file holds, which gzip may have packed."""
+def bytes_of(source: Path | BinaryIO, packed: str | None) -> BinaryIO:
+    """Return a stream of what a text file holds, which may be packed with "gzip", say."""
     if packed:
-        return cast(BinaryIO, gzip.open(source))
+        import pyarrow as pa
+
+        stream = pa.input_stream(str(source) if isinstance(source, Path) else source, packed)
+        return cast(BinaryIO, io.BufferedReader(stream))
     return source.open("rb") if isinstance(source, Path) else source
 
 

@@ -30,6 +30,14 @@ BINARY = {
     ".ipc": "Feather",
 }
 TEXT = (".csv", ".tsv", ".txt")
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+# what lies beside tables and is none; any other file in a folder of tables is read or refused
+BESIDE = re.compile(
+    r"[._~].*|.*\.(md|rst|html?|pdf|docx?|png|jpe?g|svg|py|ipynb|r|sh|sql|log|ya?ml|toml|bib|md5|sha\d+)"
+    r"|readme|thumbs\.db|desktop\.ini|licen[cs]e|copying|notice|citation|makefile|md5sums?|sha\d+sums?",
+    re.IGNORECASE,
+)
 SEPARATORS = ",;\t|"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
 
@@ -45,24 +53,55 @@ def files(path: Path, encoding: str = UTF8) -> list[tuple[File, str | None]]:
             raise InputError(f"{path} does not exist; is the name right?")
         if path.is_file():
             return [(_recognised(path, encoding), None)]
-        paths = sorted(
-            p
-            for p in path.iterdir()
-            if p.is_file() and _suffix(p) in (*BINARY, *TEXT) and p.name[0] != "."
-        )
+        paths = sorted(p for p in path.iterdir() if _is_table(p))
     if not paths:
         raise InputError(
             f"{path} holds no table; put a CSV, Parquet or Feather file per domain into it"
         )
-    names = [p.name.removesuffix(".gz").rpartition(".")[0] for p in paths]
+    names = [_unpacked(p.name).rpartition(".")[0] for p in paths]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise InputError(f"{path} holds two files for domain {name!r}; keep one, or rename it")
     return [(_recognised(p, encoding), name) for p, name in zip(paths, names, strict=True)]
 
 
+def _is_table(path: Path) -> bool:
+    """Return whether what lies in a folder is a table; raise `InputError` where it may hold one.
+
+    No domain is left out without a word because cuvee cannot read its file.
+    """
+    if path.is_file():
+        if _suffix(path) in (*BINARY, *TEXT) and path.name[0] != ".":
+            return True
+        if BESIDE.fullmatch(path.name):
+            return False
+        why = "is no table that cuvee reads: write it as CSV (also .gz, .bz2, .zst) or Parquet"
+    elif BESIDE.fullmatch(path.name) or (path.is_dir() and not _holds_tables(path)):
+        return False
+    elif path.is_dir():
+        why = "is a folder of tables in a folder of tables: write one file per domain"
+    else:
+        why = "is a link to nothing" if path.is_symlink() else "is no file"
+        why += ": put the file there that it stands for"
+    raise InputError(f"{path} {why}, or move it elsewhere")
+
+
+def _holds_tables(folder: Path) -> bool:
+    """Return whether tables lie in a folder; those that cuvee itself wrote are no data."""
+    names = [p.name for p in folder.iterdir()]
+    return "manifest.json" not in names and any(
+        _suffix(Path(name)) in (*BINARY, *TEXT) and not BESIDE.fullmatch(name) for name in names
+    )
+
+
+def _unpacked(name: str) -> str:
+    """Return the name of a file without the ending that says how it is packed."""
+    stem, dot, packed = name.rpartition(".")
+    return stem if f"{dot}{packed}".lower() in PACKED else name
+
+
 def _suffix(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
+    return Path(_unpacked(path.name)).suffix.lower()
 
 
 def _recognised(path: Path, encoding: str) -> File:
@@ -80,8 +119,8 @@ def _recognised(path: Path, encoding: str) -> File:
                 return File(path, "Feather", tuple(ipc.open_file(mapped).schema.names))
         if (wanted := BINARY.get(_suffix(path))) and magic:
             raise InputError(f"{path} is not a {wanted} file, or a broken one; write it again")
-        packed = magic[:2] == b"\x1f\x8b"
-        with pa.input_stream(str(path), compression="gzip" if packed else None) as stream:
+        packed = next((name for begin, name in MAGIC.items() if magic.startswith(begin)), None)
+        with pa.input_stream(str(path), compression=packed) as stream:
             head = stream.read(HEAD)
         return _of_text(File(path, "text", (), packed=packed, encoding=encoding), head)
 
@@ -159,7 +198,7 @@ class File:
     kind: Literal["Parquet", "Feather", "text"]
     columns: tuple[str, ...]
     delimiter: str = ","
-    packed: bool = False  # with gzip
+    packed: str | None = None  # with "gzip", "bz2" or "zstd"
     encoding: str = UTF8
     groups: tuple[int, ...] | None = None  # row groups of a Parquet file; None: all
     first: int = 0  # number of its first row, where it is a part of a table
@@ -212,7 +251,7 @@ class File:
         return arrow_csv.open_csv(
             pa.input_stream(
                 str(self.path) if self.content is None else pa.py_buffer(self.content),
-                compression="gzip" if self.packed else None,
+                compression=self.packed,
             ),
             # Small blocks: the reader is many of them ahead.
             arrow_csv.ReadOptions(

@@ -17,7 +17,7 @@ import numpy as np
 from cuvee.data.columns import at, count, is_number, tidy
 from cuvee.data.encoding import UTF8
 from cuvee.data.files import File, files
-from cuvee.data.notes import Told, notes, text_throughout
+from cuvee.data.notes import Told, named_otherwise, notes, text_throughout
 from cuvee.data.noticed import called_id
 from cuvee.data.pieces import Part, of_file, parts_of
 from cuvee.data.row_places import placed
@@ -296,6 +296,8 @@ def _load(
         }
         if domain is not None:
             columns[domain] = part.domain if own else domain_names(frame[domain], part.where)
+            if part.domain is not None and not own:
+                remarks = [*remarks, *named_otherwise(columns[domain], part.domain)]
     return pd.DataFrame(columns, frame.index), remarks
 
 

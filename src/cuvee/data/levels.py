@@ -17,12 +17,13 @@ own, so that they have no say in τ², σ² and w.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cuvee.errors import check_number
+from cuvee.facts import DomainFacts, LocalFacts
 from cuvee.hypothesis.labels import check_numeric
 from cuvee.problem import Array, Problem
 from cuvee.results import Floats
@@ -60,12 +61,8 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     # (N,) who has a level of their own
     own = np.array([s.name not in pooled for s in problem.sources])
     own = own if own.any() else ~own
-    each = [s.within for s, whole in zip(facts.sources, own, strict=True) if whole]
-    gram, cross, square = (
-        np.mean([getattr(w, name) for w in each], 0) for name in ("gram", "cross", "square")
-    )
-    slope = np.linalg.pinv(gram + l2 * np.eye(len(gram)), hermitian=True) @ cross
-    noise = max(0.0, square - 2.0 * cross @ slope + slope @ gram @ slope)
+    each = [s for s, whole in zip(facts.sources, own, strict=True) if whole]
+    slope, noise = _within(each, x.shape[1], l2)
     seen, error = y - x @ slope, noise / rows  # (N+M,)
     middle = seen[:N][own].mean()
     spread = max(0.0, seen[:N][own].var(ddof=1) - error[:N][own].mean()) if own.sum() > 1 else 0.0
@@ -78,6 +75,28 @@ def take_out(problem: Problem, l2: float, *, pooled: Collection[str] = ()) -> Le
     level, believed = (_placed(part, at, len(domains)) for part in (level, believed))
     moved = [d.lowered(u) for d, u in zip(domains, level, strict=True)]
     return Levelled(Problem(moved[:N], moved[N:]), level[N:], believed[N:], level[:N])
+
+
+def _within(sources: Sequence[DomainFacts], d: int, l2: float) -> tuple[Floats, float]:
+    """Return the slopes (d,) of all sources, each around its own means, and their noise σ².
+
+    Of a table with fewer rows than columns no (d, d) matrix is made: with rows R = USVᵀ the same
+    slopes (RᵀR + l2)⁻¹Rᵀy are Rᵀ(RRᵀ + l2)⁻¹y.
+    """
+    local = [s for s in sources if isinstance(s, LocalFacts)]
+    if len(local) == len(sources) and sum(s.n_rows for s in local) < d:
+        R, y = (
+            np.concatenate(part) for part in zip(*(s.around_means() for s in local), strict=True)
+        )
+        R, y = R / np.sqrt(len(local)), y / np.sqrt(len(local))
+        slope = R.T @ (np.linalg.pinv(R @ R.T + l2 * np.eye(len(R)), hermitian=True) @ y)
+        return slope, float(np.sum((y - R @ slope) ** 2))
+    each = [s.within for s in sources]
+    gram, cross, square = (
+        np.mean([getattr(w, name) for w in each], 0) for name in ("gram", "cross", "square")
+    )
+    slope = np.linalg.pinv(gram + l2 * np.eye(len(gram)), hermitian=True) @ cross
+    return slope, max(0.0, float(square - 2.0 * cross @ slope + slope @ gram @ slope))
 
 
 def _placed(values: Floats, at: Array, n: int) -> Floats:

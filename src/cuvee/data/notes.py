@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cuvee.data.columns import short
 
@@ -13,6 +13,10 @@ _SAID = {
     "zeros": ("taken as categories, being digits with leading zeros", ""),
     "typed": ("of text read as numbers", "; name {them} in text (--text) if {they} categories"),
     "comma": ("read with decimal commas", ""),
+    "named": (
+        "that names the domain of each row, so that the names of files or parts do not count",
+        "",
+    ),
     "days": (
         "read as numbers, though {looks} like dates",
         "; make days since a date of {them}, or name {them} in text (--text)",
@@ -44,6 +48,13 @@ def notes(remarks: Iterable[Told], label: str, most: int = 10) -> tuple[str, ...
         if (name, how) != (label, "text"):
             ways.setdefault(how, {}).setdefault(name, cell)
     return tuple(_sentence(how, ways[how], most) for how in _SAID if how in ways)
+
+
+def named_otherwise(names: Any, part: str) -> list[Told]:
+    """Return what is to be said where a column of domains names others than its file does."""
+    others = names[(names != part).to_numpy()]
+    first = ((row, str(name)) for row, name in others[:1].items())
+    return [Told(str(names.name), "named", Cell(*one)) for one in first]
 
 
 def text_throughout(parts: Sequence[Sequence[Told]]) -> set[str]:

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
+from shlex import quote
 from typing import Any, Literal
 
 from cuvee.data.columns import as_written, comma_list
@@ -23,6 +24,7 @@ from cuvee.mixture import registry as alpha_methods
 HIDDEN = 64  # units of "mlp"
 LARGEST = 2**63 - 1  # whole number that a tensor holds
 KINDS = ("auto", *MODELS, "mlp")
+OURS = ("cuvee.demo:two_layers",)  # factories of cuvee's own, which any file may name
 LINEAR, AUTO = "linear", "auto"
 FITTED = {
     "trees": "histogram gradient boosting",
@@ -178,10 +180,16 @@ class Options:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, stored: dict[str, Any], where: str = "run.json") -> Options:
+    def from_dict(
+        cls, stored: dict[str, Any], where: str = "run.json", *, hypothesis: str | None = None
+    ) -> Options:
         """Return the options that `as_dict` gave, after a way through JSON, which has no tuples.
 
-        `where` is the file that errors name.
+        Args:
+            stored: what the file holds.
+            where: the file that errors name.
+            hypothesis: the one that the caller names. A factory that the file names is code, and
+                would be imported: it is an error unless the caller names it, too.
         """
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(stored) - known):
@@ -194,7 +202,19 @@ class Options:
         takes = alpha_methods.find(plain.get("method", cls.method)).takes
         if takes is not None and "C" not in takes:
             plain.pop("C", None)  # older versions kept one that had no effect
-        return cls(**plain)
+        options = cls(**plain)
+        named = options.hypothesis
+        if hypothesis is not None and hypothesis != named:
+            raise OptionError(
+                f"{where} holds the hypothesis {named!r}, not {hypothesis!r}: name that, or none"
+            )
+        if hypothesis is None and named not in (*KINDS, *OURS):
+            raise OptionError(
+                f"{where} names {named!r}, code that makes its networks, and a file's code is not "
+                f"run by itself: if you trust it, say so, by --hypothesis {quote(named)} or "
+                f"hypothesis={named!r}"
+            )
+        return options
 
 
 def _names(option: str, value: Any) -> str | tuple[str, ...] | None:

@@ -27,7 +27,12 @@ def placed(place: Callable[[int], str]) -> Iterator[None]:
 
 
 def line_of(
-    source: Path | BinaryIO, row: int, separator: str, packed: bool, encoding: str, name: str
+    source: Path | BinaryIO,
+    row: int,
+    separator: str,
+    packed: str | None,
+    encoding: str,
+    name: str,
 ) -> str:
     """Return "line 7 of visits.csv", where a row of a text file of this name begins.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from cuvee.data.fingerprint import row_digests
 from cuvee.data.label_summary import label_kind
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
-from cuvee.data.notes import notes, text_throughout
+from cuvee.data.notes import named_otherwise, notes, text_throughout
 from cuvee.data.noticed import filled
 from cuvee.data.refused import say_missing
 from cuvee.data.row_places import placed
@@ -136,13 +137,25 @@ class Scan:
         again = text_throughout(self.told)
         self._kinds: list[dict[str, Kind]] = [dict(each.kinds) for each in surveys]
         self.as_text(again)
+        domain = spec.domain
+        of_files = [
+            (file, name) for file, name in spec.files if name is not None and domain in file.columns
+        ]
+        named = [
+            one
+            for file, name in of_files
+            for table in islice(file.batches([domain], rows), 1)
+            for one in named_otherwise(
+                domain_names(to_frame(table, {domain: "text"})[domain], ""), name
+            )
+        ]
         remarks = [
             one
             for each in surveys
             for one in each.told
             if one.name not in again or one.how != "typed"
         ]
-        self.notes = notes(remarks, spec.label)
+        self.notes = notes([*remarks, *named], spec.label)
 
     def as_text(self, names: Collection[str]) -> None:
         """Take these columns as text, though they look like numbers here."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written, at, count, short
+from cuvee.data.columns import as_written, at, comma_list, count, short
 from cuvee.errors import DomainError
 from cuvee.inputs.arrays import check_apart
 
@@ -61,6 +61,8 @@ def matching(names: Sequence[str], asked: Sequence[str], where: str = "") -> lis
 
     >>> matching(["north 1", "a, b", "south"], ["north*", "a, b"])
     ['north 1', 'a, b']
+    >>> matching(["north 1", "a, b", "south"], ['south,"a, b"'])
+    ['a, b', 'south']
     """
     known, chosen = set(names), set[str]()
     for part in _parts(names, asked):
@@ -72,13 +74,9 @@ def matching(names: Sequence[str], asked: Sequence[str], where: str = "") -> lis
 
 
 def _parts(names: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return comma lists taken apart; a name may hold a comma itself."""
-    known, parts = set(names), list[str]()
-    for one in asked:
-        parts += (
-            [one] if one in known else [part.strip() for part in one.split(",") if part.strip()]
-        )
-    return parts
+    """Return comma lists taken apart; a name may hold a comma itself, and quotes keep it."""
+    known = set(names)
+    return [part for one in asked for part in ([one] if one in known else comma_list(one))]
 
 
 def suggest(wrong: str, known: Sequence[str]) -> str:

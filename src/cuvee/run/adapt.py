@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -161,27 +162,31 @@ def resume(
     *,
     source: Any = None,
     on: str | None = None,
+    hypothesis: str | None = None,
     progress: Progress | None = None,
     say: Say | None = None,
 ) -> Run:
     """Go on where a run was cut, and return it; one that is finished is opened.
 
     `source` is needed where the table was a frame. `on` is another cluster than the run was begun
-    on, and `say` is told which one was joined or started.
+    on, and `say` is told which one was joined or started. What the folder names is code where it is
+    a factory of networks or the address of a cluster: it is used only where `hypothesis` or `on`
+    names it, too.
     """
     path = Path(path)
     folder = RunFolder.open(path)
     if folder.done("report"):
         with suppress(InputError), locked(path):  # it may lie on a disk that can only be read
             folder.tidy()
-        return Run(folder)
+        return Run(folder, hypothesis=hypothesis)
     with locked(path):
         folder = RunFolder.open(path)  # once more: nobody else writes now
         folder.tidy()
         about = folder.about
         with understood(path / ABOUT, "what this version of cuvee writes"):
-            options = Options.from_dict(about["options"])
-            options = options if on is None else replace(options, on=on)
+            stored, where = about["options"], str(path / ABOUT)
+            options = Options.from_dict(stored, where, hypothesis=hypothesis)
+            options = _on(options, on, path)
             data = about["data"]
             place, fingerprint = data["path"], data["fingerprint"]
         source = place if source is None else source
@@ -202,6 +207,22 @@ def resume(
             shutil.rmtree(path / SCRATCH, ignore_errors=True)
 
 
+def _on(options: Options, on: str | None, path: Path) -> Options:
+    """Return the options of a run with the cluster `on`, where one is named.
+
+    Who joins a cluster lets it run code here, so that an address counts only if the caller says it.
+    """
+    if on is not None:
+        return replace(options, on=on)
+    if options.on is not None and ":" in options.on:
+        raise OptionError(
+            f"{path} was begun on the Ray cluster {options.on!r}, and a cluster that is joined can "
+            f"run code on this machine: if you trust it, say so, by --on {quote(options.on)} or "
+            f"on={options.on!r}; or name another, or 'ray'"
+        )
+    return options
+
+
 def _finish(
     folder: RunFolder, prepared: Prepared, options: Options, progress: Progress, say: Say
 ) -> Run:
@@ -214,9 +235,9 @@ def _finish(
         _deliver(folder, prepared, options, progress)
     if not folder.done("report"):
         began = time.perf_counter()
-        Run(folder).report()
+        Run(folder, hypothesis=options.hypothesis).report()
         folder.commit("report", {}, seconds=time.perf_counter() - began)
-    return Run(folder)
+    return Run(folder, hypothesis=options.hypothesis)
 
 
 def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Progress) -> None:

@@ -41,7 +41,7 @@ class Numbers:
     explained: Any = None  # what `Run.explain` says of the first targets
 
 
-def findings(folder: RunFolder, numbers: Numbers) -> Findings:
+def findings(folder: RunFolder, options: Options, numbers: Numbers) -> Findings:
     """Return all that the report shows; raise an error where the run is not far enough."""
     about, prepared, metrics = folder.about, numbers.prepared, numbers.metrics
     columns, alpha, added = numbers.columns, numbers.alpha, numbers.added
@@ -54,7 +54,7 @@ def findings(folder: RunFolder, numbers: Numbers) -> Findings:
         title=Path(about["data"]["name"]).name,
         about=about,
         task=prepared["task"],
-        hypothesis=_hypothesis(folder, prepared),
+        hypothesis=_hypothesis(folder, options, prepared),
         domain=prepared["domain"],
         label=prepared["label"],
         n_features=prepared["n_features"],
@@ -115,11 +115,11 @@ def _columns(explained: Any) -> dict[str, dict[str, Floats]]:
     return found
 
 
-def _hypothesis(folder: RunFolder, prepared: dict[str, Any]) -> str:
+def _hypothesis(folder: RunFolder, options: Options, prepared: dict[str, Any]) -> str:
     """Return the kind of model in words, which may be what "auto" chose."""
     if not folder.has(CHOSEN):
         return str(prepared["hypothesis"])
-    options = decided(folder, Options.from_dict(folder.about["options"]))
+    options = decided(folder, options)
     kind = "linear models: " if options.model == LINEAR else ""
     return f"{kind}{in_words(options, prepared['kind'])} (the choice of --model auto)"
 

@@ -31,15 +31,21 @@ from cuvee.run.tables import metrics_of
 EXPLAINED = 8  # targets whose coefficients the report shows
 
 
-def open_run(path: str | Path) -> Run:
-    """Return a run folder as its manifest has it; what was changed since is an error."""
-    return Run(RunFolder.open(Path(path)))
+def open_run(path: str | Path, *, hypothesis: str | None = None) -> Run:
+    """Return a run folder as its manifest has it; what was changed since is an error.
+
+    Args:
+        path: the folder.
+        hypothesis: "package.module:factory", for a run with a network of one's own. It is code, so
+            it is imported only where it is named here as well as in the folder.
+    """
+    return Run(RunFolder.open(Path(path)), hypothesis=hypothesis)
 
 
 class Run(Predictor):
     """The run of one table: targets, weights of the sources, scores, and models for raw rows."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, *, hypothesis: str | None = None) -> None:
         self._folder = folder
         self._about, self._added = folder.about, added.read(folder)
         with understood(folder.path / PREPARED, "what this version of cuvee writes"):
@@ -49,7 +55,8 @@ class Run(Predictor):
             self.notes: tuple[str, ...] = (self._prepared["why"], *self._prepared["notes"])
             """What was inferred, and what is worth knowing about the table."""
         with understood(folder.path / ABOUT, "what this version of cuvee writes"):
-            self.options = Options.from_dict(self._about["options"])
+            where = str(folder.path / ABOUT)
+            self.options = Options.from_dict(self._about["options"], where, hypothesis=hypothesis)
 
     @property
     def path(self) -> Path:
@@ -134,7 +141,7 @@ class Run(Predictor):
                 explained = self.explain(self.targets[:EXPLAINED])
             except OptionError:  # there is nothing to say
                 explained = None
-            return findings(self._folder, replace(numbers, explained=explained))
+            return findings(self._folder, self.options, replace(numbers, explained=explained))
 
     def report(self) -> Path:
         """Write report.html, from the files of the run alone."""

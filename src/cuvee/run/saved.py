@@ -15,7 +15,7 @@ from cuvee.data.encode import Encoder
 from cuvee.data.frame import DOMAIN
 from cuvee.data.options import Options
 from cuvee.data.task import Task
-from cuvee.errors import InputError, OptionError
+from cuvee.errors import InputError
 from cuvee.outputs import files
 from cuvee.problem import Array
 from cuvee.results import Floats, Status, widen
@@ -40,12 +40,19 @@ class SavedModels(Predictor):
         options: the label, the domain column, the hypothesis, and all else they were solved with.
     """
 
-    def __init__(self, path: Path, numbers: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        numbers: Mapping[str, Array],
+        header: Mapping[str, Any],
+        *,
+        hypothesis: str | None = None,
+    ) -> None:
         self._path, self._numbers, self._header = path, numbers, header
         with files.understood(path, WHAT):
             self.targets = tuple(map(str, header["models"]))
             self.columns = tuple(map(str, header["columns"]))
-            self.options = Options.from_dict(header["options"], str(path))
+            self.options = Options.from_dict(header["options"], str(path), hypothesis=hypothesis)
             self.alpha: Floats = numbers["alpha"]
             self.status = tuple(Status(one) for one in header["status"])
             rests_on, calibrated = header["rests_on"], numbers.get("calibrated")
@@ -142,7 +149,7 @@ class SavedModels(Predictor):
             "domain": options.domain or DOMAIN,
             "options": options.as_dict(),
         }
-        return cls(Path("models"), numbers, header)
+        return cls(Path("models"), numbers, header, hypothesis=options.hypothesis)
 
     @classmethod
     def joined(
@@ -177,7 +184,7 @@ class SavedModels(Predictor):
             "classes": None if classes[0] is None else _union(classes),
         }
         numbers = {name: np.concatenate([part[name] for part in each])[order] for name in each[0]}
-        return cls(Path("models"), numbers, header)
+        return cls(Path("models"), numbers, header, hypothesis=parts[0].options.hypothesis)
 
     def _widened(self, n_params: int, columns: Sequence[str]) -> dict[str, Array]:
         """Return the numbers with more parameters and more columns of α, which are 0."""
@@ -267,13 +274,5 @@ def load_models(path: str | Path, *, hypothesis: str | None = None) -> SavedMode
             "solve again"
         )
     tensors, header = files.read(path, "cpu", WHAT, FORMAT)
-    with files.understood(path, WHAT):
-        named = str(header["options"]["hypothesis"])
-    if hypothesis is not None and hypothesis != named:
-        raise OptionError(f"{path} holds models of the hypothesis {named!r}, not of {hypothesis!r}")
-    if hypothesis is None and ":" in named:
-        raise OptionError(
-            f"{path} holds networks that {named!r} makes, which is code: if you trust it, say so, "
-            f"by --hypothesis {named} or hypothesis={named!r}"
-        )
-    return SavedModels(path, {name: t.numpy() for name, t in tensors.items()}, header)
+    numbers = {name: t.numpy() for name, t in tensors.items()}
+    return SavedModels(path, numbers, header, hypothesis=hypothesis)

@@ -48,7 +48,7 @@ def metrics(judged: Judged, rows: Array, metric: str) -> dict[str, Any]:
     """
     of = METRICS[metric]
     classify = Task.classification in of.tasks
-    score, low, high = (_rounded(v) for v in intervals(judged, rows, metric))
+    score, low, high = (rounded(v) for v in intervals(judged, rows, metric))
     scored = np.isfinite(score).all(1)
     sign = 1.0 if of.higher_is_better else -1.0
     gains = sign * (score[:, :1] - score)
@@ -125,13 +125,20 @@ def chance(judged: Judged, rows: Array, metric: str) -> Floats:
     return np.minimum(1.0, 2.0 * binom.cdf(fewer, differ, 0.5))
 
 
-def _rounded(values: Floats) -> Floats:
-    """Round to nine digits: what differs by rounding alone is the same, and shares its rank."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - 8)
-        return np.where(
-            (values == 0) | ~np.isfinite(values), values, np.round(values / unit) * unit
-        )
+def rounded(values: Floats) -> Floats:
+    """Round to nine digits: what differs by rounding alone is the same, and shares its rank.
+
+    Nine digits are also all that is written of them: powers of ten are exact where they multiply
+    and divide, so that no other digits come from them.
+
+    >>> rounded(np.array([0.1 + 0.2, 1234.56789012345, -2e-12 / 3.0])).tolist()
+    [0.3, 1234.56789, -6.66666667e-13]
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        digits = 8.0 - np.floor(np.log10(np.abs(values)))
+        up, down = 10.0 ** np.maximum(digits, 0.0), 10.0 ** np.maximum(-digits, 0.0)
+        near = np.round(values / down * up) / up * down
+        return np.where((values == 0) | ~np.isfinite(near), values, near)
 
 
 def intervals(judged: Judged, rows: Array, metric: str) -> tuple[Floats, Floats, Floats]:
@@ -184,5 +191,10 @@ def _ranks(losses: Floats) -> Floats:
 
 
 def listed(values: Floats) -> Any:
+    """Return lists of `rounded` values for JSON."""
+    return exactly(rounded(np.asarray(values, dtype=np.float64)))
+
+
+def exactly(values: Floats) -> Any:
     """Return lists for JSON, with null in place of NaN and infinity, which JSON does not have."""
     return np.where(np.isfinite(values), np.asarray(values, dtype=object), np.array(None)).tolist()

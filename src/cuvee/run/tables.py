@@ -35,7 +35,7 @@ from cuvee.run.folder import (
 )
 from cuvee.run.judge import Judged
 from cuvee.run.models import Delivered
-from cuvee.run.scores import listed
+from cuvee.run.scores import exactly
 
 # weights of candidates that are kept; of more targets neither candidates nor traces are
 KEPT = 2**24
@@ -229,9 +229,9 @@ def metrics_of(
         "status": delivered.status.tolist(),
         "certificate": {
             "rests_on": delivered.rests_on,
-            "distance": listed(delivered.distance),
-            "excess_risk": listed(delivered.excess_risk),
-            "gradient": listed(delivered.gradient),
+            "distance": exactly(delivered.distance),
+            "excess_risk": exactly(delivered.excess_risk),
+            "gradient": exactly(delivered.gradient),
         },
         "targets": list(targets),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,13 @@ class Models:
         return self.run.predict(model_input)
 
 
-def _load_pyfunc(path: str) -> Models:
-    """Return the models of a folder; MLflow calls it by this name."""
-    return Models(open_run(path))
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Models:
+    """Return the models of a folder; MLflow calls it by this name.
+
+    A network of one's own is code, which whoever loads the models names again:
+    `mlflow.pyfunc.load_model(uri, model_config={"hypothesis": "package.module:factory"})`.
+    """
+    return Models(open_run(path, hypothesis=(model_config or {}).get("hypothesis")))
 
 
 def log_run(run: Run, uri: str) -> str:
@@ -94,11 +99,13 @@ def metrics(run: Run) -> dict[str, float]:
 def _log_models(mlflow: Any, run: Run) -> None:
     """Log a copy of the run folder as a model."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "run"
+        copy, is_code = Path(folder) / "run", ":" in run.options.hypothesis
         shutil.copytree(run.path, copy, ignore=shutil.ignore_patterns(SERVER, "*.part"))
         mlflow.pyfunc.log_model(
             name=MODELS,
             loader_module=__name__,
             data_path=str(copy),
+            # MLflow lets who loads a model set only what is there already
+            model_config={"hypothesis": None} if is_code else None,
             pip_requirements=["cuvee"],
         )

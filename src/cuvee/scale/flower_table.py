@@ -18,7 +18,7 @@ import numpy as np
 
 import cuvee
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.columns import is_number, tidy
+from cuvee.data.columns import comma_list, is_number, tidy
 from cuvee.data.encode import Encoder
 from cuvee.data.frame import columns_of, read_rows
 from cuvee.data.label_summary import LabelKind, Summary, label_kind
@@ -116,7 +116,7 @@ class SiteTable:
         """Return a frame of the rows with a label, and how many rows the file has."""
         config = self.config
         columns, path = columns_of(config.file), Path(config.file)
-        dropped = {name.strip() for name in config.drop.split(",") if name.strip()}
+        dropped = {*comma_list(config.drop)}
         for name in (config.label, *sorted(dropped)):
             if name not in columns:
                 raise Sayable(f"its table has no column {name!r}")

@@ -21,6 +21,7 @@ from cuvee.serve.streams import Streams
 # what needs no token, because it holds nothing of the run
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/", "/page.css", "/page.js", "/mixture.js")
 JOBS = "/v1/jobs/"
+ONCE = (b"authorization", b"content-type", b"content-length", b"host")  # headers of one value
 SAFE = {
     b"x-content-type-options": b"nosniff",
     b"cache-control": b"no-store",
@@ -84,10 +85,11 @@ class Guard:
 
     def _check(self, scope: Scope) -> str:
         """Return whose request it is; raise `Problem` unless it may be answered."""
-        path = scope["path"]
-        if path in OPEN[:2]:
+        path, ambiguous = scope["path"], _ambiguous(scope)
+        if path in OPEN[:2] and not ambiguous:
             return ""
-        header = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        given = b"" if ambiguous else dict(scope["headers"]).get(b"authorization", b"")
+        header = given.decode("latin-1")
         role, digest = self._tokens.find(header)
         address = (scope.get("client") or ("",))[0]
         key = digest.hex() if role else f"address {address}"
@@ -98,6 +100,8 @@ class Guard:
         if self._under_way > self._limits.at_once and not _endless(scope):
             sentence = "too many requests are under way; ask again in a second"
             raise Problem(503, sentence, {"Retry-After": "1"})
+        if ambiguous:  # what follows on this connection cannot be trusted either
+            raise Problem(400, ambiguous, {"Connection": "close"})
         if role is None and path not in OPEN:
             raise Problem(
                 401,
@@ -108,6 +112,17 @@ class Guard:
             )
         scope.setdefault("state", {})["role"] = role
         return key
+
+
+def _ambiguous(scope: Scope) -> str:
+    """Return what is wrong where headers contradict each other, so that a proxy may read others."""
+    names = [name for name, _ in scope["headers"]]
+    twice = next((name for name in ONCE if names.count(name) > 1), None)
+    if twice is not None:
+        return f"the header {twice.decode().title()!r} is there more than once; send it once"
+    if b"content-length" in names and b"transfer-encoding" in names:
+        return "the headers 'Content-Length' and 'Transfer-Encoding' exclude each other; send one"
+    return ""
 
 
 def _endless(scope: Scope) -> bool:

@@ -56,6 +56,7 @@ class Serving:
     key: Path | None = None
     read_only: bool = False
     workers: int = 1  # processes
+    hypothesis: str | None = None  # code that the run names, and that may be imported
     limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:
@@ -94,7 +95,7 @@ def serve(
     in memory; `note` with what is worth knowing.
     """
     serving.check()
-    check_finished(serving.run)
+    check_finished(serving.run, serving.hypothesis)
     listening = _listen(serving.host, serving.port)
     try:
         tokens, shown = _tokens(serving, os.environ if environment is None else environment)
@@ -126,7 +127,8 @@ def _serve(
     """Serve in this process, which may be one of several."""
     say_seldom()
     metrics, door = Metrics(), Door(serving.limits)
-    state = State(serving.run, metrics, serving.table, read_only=serving.read_only)
+    how: Any = {"hypothesis": serving.hypothesis, "read_only": serving.read_only}
+    state = State(serving.run, metrics, serving.table, **how)
     server = uvicorn.Server(_config(serving, state, tokens, metrics, door))
     began(server)
     ready({"why_not": state.why_not, "targets": len(state.run.targets)})

@@ -48,10 +48,12 @@ class State:
         metrics: Metrics,
         table: Any = None,
         *,
+        hypothesis: str | None = None,
         read_only: bool = False,
         learn: bool = True,
     ) -> None:
         self._lock, self._path, self._manifest = Lock(), path, os.fspath(path / MANIFEST)
+        self._hypothesis = hypothesis
         self._mark, self._run = self._read()
         self.base: Base | None = None
         self.atlas: ModelMap | None = None
@@ -152,7 +154,7 @@ class State:
         while True:
             mark = _mark(self._manifest)  # before it is read: what comes later is then seen later
             try:
-                run = open_run(self._path)
+                run = open_run(self._path, hypothesis=self._hypothesis)
                 if run.finished:
                     run.w, run.alpha, run.metrics  # noqa: B018  # before anybody waits
                 return mark, run
@@ -190,9 +192,9 @@ class State:
         return [answers[i] for i in range(len(questions))]
 
 
-def check_finished(path: Path) -> None:
+def check_finished(path: Path, hypothesis: str | None = None) -> None:
     """Raise `InputError` unless there is a run in a folder that is finished."""
-    if not open_run(path).finished:
+    if not open_run(path, hypothesis=hypothesis).finished:
         raise InputError(f"{path} is not finished: cuvee resume {path}")
 
 
