@@ -228,7 +228,10 @@ def test_unseen_values():
         DomainError,
         match=r"new.csv: column 'sex' is 'x' at row 3.* \(2 rows with such values; known: 'f', 'm'\)",
     ):
-        encoder(new, where="new.csv")
+        encoder.unseen(new, where="new.csv", strict=True)
+    assert encoder.unseen(new)["sex"].to_dict() == {3: "x", 7: "x"}
+    X, sexes = encoder(new), [i for i, name in enumerate(encoder.names) if name.startswith("sex=")]
+    assert not X[[3, 7]][:, sexes].any() and X[[0, 1, 2, 4]][:, sexes].sum() == 4
     with pytest.raises(
         DomainError,
         match="column 'age' holds text, 'old' at row 0, where the training rows hold numbers",

@@ -215,7 +215,10 @@ def test_further_errors(tmp_path, monkeypatch):
     with pytest.raises(
         DomainError, match=r"'kind' is 'y' at row .*, a value that no training row has"
     ):
-        spool(spec(path, **ROLES), tmp_path, encoder=encoder)
+        spool(spec(path, **ROLES), tmp_path, encoder=encoder, strict=True)
+    lenient = spool(spec(path, **ROLES), tmp_path, encoder=encoder)
+    others = int((shops(200)["kind"] == "y").sum())
+    assert f"count as 'other': 'kind' ({others} rows, like 'y')" in lenient.notes[-1]
     with pytest.raises(InputError, match=r"nowhere cannot be written .No such file"):
         spool(spec(path, **ROLES), tmp_path / "nowhere")
     with pytest.raises(OptionError, match="batch_rows"):

@@ -636,7 +636,7 @@ def test_rows_that_cannot_be_predicted(run):
     for frame, asked, sentence in (
         (
             rows.assign(sex="x"),
-            {},
+            {"strict": True},
             "'sex' is 'x' at row 0, a value that no training row has .12 rows with such values",
         ),
         (rows.drop(columns="sex"), {}, "there is no column 'sex'"),
@@ -673,7 +673,11 @@ def test_rows_that_cannot_be_predicted(run):
             "predict",
             run,
             path,
-            *(w for n, v in asked.items() for w in (f"--{n}", v if n == "target" else v[0])),
+            *(
+                word
+                for n, v in asked.items()
+                for word in ([f"--{n}"] if v is True else [f"--{n}", v if n == "target" else v[0]])
+            ),
         ]
         check_refused(call, sentence, run.parent)
         check_refused([*call, "--out", run.parent / "said.csv"], sentence, run.parent)

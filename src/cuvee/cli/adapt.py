@@ -191,6 +191,12 @@ def predict(
         str | None,
         typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run."),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="A category that no training row has is an error, not a note."
+        ),
+    ] = False,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -203,7 +209,7 @@ def predict(
             check_out(out, force, (".csv", ".parquet"))
         lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
         answers = _models(models, hypothesis).predict(
-            rows, target=target, **lists, encoding=encoding, say=voice.note
+            rows, target=target, **lists, encoding=encoding, strict=strict, say=voice.note
         )
         write_frame(answers, out)
         if out is not None:

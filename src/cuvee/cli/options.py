@@ -82,8 +82,8 @@ Strict = Annotated[
         "--strict",
         rich_help_panel=_TABLE,
         help=(
-            "Small sources, targets with too few labels and rows of unknown classes are errors, "
-            "not notes."
+            "Small sources, targets with too few labels, rows of unknown classes or without a "
+            "domain, and unseen categories are errors, not notes."
         ),
     ),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import count, is_number, listed
+from cuvee.data.columns import count, is_number, listed, short
 
 IDS = 50  # rows, from which on as many different whole numbers are most likely ids
 MOST = 10  # columns that a sentence names
@@ -53,6 +53,17 @@ def filled(gaps: Mapping[str, int]) -> list[str]:
         "gaps are filled, numbers with the column's median and categories with the most "
         f"frequent value: {', '.join(named[:MOST])}{more}"
     ]
+
+
+def others(unseen: Mapping[str, tuple[int, Any]], what: str = "row") -> list[str]:
+    """Return a sentence about values that no training row has, or none.
+
+    `unseen` has the columns with such values, in how many rows they are, and one of them.
+    """
+    named = [f"{name!r} ({count(n, what)}, like {short(v)})" for name, (n, v) in unseen.items()]
+    more = f" and {len(named) - MOST} more" if len(named) > MOST else ""
+    shown = f"{', '.join(named[:MOST])}{more}"
+    return [f"categories that no training row has count as 'other': {shown}"] if named else []
 
 
 def _ids(columns: Mapping[str, Any], features: Sequence[str]) -> Iterator[str]:

@@ -50,7 +50,8 @@ class Options:
     """Domains that are neither source nor target, named as targets are."""
     strict: bool = False
     """Make errors of what is otherwise noted: small sources that are pooled or left out, targets
-    with too few labelled rows, rows of a target whose class no source has.
+    with too few labelled rows, rows of a target whose class no source has, rows without a domain,
+    and test rows with a category that no training row has.
     """
     features: tuple[str, ...] | None = None
     """Columns to learn from, a list of names or one text, "age,sex"; None: all but `drop`."""
@@ -97,7 +98,7 @@ class Options:
     """
     stream: bool | None = None
     """Read the files batch by batch, never whole; None: where they are large. The encoding is then
-    fitted on sources alone, and a category that only targets have is an error.
+    fitted on sources alone, and a category that only targets have counts as another one.
     """
     seed: int = 0
     on: str | None = None

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cuvee.data.encode import Encoder
+from cuvee.data.encode import Encoder, unseen_in
 from cuvee.data.files import files
 from cuvee.data.fingerprint import fingerprint_of
 from cuvee.data.frame import located
@@ -25,7 +25,7 @@ from cuvee.data.held_out import (
     class_labels,
     classes_tested,
     divided,
-    drop_unseen,
+    tested_rows,
 )
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.noticed import noticed, skewed
@@ -103,11 +103,10 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     more = Unlabelled.of(table, set(places), opened.label_free, options)
     members, unusable = _with_inputs(members, more, opened.label_free)
     row_notes += unusable
-    row_notes += [
-        note
-        for who in members
-        for note in drop_unseen(rows, who.encoder, places, parts, who.targets)
-    ]
+    with located(opened.source, options.encoding):
+        tests = ((who.encoder, tested_rows(rows, who.targets, places, parts)) for who in members)
+        row_notes += unseen_in(tests, "test row", where="test rows", strict=options.strict)
+        row_notes += unseen_in(more.by_encoder(members), "row without a label")
 
     def encoded(who: Members) -> dict[str, tuple[Array, Array]]:
         with located(opened.source, options.encoding):
@@ -168,7 +167,7 @@ def _with_inputs(
         lost = {*bare} - {*more.encoded(replace(who, targets=bare))}
         notes += [
             f"target {name!r} gets no model: it has no labels to learn from, and each of its rows "
-            "has a gap (--impute fills them) or a category that no training row has"
+            "has a gap (--impute fills them)"
             for name in who.targets
             if name in lost
         ]

@@ -15,6 +15,7 @@ from cuvee.data.column_fit import ColumnFit
 from cuvee.data.columns import at, tidy
 from cuvee.data.encode import (
     Encoder,
+    add_up,
     hides_variation,
 )
 from cuvee.data.files import ROWS, File
@@ -22,7 +23,7 @@ from cuvee.data.label_summary import label_kind
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
 from cuvee.data.notes import notes, text_throughout
-from cuvee.data.noticed import filled
+from cuvee.data.noticed import filled, others
 from cuvee.data.refused import say_missing
 from cuvee.data.row_places import placed
 from cuvee.data.targets import domain_names, suggest
@@ -64,6 +65,7 @@ def spool(
     standardise: bool = True,
     fit_on: Collection[str] | None = None,
     batch_rows: int = ROWS,
+    strict: bool = False,
 ) -> Spooled:
     """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,).
 
@@ -71,7 +73,8 @@ def spool(
 
     Rows without a label are left out. Where no encoder is given, one is fitted on the domains
     `fit_on` (None: all). Text is read three times (types, fit, write), other files twice; `impute`
-    takes five more for exact medians.
+    takes five more for exact medians. A category that is in no row the encoder was fitted on
+    counts as another one, with a note, or is an error with `strict`.
     """
     check_number("batch_rows", batch_rows, least=1)
     scan = Scan(spec, batch_rows, spec.text if encoder is None else (*spec.text, *encoder.text))
@@ -94,13 +97,13 @@ def spool(
         encoder = _encoder(list(fit.values()), scan, impute, fit_on)
         encoder = encoder if standardise else encoder.unscaled()
     gaps = {one.name: one.gaps for one in fit.values()} if impute else {}
-    X, y = _write(Path(folder), scan, rows, encoder, labels.dtype)
+    X, y, unseen = _write(Path(folder), scan, rows, encoder, labels.dtype, strict)
     ends = np.cumsum(list(rows.values())).tolist()
     pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
     return Spooled(
         tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces),
         encoder,
-        (*scan.notes, *filled(gaps)),
+        (*scan.notes, *filled(gaps), *unseen),
     )
 
 
@@ -250,14 +253,23 @@ def _say_gaps(columns: Sequence[ColumnFit], scan: Scan, fit_on: Collection[str] 
 
 
 def _write(
-    folder: Path, scan: Scan, rows: Mapping[str, int], encoder: Encoder, dtype: str
-) -> tuple[Array, Array]:
-    """Return X and y, mapped from the files that are written; unfinished files are removed."""
+    folder: Path,
+    scan: Scan,
+    rows: Mapping[str, int],
+    encoder: Encoder,
+    dtype: str,
+    strict: bool,
+) -> tuple[Array, Array, list[str]]:
+    """Return X and y, mapped from the files that are written, and a note on unseen categories.
+
+    Unfinished files are removed.
+    """
     spec, n = scan.spec, sum(rows.values())
     paths = folder / "X.npy", folder / "y.npy"
     shapes = {paths[0]: (n, len(encoder.names)), paths[1]: (n,)}
     start = dict(zip(rows, np.cumsum([0, *rows.values()]).tolist(), strict=False))
     end = {name: start[name] + size for name, size in rows.items()}
+    unseen: dict[str, tuple[int, Any]] = {}
     try:
         # Written as files, not through the maps: a full disk is then an error, and not the end of
         # the process.
@@ -265,6 +277,7 @@ def _write(
             heads = [_head(X, "<f8", shapes[paths[0]]), _head(y, dtype, shapes[paths[1]])]
             for frame, where in scan.frames(spec.features):
                 with placed(scan.lines[where]):
+                    add_up(unseen, encoder.unseen(frame, where=where, strict=strict))
                     parts = [
                         encoder(frame, where=where),
                         frame[spec.label].to_numpy(object).astype(dtype),
@@ -276,7 +289,8 @@ def _write(
                     start[name] += len(places)
         if start != end:
             raise InputError(f"{spec.where} changed while it was read; try again")
-        return np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r")
+        X_map, y_map = (np.load(path, mmap_mode="r") for path in paths)
+        return X_map, y_map, others(unseen)
     except BaseException as error:
         for path in paths:
             path.unlink(missing_ok=True)

@@ -44,7 +44,12 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     scratch.mkdir(parents=True, exist_ok=True)
     fit_on = [*(s for s in group.sources if s != SMALL or not small.names), *small.names]
     spooled = spool(
-        what, scratch, impute=options.impute, standardise=options.standardise, fit_on=fit_on
+        what,
+        scratch,
+        impute=options.impute,
+        standardise=options.standardise,
+        fit_on=fit_on,
+        strict=options.strict,
     )
     rows = {d.name: (d.X, d.y) for d in spooled.domains}
     if small.names:

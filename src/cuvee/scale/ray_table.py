@@ -18,11 +18,11 @@ import numpy as np
 
 from cuvee.components.sharded import ShardedDomain, sharded
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.encode import Encoder, hides_variation
+from cuvee.data.encode import Encoder, hides_variation, unseen_in
 from cuvee.data.fingerprint import of_digests
 from cuvee.data.frame import spec_of
 from cuvee.data.groups import Names, assigned, taught
-from cuvee.data.held_out import class_labels, classes_tested, divided, drop_unseen
+from cuvee.data.held_out import class_labels, classes_tested, divided, tested_rows
 from cuvee.data.label_summary import Summary, together
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.medians import counted, medians_by_counts
@@ -127,7 +127,8 @@ class _Table:
         encoder = self._encoder(fit_on, rows.frame.iloc[np.sort(learnt)])
         encoder = encoder if options.standardise else encoder.unscaled()
         members = Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
-        row_notes += drop_unseen(rows, encoder, places, parts, members.targets)
+        tests = [(encoder, tested_rows(rows, members.targets, places, parts))]
+        row_notes += unseen_in(tests, "test row", where="test rows", strict=options.strict)
         row_notes += filled(self.gaps)
         pooled = dict.fromkeys(small.names, SMALL)
         self._settle(domains={name: pooled.get(name, name) for name in fit_on}, encoder=encoder)
