@@ -79,6 +79,7 @@ def adapt(
     drop: asked.Drop = None,
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
+    missing: asked.Missing = None,
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: asked.Levels = True,
@@ -109,7 +110,8 @@ def adapt(
     with speaking(quiet) as voice:
         options = asked.options(
             label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
-            features=features, drop=drop, text=text, encoding=encoding, impute=impute,
+            features=features, drop=drop, text=text, encoding=encoding, missing=missing,
+            impute=impute,
             standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
             model=model, budget=budget, l2=l2, method=method, C=C, test=test, labelled=labelled,
             tol=tol, seed=seed, on=on,

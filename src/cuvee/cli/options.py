@@ -115,6 +115,14 @@ Encoding = Annotated[
         help="How text files are encoded; cp1252 is usual for those of Windows.",
     ),
 ]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WORDS",
+        rich_help_panel=_TABLE,
+        help="Words that stand in empty cells, a,b; in columns of numbers NA and null do anyway.",
+    ),
+]
 Impute = Annotated[
     bool,
     typer.Option(
@@ -243,7 +251,9 @@ def of_all_rows(**given: Any) -> Options:
     return options(**given, test=0.0)
 
 
-def options(exclude: Said, features: Said, drop: Said, text: Said, **given: Any) -> Options:
+def options(
+    exclude: Said, features: Said, drop: Said, text: Said, missing: Said, **given: Any
+) -> Options:
     """Return `cuvee.run.Options` of a command's options, its lists of columns taken apart."""
     from cuvee.data.options import Options
 
@@ -251,5 +261,6 @@ def options(exclude: Said, features: Said, drop: Said, text: Said, **given: Any)
         "features": names(features) or None,
         "drop": names(drop),
         "text": names(text),
+        "missing": names(missing),
     }
     return Options(exclude=tuple(exclude or ()), **lists, **given)

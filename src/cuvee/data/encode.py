@@ -18,6 +18,7 @@ from cuvee.data.columns import (
     short,
     tidy,
 )
+from cuvee.data.dates import origin
 from cuvee.data.noticed import others
 from cuvee.data.refused import check_missing, crowded_columns, say_crowded
 from cuvee.errors import DomainError, InputError
@@ -194,6 +195,18 @@ class Encoder:
         A file is read with these as text, so that '007' stays what it is.
         """
         return tuple(column.name for column in self.columns if isinstance(column, Category))
+
+    @property
+    def raw_features(self) -> tuple[str, ...]:
+        """Return the columns of a table that the features are made of, dates among them."""
+        made = ((name, origin(name)) for name in self.features)
+        return tuple(dict.fromkeys(of[0] if of else name for name, of in made))
+
+    @property
+    def raw_text(self) -> tuple[str, ...]:
+        """Return those columns of a table that are read as text: categories and dates."""
+        known = {*self.features} - {*self.text}
+        return tuple(name for name in self.raw_features if name not in known)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ very skewed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,19 @@ def filled(gaps: Mapping[str, int]) -> list[str]:
     ]
 
 
+def homeless_note(homeless: int, of: int, domain: str, first: int | None = None) -> list[str]:
+    """Return a sentence about rows that name no domain, or none; `first` is one of them."""
+    row = "" if first is None else f" (first at row {first})"
+    said = f"{homeless:,} of {of:,} rows left out, as column {domain!r} names no domain there{row}"
+    return [said] if homeless else []
+
+
+def bare_note(bare: int, of: int, whose: str) -> list[str]:
+    """Return a sentence about rows without a label that nobody learns from, or none."""
+    whose = f" of {whose}" if whose else ""
+    return [f"{bare:,} of {of:,} rows{whose} have no label: they are left out"] if bare else []
+
+
 def others(unseen: Mapping[str, tuple[int, Any]], what: str = "row") -> list[str]:
     """Return a sentence about values that no training row has, or none.
 
@@ -87,12 +100,29 @@ def _whole(values: Any) -> bool:
 def _spellings(labels: Any, name: str) -> Iterator[str]:
     if is_number(labels):
         return
+    for alike in spelt_alike(map(str, labels.dropna().unique())):
+        yield (
+            f"label {name!r} has {listed(alike, MOST)}, which differ in case or spaces alone "
+            "and are classes of their own: correct the table if they are the same"
+        )
+
+
+def domains_alike(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each set of domains whose names differ in case or spaces alone."""
+    return [
+        f"domains {listed(alike, MOST)} differ in case or spaces alone and are domains of their "
+        "own: correct the table if they are the same"
+        for alike in spelt_alike(names)
+    ]
+
+
+def spelt_alike(names: Iterable[str]) -> list[list[str]]:
+    """Return the names that differ from one another in case or spaces alone, sorted.
+
+    >>> spelt_alike(["fir", "oak", "Fir "])
+    [['Fir ', 'fir']]
+    """
     spelt: dict[str, list[str]] = {}
-    for value in labels.dropna().unique():
-        spelt.setdefault(str(value).strip().casefold(), []).append(str(value))
-    for alike in spelt.values():
-        if len(alike) > 1:
-            yield (
-                f"label {name!r} has {listed(alike, MOST)}, which differ in case or spaces alone "
-                "and are classes of their own: correct the table if they are the same"
-            )
+    for name in names:
+        spelt.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    return [sorted(alike) for alike in spelt.values() if len(alike) > 1]

@@ -61,6 +61,10 @@ class Options:
     """Columns that are categories, whatever they look like, named as features are."""
     encoding: str = UTF8
     """Of text files: "utf-8", "cp1252", …."""
+    missing: tuple[str, ...] = ()
+    """Words, or numbers, that stand in empty cells, a list or one text, "NA,-999". An empty cell is
+    missing anyway, and so are NA, null and the like in a column of numbers.
+    """
     task: str = "auto"
     hypothesis: str = "auto"
     """"ridge", "logistic", "poisson", "mlp", or "package.module:factory".
@@ -119,7 +123,7 @@ class Options:
                 name == "stream" and self.stream is None
             ):
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        for name in ("targets", "exclude", "features", "drop", "text"):
+        for name in ("targets", "exclude", "features", "drop", "text", "missing"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         check_encoding(self.encoding)
         check_choice("task", self.task, ("auto", *(t.value for t in Task)))

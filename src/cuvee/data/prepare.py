@@ -28,7 +28,7 @@ from cuvee.data.held_out import (
     tested_rows,
 )
 from cuvee.data.labelled import LabelledFrame
-from cuvee.data.noticed import noticed, skewed
+from cuvee.data.noticed import bare_note, noticed, skewed
 from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import LINEAR, Options
 from cuvee.data.prepared import Members, Prepared
@@ -115,6 +115,9 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             }
             return rows.encoded(who.encoder, wanted)
 
+    others = [name for name in opened.domains if name not in places]
+    theirs = table.frame[table.label][table.frame[table.domain].isin(others)]
+    row_notes += bare_note(int(theirs.isna().sum()), len(theirs), "sources")
     row_notes += [*more.notes, *noticed(used, table.features, table.label, options.impute)]
     linear = options.model == LINEAR and options.hypothesis != "poisson"
     if linear and opened.inferred.task is Task.regression:

@@ -33,7 +33,8 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
 
     _check_can_stream(options)
     what = spec(path, **{name: getattr(options, name) for name in COLUMNS})
-    sizes = census(what)
+    counted = census(what)
+    sizes = counted.labelled
     left_out = excluded(list(sizes), options.exclude)
     for name in left_out:
         del sizes[name]
@@ -73,7 +74,8 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     return Prepared.of(
         options, inferred, (Members(tuple(group.targets), tuple(group.sources), spooled.encoder),),
         labels, sizes=small.resized(sizes), pooled=small.names, divided=divided({t: sizes[t] for t
-        in group.targets}, options), notes=[*spooled.notes, *notes], domain=what.domain,
+        in group.targets}, options), domain=what.domain,
+        notes=[*counted.notes(what.domain), *spooled.notes, *notes],
         n_features=len(what.features), rows=lambda who: rows,
     )  # fmt: skip
 

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from cuvee.api import estimate
-from cuvee.data.columns import as_written, count, is_number, listed, pick, short, tidy
+from cuvee.data.columns import (
+    as_written,
+    count,
+    is_number,
+    listed,
+    pick,
+    plain_labels,
+    short,
+    tidy_labels,
+)
 from cuvee.data.encode import unseen_in
 from cuvee.data.frame import read_rows
 from cuvee.data.held_out import classes_tested, divided
@@ -53,14 +62,14 @@ def notes_on(base: Base, name: str, frame: Any) -> list[str]:
 
 def _labelled(base: Base, frame: Any, where: str) -> tuple[Any, Any]:
     """Return the features of the rows that have a label, as they are read, and the labels."""
-    encoder = base.members.encoder
-    labels = tidy(pick(frame, base.prepared.options.label, where), where)
+    encoder, options = base.members.encoder, base.prepared.options
+    labels = tidy_labels(pick(frame, options.label, where), where, options.missing)
     known = labels.notna().to_numpy()
     kept = frame[known]
     if not len(kept):
         return kept, labels[known]
-    rows = read_rows(kept, encoder.features, text=encoder.text).set_axis(kept.index, axis=0)
-    return rows, labels[known]
+    rows = read_rows(kept, encoder.features, text=encoder.text, missing=options.missing)
+    return rows.set_axis(kept.index, axis=0), plain_labels(labels[known])
 
 
 def _labels(base: Base, labels: Any, where: str) -> Array:

@@ -61,12 +61,12 @@ class Predictor(ABC):
     @cached_property
     def features(self) -> tuple[str, ...]:
         """Return the raw columns that the models learnt from, in order."""
-        return self._encoders[0].features
+        return self._encoders[0].raw_features
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
         """Return those of the raw columns that are text, whatever their values look like."""
-        return tuple(self._categories(set()))
+        return tuple(sorted({name for encoder in self._encoders for name in encoder.raw_text}))
 
     def _table(self, source: Any, target: str | None) -> Any:
         """Return the rows as a table.
@@ -149,7 +149,9 @@ class Predictor(ABC):
             target = known[0]
         domain = prepared["domain"] if target is None else None
         how: Any = {"domain": domain, "text": self._categories({*text}), "encoding": encoding}
-        frame = read_rows(source, self._encoders[0].features, keep, **how)
+        how["missing"] = self.options.missing
+        features = list(self._encoders[0].features)
+        frame = read_rows(source, features, keep, **how)
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
         answers = self._answers(frame, names, [k for k in keep if k != domain], domain)
         for sentence in self.unseen(frame, names, strict=strict):
@@ -158,7 +160,7 @@ class Predictor(ABC):
             else:
                 say(sentence)
         if say is not None:  # what has gaps and was answered had them filled
-            for sentence in filled({f: int(frame[f].isna().sum()) for f in self.features}):
+            for sentence in filled({f: int(n) for f, n in frame[features].isna().sum().items()}):
                 say(sentence)
         index = _index_of(source)
         return answers if index is None else answers.set_axis(index, axis=0)
@@ -167,7 +169,8 @@ class Predictor(ABC):
         """Return a frame of rows (rows, …) as the models take them."""
         with understood(self.path, "a run of this version of cuvee"):
             kept = self._encoders[0].features
-            return read_rows(frame, kept, text=self._categories(set()))
+            text, missing = self._categories(set()), self.options.missing
+            return read_rows(frame, kept, text=text, missing=missing)
 
     def answer(self, rows: Any, names: Array) -> Any:
         """Return what `predict` does of rows that `read` gave, each by the model of its `names`.

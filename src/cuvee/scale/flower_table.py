@@ -122,7 +122,7 @@ class SiteTable:
                 raise Sayable(f"its table has no column {name!r}")
         features = [name for name in columns if name != config.label and name not in dropped]
         text = [name for name in self._text if name in features]
-        frame = read_rows(config.file, [*features, config.label], text=text)
+        frame = read_rows(config.file, [*features, config.label], text=text, label=config.label)
         labelled = frame[frame[config.label].notna()]
         return labelled.apply(lambda column: tidy(column, path.name)), len(frame)
 

@@ -50,7 +50,8 @@ async def add_target(request: Request, name: Annotated[str | None, Query()] = No
     limits: Limits = request.app.state.limits
     jobs, base = state.writable(), state.sources()
     encoder = base.members.encoder
-    wanted = Wanted((*encoder.features, base.prepared.options.label), encoder.text)
+    options = base.prepared.options
+    wanted = Wanted((*encoder.raw_features, options.label), encoder.raw_text, options.missing)
     name, frame = await _named_rows(request, name, limits, wanted)
     state.check_free(name)
     if len(state.run.added) >= limits.targets:

@@ -119,7 +119,8 @@ async def predict(request: Request, name: str) -> Response:
     state: State = request.app.state.cuvee
     run = state.run
     state.place(run, name)
-    wanted, limits = Wanted(run.features, run.categories), request.app.state.limits
+    wanted = Wanted(run.features, run.categories, run.options.missing)
+    limits = request.app.state.limits
     encoded = partial(run.encoded, target=name)
     rows, strict = await bodies.read_rows(request, limits, wanted, encoded)
     predicted = await state.predictions.ask(Asked(run, rows, name, strict))
