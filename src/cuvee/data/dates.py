@@ -24,7 +24,7 @@ _NAMED = re.compile(
 )
 _NUMBERS = re.compile(rf"\s*(?P<one>\d\d?)([-/.])(?P<other>\d\d?)\2(?P<year>\d{{4}}){_TAIL}")
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_CLOCKS = ("%I:%M %p", "%I:%M:%S %p", "%I:%M%p", "%H:%M:%S %Z")
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S %Z", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p")
 
 
 def names(column: str, order: Order) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     with located(opened.source, options.encoding):
         tests = ((who.encoder, tested_rows(rows, who.targets, places, parts)) for who in members)
         row_notes += unseen_in(tests, "test row", where="test rows", strict=options.strict)
-        row_notes += unseen_in(more.by_encoder(members), "row without a label")
+        row_notes += unseen_in(more.by_encoder(members), "unlabelled row")
 
     def encoded(who: Members) -> dict[str, tuple[Array, Array]]:
         with located(opened.source, options.encoding):
