@@ -217,7 +217,7 @@ def test_dates_that_may_be_read_in_two_ways_are_refused(tmp_path, cells):
     ],
 )
 def test_dates_are_days_months_and_weekdays(tmp_path, cells, said):
-    names = [f"x (days{said})", f"x (month{said})", f"x (weekday{said})"]
+    names = [f"x → days{said}", f"x → month{said}", f"x → weekday{said}"]
     wanted = [[18292, 1, 5], [18293.5, 2, 6], [18293, 2, 6], [18628, 1, 5]]
     for source in (csv_of(cells, tmp_path), frame_of(cells)):
         table = read(source)
@@ -249,7 +249,7 @@ def test_dates_by_their_type(tmp_path):
         "text": days.strftime("%Y-%m-%d %H:%M"),
     }
     wanted = read(frame.assign(x=days)).frame
-    assert wanted.columns.tolist()[:3] == ["x (days)", "x (month)", "x (weekday)"]
+    assert wanted.columns.tolist()[:3] == ["x → days", "x → month", "x → weekday"]
     assert wanted.iloc[1, :3].tolist() == [18293.5, 2, 6] and wanted.iloc[2, :3].isna().all()
     for name, cells in typed.items():
         one = frame.assign(x=cells)

@@ -103,7 +103,7 @@ def test_words_for_gaps_are_names_of_categories_and_classes(doors):
         assert "kept as values: 'country'" in said and "--missing " in said
         assert "few different values are there and some are no numbers: 'visits'" in said
         assert "column of dates taken as days since 1970, month" in said and "'seen'" in said
-        names = {"country=NA", "country=null", "visits=4-10", "seen (days)", "seen (weekday)"}
+        names = {"country=NA", "country=null", "visits=4-10", "seen → days", "seen → weekday"}
         assert names <= {*run._encoders[0].names}
         assert run.features == ("age", "sex", "country", "visits", "seen")
         np.testing.assert_allclose(run.w, doors["csv"].w, rtol=1e-9, atol=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cuvee.scale.flower_table import common
+from cuvee.scale.flower_table import SiteConfig, SiteTable, common
 from cuvee.scale.flower_wire import unpacked
 from flower_builders import FAST, pooled, run, tables, written
 
@@ -85,3 +85,10 @@ def test_rare_counts_are_in_no_sum(tmp_path):
         if call[0] == "statistics"
     ]
     assert sums and not any(one.any() for one in sums)
+
+
+def test_an_index_without_a_name_is_no_column(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(20.0), "y": np.arange(20) % 2})
+    frame.to_csv(tmp_path / "t.csv")
+    site = SiteTable(SiteConfig(str(tmp_path / "t.csv"), "north", "y"))
+    assert [*site.greet().columns] == ["x"]

@@ -16,7 +16,7 @@ Order = Literal["year first", "day first", "month first"]
 """How dates are written. Those with the month's name are as clear as those with the year first."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 UNITS = ("days", "month", "weekday")
-_DERIVED = re.compile(rf"(.*) \(({'|'.join(UNITS)})(?:, (day first|month first))?\)", re.DOTALL)
+_DERIVED = re.compile(rf"(.*) → ({'|'.join(UNITS)})(?:, (day first|month first))?", re.DOTALL)
 _TAIL = r"(?:(?:T|,?\s+)(?P<time>.*\S))?\s*"
 _YEAR_FIRST = re.compile(rf"\s*(?P<year>\d{{4}})([-/.])(?P<month>\d\d?)\2(?P<day>\d\d?){_TAIL}")
 _NAMED = re.compile(
@@ -31,16 +31,16 @@ def names(column: str, order: Order) -> tuple[str, ...]:
     """Return the names of the numbers that a column of dates becomes.
 
     >>> names("arrival", "year first")
-    ('arrival (days)', 'arrival (month)', 'arrival (weekday)')
+    ('arrival → days', 'arrival → month', 'arrival → weekday')
     """
     said = "" if order == "year first" else f", {order}"
-    return tuple(f"{column} ({unit}{said})" for unit in UNITS)
+    return tuple(f"{column} → {unit}{said}" for unit in UNITS)
 
 
 def origin(name: str) -> tuple[str, str, Order] | None:
     """Return the column, the unit and the order of what `names` gave; None for another name.
 
-    >>> origin("arrival (month, day first)"), origin("arrival")
+    >>> origin("arrival → month, day first"), origin("arrival")
     (('arrival', 'month', 'day first'), None)
     """
     match = _DERIVED.fullmatch(name)

@@ -146,6 +146,11 @@ def columns_of(source: Any, encoding: str = UTF8) -> tuple[str, ...]:
     return tuple(name for name in first.columns if all(name in part.columns for part in others))
 
 
+def index_columns(source: Any) -> set[str]:
+    """Return the columns of a source that number its rows and say nothing of them."""
+    return {name for part in parts_of(source, DOMAIN, LABEL, UTF8) for name in numbering(part)}
+
+
 def located(source: Any, encoding: str = UTF8) -> AbstractContextManager[None]:
     """Add to an error about a row of the whole source where that row stands.
 
