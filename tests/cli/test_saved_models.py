@@ -371,7 +371,7 @@ def test_rows_that_cannot_be_predicted(cli, folder, table, solve):
             "no column 'dose'; did you mean 'Dose'",
         ),
         (table.assign(dose="much"), ("--target", "new"), "'dose' holds text, 'much'"),
-        (table.assign(sex="x"), ("--target", "new"), "'sex' is 'x' at row 0"),
+        (table.assign(sex="x"), ("--target", "new", "--strict"), "'sex' is 'x' at row 0"),
         (table.assign(dose=np.nan), ("--target", "new"), "120 of 120 rows have missing values"),
         (table, ("--target", "new", "--keep", "agee"), "no column 'agee'; did you mean 'age'"),
         (table[:0], ("--target", "new"), "there are no rows"),
@@ -381,7 +381,7 @@ def test_rows_that_cannot_be_predicted(cli, folder, table, solve):
         target = words[1] if words else None
         if "agee" not in words:
             with pytest.raises(cuvee.InputError, match=sentence):
-                cuvee.load_models(path).predict(frame, target=target)
+                cuvee.load_models(path).predict(frame, target=target, strict="--strict" in words)
 
 
 def test_two_models_of_one_name_are_refused_before_anything_is_solved(cli, folder, table):

@@ -191,14 +191,23 @@ BAD_FRAMES = {
     "no name": (
         VISITS.rename(columns={"age": ""}),
         ROLES,
-        "column 0 has no name; name it, or remove it",
+        "column 0 has no name; name it, remove it, or name the columns",
     ),
     "no domain": (
         VISITS.assign(hospital=["a", None, "b", None]),
-        ROLES,
+        {**ROLES, "strict": True},
         r"'hospital' names no domain at row 1 \(2 such",
     ),
-    "nameless": (VISITS.assign(hospital=["a", "", "b", "c"]), ROLES, "names no domain at row 1"),
+    "nameless": (
+        VISITS.assign(hospital=["a", "", "b", "c"]),
+        {**ROLES, "strict": True},
+        "names no domain at row 1",
+    ),
+    "no domain at all": (
+        VISITS.assign(hospital=["", None, np.nan, " "]),
+        ROLES,
+        "'hospital' names no domain in any row",
+    ),
     "domains that would merge": (
         VISITS.assign(hospital=pd.Series(["1", "a", 1, "b"], dtype=object)),
         ROLES,
@@ -212,22 +221,27 @@ BAD_FRAMES = {
     "mixed": (
         VISITS.assign(age=[1, 2, "x", 3]),
         ROLES,
-        r"'age' mixes types: it holds numbers, but a text \('x'\) at row 2",
+        "'age' mixes types: it holds numbers, but 'x' at row 2",
     ),
     "bools": (
         VISITS.assign(age=[1, True, 2, 3]),
         ROLES,
         r"holds numbers, but a truth value \(True\) at row 1",
     ),
-    "dates": (
-        VISITS.assign(age=pd.Timestamp("2020-01-02")),
+    "dates as labels": (
+        VISITS.assign(readmitted=pd.Timestamp("2020-01-02")),
         ROLES,
-        "'age' holds dates, like 2020-01-02.* at row 0; make",
+        "'readmitted' holds dates, like 2020-01-02.* at row 0; make",
     ),
-    "days": (
-        VISITS.assign(age=date(2020, 1, 2)),
+    "days as labels": (
+        VISITS.assign(readmitted=date(2020, 1, 2)),
         ROLES,
-        "'age' holds dates, like 2020-01-02 at row 0",
+        "'readmitted' holds dates, like 2020-01-02 at row 0",
+    ),
+    "dates among numbers": (
+        VISITS.assign(age=pd.Series([date(2020, 1, 2), 1, 2, 3], dtype=object)),
+        ROLES,
+        r"'age' mixes types: it holds numbers, but a date at row 0",
     ),
     "spans": (VISITS.assign(age=pd.Timedelta("1D")), ROLES, "'age' holds dates, like 1 day"),
     "lists": (
@@ -295,7 +309,6 @@ BAD_ARRAYS = {
         {"a": (pd.DataFrame({"label": [1, 2]}), [0, 1])},
         "X has a column 'label' beside the labels",
     ),
-    "NaN in domain": ((np.zeros((2, 1)), [0, 1], [np.nan, 1.0]), "names no domain at row 0"),
 }
 
 

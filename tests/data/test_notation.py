@@ -51,7 +51,8 @@ def test_numeric_strings_of_a_frame_are_numbers(dtype, tmp_path):
             "column of text read as numbers: 'x' (like '37'); name it in text (--text) if it holds "
             "categories"
         )
-        assert table.notes == (said,)
+        word = "column with words for missing cells, taken as missing: 'x' (1 cell, like 'NA')"
+        assert table.notes == (said, word)
         assert read(source, text=["x"]).frame["x"].tolist()[:3] == ["37", " 41.5", "-1e3"]
     # said by the type
     assert read(frame.astype({"x": "category"}), text=()).frame["x"].tolist()[0] == "37"
@@ -151,9 +152,6 @@ def test_decimal_commas_between_commas_say_what_works(tmp_path):
     with pytest.raises(DomainError) as caught:
         read(csv_of([f"{i}%" for i in range(300)], tmp_path))
     assert "--text" not in str(caught.value) and "its commas" not in str(caught.value)
-    days = pd.date_range("2024-01-01", periods=300).strftime("%Y-%m-%d").tolist()
-    with pytest.raises(DomainError, match=r"since a date\?\), or drop the column \(--drop\)"):
-        read(csv_of(days, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -193,19 +191,74 @@ def test_numbers_with_something_else_among_them(tmp_path):
 @pytest.mark.parametrize(
     "cells",
     [
-        ["2020-01-31", "2020-02-01 10:00", "2020-1-1", "2021-01-01"],
         ["31.12.2020", "1.1.2021", "02.03.21", "5.5.2021"],
         ["12/31/2020", "1/1/2021", "02/03/21", "5/5/2021"],
         ["31 Dec 2020", "1 January 2021", "02-Mar-21", "5 May 2021"],
+        ["1/2/2020", "3/4/2020", "2020-01-31", "5/6/2020"],
+        ["1/31/2020", "31/1/2020", "3/4/2020", "5/6/2020"],
     ],
 )
-def test_dates_are_refused(tmp_path, cells):
+def test_dates_that_may_be_read_in_two_ways_are_refused(tmp_path, cells):
     for source in (csv_of(cells, tmp_path), frame_of(cells)):
         with pytest.raises(
             DomainError,
-            match=rf"column 'x' holds dates, like '{cells[0]}' at row 0; make numbers of",
+            match=rf"column 'x' holds dates, like '{cells[0]}' at row 0, of which it is open what",
         ):
             read(source)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["2020-01-31", "2020-02-01 12:00", "2020-2-1", "2021/01/01"], ""),
+        (["31.1.2020", "1.2.2020 12:00:00", "01.02.2020", "1.1.2021"], ", day first"),
+        (["1/31/2020 0:00:00", "2/1/2020 12:00 PM", "02/01/2020", "1/1/2021"], ", month first"),
+        (["31 Jan 2020", "1 February 2020 12:00", "1-Feb-2020", "2021-01-01"], ""),
+    ],
+)
+def test_dates_are_days_months_and_weekdays(tmp_path, cells, said):
+    names = [f"x → days{said}", f"x → month{said}", f"x → weekday{said}"]
+    wanted = [[18292, 1, 5], [18293.5, 2, 6], [18293, 2, 6], [18628, 1, 5]]
+    for source in (csv_of(cells, tmp_path), frame_of(cells)):
+        table = read(source)
+        assert list(table.features) == names and table.frame[names].to_numpy().tolist() == wanted
+        first = said.removeprefix(", ").replace(" first", " written first")
+        assert table.notes[0].startswith(
+            f"column of dates{f', the {first},' * bool(said)} taken as days since 1970, month"
+        )
+        again = read_rows(csv_of(cells[1:2], tmp_path), names)  # as before, whatever this row shows
+        assert again.to_numpy().tolist() == wanted[1:2]
+        gap = read_rows(csv_of(["NA", cells[0]], tmp_path), names)
+        assert gap.isna().all(axis=1).tolist() == [True, False]
+        with pytest.raises(DomainError, match="'x' is 'soon' at row 1, where the other rows hold"):
+            read_rows(csv_of([cells[0], "soon"], tmp_path), names)
+    spooled = spool(spec(csv_of(cells, tmp_path)), tmp_path, batch_rows=1, standardise=False)
+    assert spooled.encoder.names == tuple(names) and spooled.notes == table.notes
+    rows = {tuple(row) for domain in spooled.domains for row in domain.X.tolist()}
+    assert rows == {*map(tuple, wanted)}
+
+
+def test_dates_by_their_type(tmp_path):
+    cells = ["2020-01-31", "2020-02-01 12:00", None, "2021-01-01"]
+    days = pd.to_datetime(cells, format="ISO8601")
+    frame = frame_of(["a", "b", "a", "b"]).assign(label=[0.5, 1.5, 2.5, 3.5])
+    typed = {
+        "datetimes": days,
+        "with a zone": days.tz_localize("Europe/Berlin"),
+        "objects": days.to_pydatetime().astype(object),
+        "text": days.strftime("%Y-%m-%d %H:%M"),
+    }
+    wanted = read(frame.assign(x=days)).frame
+    assert wanted.columns.tolist()[:3] == ["x → days", "x → month", "x → weekday"]
+    assert wanted.iloc[1, :3].tolist() == [18293.5, 2, 6] and wanted.iloc[2, :3].isna().all()
+    for name, cells in typed.items():
+        one = frame.assign(x=cells)
+        pd.testing.assert_frame_equal(read(one).frame, wanted, obj=name)
+        if name != "objects":
+            one.to_parquet(tmp_path / "t.parquet")
+            pd.testing.assert_frame_equal(read(tmp_path / "t.parquet").frame, wanted, obj=name)
+            kept = read_rows(tmp_path / "t.parquet", wanted.columns.tolist()[:3])
+            pd.testing.assert_frame_equal(kept, wanted.iloc[:, :3], obj=name)
 
 
 # Text that is categories.

@@ -215,14 +215,17 @@ def test_further_errors(tmp_path, monkeypatch):
     with pytest.raises(
         DomainError, match=r"'kind' is 'y' at row .*, a value that no training row has"
     ):
-        spool(spec(path, **ROLES), tmp_path, encoder=encoder)
+        spool(spec(path, **ROLES), tmp_path, encoder=encoder, strict=True)
+    lenient = spool(spec(path, **ROLES), tmp_path, encoder=encoder)
+    others = int((shops(200)["kind"] == "y").sum())
+    assert f"count as 'other': 'kind' ({others} rows, like 'y')" in lenient.notes[-1]
     with pytest.raises(InputError, match=r"nowhere cannot be written .No such file"):
         spool(spec(path, **ROLES), tmp_path / "nowhere")
     with pytest.raises(OptionError, match="batch_rows"):
         spool(spec(path, **ROLES), tmp_path, batch_rows=0)
     with pytest.raises(DomainError, match="no column 'solt'; did you mean 'sold'"):
         spec(path, domain="shop", label="solt")
-    mixed = written(shops(200).assign(a=["1.5"] * 199 + ["much"]), tmp_path / "mixed.csv")
+    mixed = written(shops(200).assign(a=[*map(str, range(199)), "much"]), tmp_path / "mixed.csv")
     with pytest.raises(
         DomainError, match="'a' mixes types: it holds numbers, but 'much' at row 199"
     ):

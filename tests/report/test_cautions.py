@@ -244,7 +244,9 @@ def test_the_pairs_of_a_target_are_tested_as_scipy_does(classify):
     each[3, 1] = each[3, 0]
     differ = each - each[:, :1]
     error, paired = (x.std(-1, ddof=1) / np.sqrt(30) for x in (each, differ))
-    likely = chance(Judged(each.mean(-1), error, paired), np.full(4, 30), ACCURACY if classify else RMSE)
+    likely = chance(
+        Judged(each.mean(-1), error, paired), np.full(4, 30), ACCURACY if classify else RMSE
+    )
     for i in range(4):
         for k in (1, 2):
             if classify:

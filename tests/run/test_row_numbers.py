@@ -112,12 +112,12 @@ def test_rows_to_predict(tmp_path):
     ):
         frame.to_csv(tmp_path / "rows.csv", index=False)
         with pytest.raises(DomainError) as caught:
-            run.predict(tmp_path / "rows.csv")
+            run.predict(tmp_path / "rows.csv", strict=True)
         assert says in str(caught.value) and str(caught.value).endswith(
             "(row 7 is line 9 of rows.csv)"
         )
         with pytest.raises(DomainError) as caught:
-            run.predict(frame)
+            run.predict(frame, strict=True)
         assert says in str(caught.value) and "line" not in str(caught.value)
 
 

@@ -51,13 +51,20 @@ def test_of_very_many_some_are_drawn(monkeypatch):
     assert np.array_equal(target.unlabelled, target_of(table())[1].unlabelled)
 
 
-def test_a_row_that_cannot_be_encoded_is_left_out():
+def test_a_row_with_a_gap_is_left_out_and_counted():
     frame = table()
     frame.loc[200, "ward"] = "never seen"
     frame.loc[201, "age"] = np.nan
-    assert len(target_of(frame)[1].unlabelled) == 38
+    prepared, target = target_of(frame)
+    assert len(target.unlabelled) == 39
+    assert (
+        "1 row of targets without a label left out, for gaps (--impute fills them)"
+        in prepared.notes
+    )
+    note = "count as 'other': 'ward' (1 unlabelled row, like 'never seen')"
+    assert any(note in one for one in prepared.notes)
     filled = replace(OPTIONS, impute=True)
-    assert len(target_of(frame, filled)[1].unlabelled) == 39
+    assert len(target_of(frame, filled)[1].unlabelled) == 40
 
 
 def test_a_run_tries_the_matched_blend_and_goes_on_after_a_kill(tmp_path, monkeypatch):

@@ -92,3 +92,10 @@ def test_a_column_to_leave_out_may_hold_a_comma(tmp_path):
     rows.to_csv(tmp_path / "ash.csv", index=False)
     config = SiteConfig(str(tmp_path / "ash.csv"), "ash", "cost", drop='name, "weight, kg"')
     assert [*SiteTable(config).greet().columns] == ["age"]
+
+
+def test_an_index_without_a_name_is_no_column(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(20.0), "y": np.arange(20) % 2})
+    frame.to_csv(tmp_path / "t.csv")
+    site = SiteTable(SiteConfig(str(tmp_path / "t.csv"), "north", "y"))
+    assert [*site.greet().columns] == ["x"]

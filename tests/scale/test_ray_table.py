@@ -124,7 +124,7 @@ def test_a_file_that_a_node_does_not_see_is_said(tmp_path):
     reader = TableReader(spec_of(files(path)))
     path.unlink()
     with pytest.raises(InputError, match=r"is not there on the node .* every node .* must see"):
-        reader.sizes()
+        reader.counted()
 
 
 def test_scalers_of_parts_are_joined():

@@ -94,7 +94,7 @@ def test_names_that_are_no_targets(quantity, name):
         (b'{"rows": [{"age": 61, "dose": 2, "sex": "a: \\" f", "\\u0061ge" : 1}]}', 422, "row 0 gives 'age' more than once"),
         (b'{"rows": [], "rows": []}', 422, "an object of the body gives 'rows' more than once"),
         (b'{"rows": [{"age": 1, "sex": "\\ud800", "age": 1}]}', 422, "gives 'age' more than once"),
-        (b'{"rows": [{"age": 1, "dose": 2, "sex": "12:30 \\"a\\": b"}]}', 422, "is '12:30 \"a\": b' at row 0"),
+        (b'{"strict": true, "rows": [{"age": 1, "dose": 2, "sex": "12:30 \\"a\\": b"}]}', 422, "is '12:30 \"a\": b' at row 0"),
         (b'{"rows": [{"age": NaN}]}', 400, "NaN"),
         (b'{"rows": [{"age": 1e999}]}', 422, "no float"),
         (b'{"rows": [{"age": %s}]}' % (b"9" * 400), 422, "no float"),
@@ -105,7 +105,8 @@ def test_names_that_are_no_targets(quantity, name):
         (b'{"rows": [{"age": 1, "dose": 2, "sex": null}]}', 422, "'sex'"),
         (b'{"rows": [{"age": "old", "dose": 2, "sex": "f"}]}', 422, "'age' holds text"),
         (b'{"rows": [{"age": 1, "dose": 2, "sex": "\\ud800"}]}', 422, "'sex'"),
-        (b'{"rows": [{"age": 1, "dose": 2, "sex": "\\u0000"}]}', 422, "'sex'"),
+        (b'{"rows": [{"age": 1, "dose": 2, "sex": "\\u0000"}], "strict": true}', 422, "'sex'"),
+        (b'{"rows": [{"age": 1, "dose": 2, "sex": ""}]}', 422, "'sex' (1); fill them in, or leave these rows out"),
         (b'{"rows": [{"age": 1e308, "dose": 2, "sex": "f"}, {"age": -1e308, "dose": 2, "sex": "f"}]}', 200, ""),
         (b'{"rows": [], "more": 1}', 422, "'more'"),
         (b"[" * 100_000, 422, "nested"),
@@ -147,7 +148,7 @@ def test_titles_are_those_of_rfc_9110_on_every_python(quantity):
 
 
 def test_formula_cells_are_text_like_any_other(quantity):
-    rows = {"rows": [{"age": 1.0, "dose": 2.0, "sex": "=cmd|' /C calc'!A0"}]}
+    rows = {"rows": [{"age": 1.0, "dose": 2.0, "sex": "=cmd|' /C calc'!A0"}], "strict": True}
     problem(quantity.post(PREDICT, rows), 422, "=cmd")
 
 

@@ -206,8 +206,8 @@ def test_names_are_data(kept, name):
 
 
 def test_rows_that_cannot_be_learnt_leave_nothing_behind(client, path):
-    few, wrong = WARD[:3], WARD.assign(sex="x")
-    for frame, words in ((few, "3 labelled rows"), (wrong, "'sex' is 'x'")):
+    few, wrong = WARD[:3], WARD.assign(age="old")
+    for frame, words in ((few, "3 labelled rows"), (wrong, "'age' holds text, 'old'")):
         answered = client.post("/v1/targets", body("ward", frame))
         assert answered.status_code == 422 and words in answered.json()["detail"]
     assert client.post("/v1/targets", {"name": "ward", "rows": [{"age": 1}] * 9}).status_code == 422
@@ -374,3 +374,15 @@ def test_bodies_that_are_no_csv(kept, content, status, words):
     )
     detail = answered.json()["detail"]
     assert answered.status_code == status and words in detail and "rows.csv" not in detail
+
+
+def test_what_is_not_learnt_from_as_it_stands_is_said(client):
+    ward = WARD.assign(sex=["x", *WARD.sex[1:]])
+    ward.loc[[2, 3], "cost"] = np.nan
+    answered = client.post("/v1/targets", body("ward", ward))
+    assert answered.status_code == 201
+    assert answered.json()["notes"] == [
+        "categories that no training row has count as 'other': 'sex' (1 row, like 'x')",
+        "2 rows without a label left out",
+    ]
+    assert "notes" not in client.post("/v1/targets", body("other", WARD)).json()

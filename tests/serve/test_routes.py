@@ -16,6 +16,7 @@ import cuvee
 from cuvee.data.prepare import prepare
 from cuvee.run import adapt, open_run
 from cuvee.serve.arrow import ARROW, to_arrow
+from cuvee.serve.csv_rows import CSV
 from rounding import assert_alike
 from serve_builders import Client, visits
 
@@ -69,13 +70,13 @@ def test_arrow_in_and_out(quantity, made):
 
 
 def test_requests_are_answered_together_and_a_bad_one_spoils_no_other(quantity):
-    good, bad = rows_of(visits(seed=2)[:2]), [{"age": 1.0, "dose": 2.0, "sex": "unheard of"}]
+    good, bad = rows_of(visits(seed=2)[:2]), [{"age": "old", "dose": 2.0, "sex": "f"}]
     alone = quantity.post(f"{URL}/predict", {"rows": good}).json()
     before = quantity.metrics._values["cuvee_batches_total", ()]
     bodies = [{"rows": bad if i == 7 else good} for i in range(30)]
     answers = quantity.together([("POST", f"{URL}/predict", {"json": body}) for body in bodies])
     assert [a.status_code for a in answers] == [422 if i == 7 else 200 for i in range(30)]
-    assert "'unheard of' at row 0" in answers[7].json()["detail"]
+    assert "'old' at row 0" in answers[7].json()["detail"]
     for i, answer in enumerate(answers):
         if i != 7:
             assert_alike(answer.json(), alone)
@@ -234,3 +235,35 @@ def test_the_page_holds_nothing_of_the_run_and_may_load_nothing_else(quantity):
     assert "<b>west" not in answered.text and "<script" not in answered.text
     listed = quantity.get("/v1/sources").json()["sources"]
     assert {"name": "north", "rows": 24} in listed and len(listed) == 4
+
+
+def test_a_category_never_seen_counts_as_another_and_is_said(quantity, made):
+    frame = visits(seed=1)[:4][COLUMNS]
+    frame["sex"] = ["f", "x", "m", "x"]
+    url, note = f"{URL}/predict", "count as 'other': 'sex' (2 rows, like 'x')"
+    expected = open_run(made["cost"]).predict(frame[frame.sex != "x"], target=NAME)["prediction"]
+    csv = frame.to_csv(index=False)
+    arrow = {"Content-Type": ARROW, "Accept": ARROW}
+    ways = [{"json": {"rows": rows_of(frame)}}, {"content": csv, "headers": {"Content-Type": CSV}}]
+    plain, *answers = quantity.together(
+        [("POST", url, {"json": {"rows": rows_of(frame[frame.sex != "x"])}})]
+        + [("POST", url, way) for way in ways]
+    )
+    assert plain.status_code == 200 and "notes" not in plain.json()
+    for answer in answers:  # each has its own notes, though they were answered together
+        assert answer.status_code == 200 and note in answer.json()["notes"][0]
+        np.testing.assert_allclose(np.array(answer.json()["predictions"])[[0, 2]], expected)
+    table = quantity.post(url, content=to_arrow(frame), headers=arrow)
+    stream = pa.ipc.open_stream(table.content).read_all()
+    assert note in json.loads(stream.schema.metadata[b"notes"])[0]
+    refused = [
+        quantity.post(url, {"rows": rows_of(frame), "strict": True}),
+        quantity.post(f"{url}?strict=true", content=csv, headers={"Content-Type": CSV}),
+        quantity.post(f"{url}?strict=true", content=to_arrow(frame), headers=arrow),
+    ]
+    for answer in refused:
+        assert answer.status_code == 422
+        assert "'sex' is 'x' at row 1, a value that no training row" in answer.json()["detail"]
+    for body in ({"rows": rows_of(frame), "strict": "yes"}, {"rows": rows_of(frame), "strct": 1}):
+        assert quantity.post(url, body).status_code == 422
+    assert quantity.post(f"{url}?strict=1", {"rows": rows_of(frame)}).status_code == 422

@@ -93,6 +93,7 @@ def adapt(
     drop: asked.Drop = None,
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
+    missing: asked.Missing = None,
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: asked.Levels = True,
@@ -126,7 +127,8 @@ def adapt(
     with speaking(quiet) as voice:
         options = asked.options(
             label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
-            features=features, drop=drop, text=text, encoding=encoding, impute=impute,
+            features=features, drop=drop, text=text, encoding=encoding, missing=missing,
+            impute=impute,
             standardise=standardise, levels=levels, stream=stream, task=task, hypothesis=hypothesis,
             model=model, budget=budget, l2=l2, method=method, C=C, metric=metric,
             importance=importance, test=test,
@@ -207,6 +209,12 @@ def predict(
         str | None,
         typer.Option(metavar="NAME", help="How text files are encoded; by default as in the run."),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="A category that no training row has is an error, not a note."
+        ),
+    ] = False,
     force: asked.Force = False,
     quiet: asked.Quiet = False,
 ) -> None:
@@ -219,7 +227,7 @@ def predict(
             check_out(out, force, (".csv", ".parquet"))
         lists: dict[str, Any] = {"keep": asked.names(keep), "text": asked.names(text)}
         answers = _models(models, hypothesis).predict(
-            rows, target=target, **lists, encoding=encoding, say=voice.note
+            rows, target=target, **lists, encoding=encoding, strict=strict, say=voice.note
         )
         write_frame(_in_nine_digits(answers), out)
         if out is not None:

@@ -97,6 +97,7 @@ def learn(
     drop: asked.Drop = None,
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
+    missing: asked.Missing = None,
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: asked.Levels = True,
@@ -119,7 +120,8 @@ def learn(
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features,
-            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            drop=drop, text=text, encoding=encoding, missing=missing,
+            impute=impute, standardise=standardise,
             levels=levels, task=task, hypothesis=hypothesis, l2=l2, seed=seed,
         )  # fmt: skip
         registry.find(method)
@@ -161,6 +163,7 @@ def plan(
     drop: asked.Drop = None,
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
+    missing: asked.Missing = None,
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: asked.Levels = True,
@@ -182,7 +185,8 @@ def plan(
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features,
-            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            drop=drop, text=text, encoding=encoding, missing=missing,
+            impute=impute, standardise=standardise,
             levels=levels, task=task, hypothesis=hypothesis, l2=l2, seed=seed,
         )  # fmt: skip
         if picture is not None:
@@ -219,6 +223,7 @@ def online(
     drop: asked.Drop = None,
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
+    missing: asked.Missing = None,
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: asked.Levels = True,
@@ -241,7 +246,8 @@ def online(
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features,
-            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            drop=drop, text=text, encoding=encoding, missing=missing,
+            impute=impute, standardise=standardise,
             levels=levels, task=task, hypothesis=hypothesis, l2=l2, seed=seed,
         )  # fmt: skip
         _check_outs(out, checkpoint, picture, force)

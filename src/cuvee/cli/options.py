@@ -82,8 +82,8 @@ Strict = Annotated[
         "--strict",
         rich_help_panel=_TABLE,
         help=(
-            "Small sources, targets with too few labels and rows of unknown classes are errors, "
-            "not notes."
+            "Small sources, targets with too few labels, rows of unknown classes or without a "
+            "domain, and unseen categories are errors, not notes."
         ),
     ),
 ]
@@ -113,6 +113,14 @@ Encoding = Annotated[
         metavar="NAME",
         rich_help_panel=_TABLE,
         help="How text files are encoded; cp1252 is usual for those of Windows.",
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WORDS",
+        rich_help_panel=_TABLE,
+        help="Words that stand in empty cells, a,b; in columns of numbers NA and null do anyway.",
     ),
 ]
 Impute = Annotated[
@@ -264,7 +272,9 @@ def of_all_rows(**given: Any) -> Options:
     return options(**given, test=0.0)
 
 
-def options(exclude: Said, features: Said, drop: Said, text: Said, **given: Any) -> Options:
+def options(
+    exclude: Said, features: Said, drop: Said, text: Said, missing: Said, **given: Any
+) -> Options:
     """Return `cuvee.run.Options` of a command's options, its lists of columns taken apart."""
     from cuvee.data.options import Options
 
@@ -272,5 +282,6 @@ def options(exclude: Said, features: Said, drop: Said, text: Said, **given: Any)
         "features": names(features) or None,
         "drop": names(drop),
         "text": names(text),
+        "missing": names(missing),
     }
     return Options(exclude=tuple(exclude or ()), **lists, **given)

@@ -57,6 +57,7 @@ def weights(
     drop: asked.Drop = None,
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
+    missing: asked.Missing = None,
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: asked.Levels = True,
@@ -82,7 +83,8 @@ def weights(
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
             label=label, domain=domain, targets=targets, exclude=exclude, strict=strict,
-            features=features, drop=drop, text=text, encoding=encoding, impute=impute,
+            features=features, drop=drop, text=text, encoding=encoding, missing=missing,
+            impute=impute,
             standardise=standardise, levels=levels, task=task, hypothesis=hypothesis, l2=l2,
             method=method, C=C, seed=seed,
         )  # fmt: skip
@@ -140,6 +142,7 @@ def solve(
     drop: asked.Drop = None,
     text: asked.Text = None,
     encoding: asked.Encoding = "utf-8",
+    missing: asked.Missing = None,
     impute: asked.Impute = False,
     standardise: asked.Standardise = True,
     levels: asked.Levels = True,
@@ -165,7 +168,8 @@ def solve(
     with speaking(quiet) as voice:
         options = asked.of_all_rows(
             label=label, domain=domain, exclude=exclude, strict=strict, features=features,
-            drop=drop, text=text, encoding=encoding, impute=impute, standardise=standardise,
+            drop=drop, text=text, encoding=encoding, missing=missing,
+            impute=impute, standardise=standardise,
             levels=levels, task=task, hypothesis=hypothesis, l2=l2, tol=tol, seed=seed,
         )  # fmt: skip
         check_out(out, force, (".safetensors",))

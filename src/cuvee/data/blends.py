@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cuvee.data.groups import Names, usable_names
+from cuvee.data.noticed import domains_alike
 from cuvee.data.opened import OpenedTable
 from cuvee.data.prepare import assembled
 from cuvee.data.prepared import Group, Prepared
@@ -155,4 +156,6 @@ def _names(opened: OpenedTable, sources: Sequence[str], targets: Sequence[str] =
 
 
 def _prepared(opened: OpenedTable, groups: Sequence[Names]) -> Prepared:
-    return assembled(opened, groups, opened.small.notes).checked(lambda what, done, total: None)
+    return assembled(opened, groups, [*domains_alike(opened.domains), *opened.small.notes]).checked(
+        lambda what, done, total: None
+    )

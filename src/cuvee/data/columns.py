@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -17,12 +17,57 @@ from cuvee.errors import DomainError, OptionError
 from cuvee.inputs.arrays import kind_of
 from cuvee.results import Floats
 
+# Words for what is missing, as pandas and R write them. They are missing in a column of numbers,
+# truth values or dates alone: elsewhere they are values like any others.
+WORDS = (
+    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
+    "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a", "nan", "null",
+)  # fmt: skip
 
-def tidy(column: Any, where: str = "") -> Any:
+
+def tidy(column: Any, where: str = "", missing: Collection[str] = ()) -> Any:
     """Return a column (rows,) as float64 (missing: NaN), bool or text.
 
-    Errors name the first cell that is neither a number nor text.
+    Empty text is missing, and so are the words `missing`, which may be numbers. Errors name the
+    first cell that is neither a number nor text.
     """
+    column = _tidied(column, where)
+    if not is_number(column):
+        words = {"", *missing}
+        gone = [value for value in column.dropna().unique() if value.strip() in words]
+    else:
+        gone = [number for word in missing if (number := _number(word)) is not None]
+        gone = gone if column.dtype == np.float64 else []
+    there = column.isin(gone) if gone else None
+    return column if there is None or not there.any() else column.mask(there)
+
+
+def tidy_labels(column: Any, where: str = "", missing: Collection[str] = ()) -> Any:
+    """Return labels (rows,) as `tidy` does, but truth values beside gaps stay truth values."""
+    from pandas.api import types
+
+    tidied = tidy(column, where, missing)
+    cells = column[tidied.notna()]
+    truth = types.is_bool_dtype(column.dtype) or (
+        column.dtype == object and types.infer_dtype(cells, skipna=True) == "boolean"
+    )
+    return tidied.astype("boolean") if truth and tidied.dtype == np.float64 else tidied
+
+
+def plain_labels(labels: Any) -> Any:
+    """Return labels (rows,) without gaps in the type that they have where none has gaps."""
+    types = {"Int64": np.int64, "boolean": np.bool_}
+    return labels.astype(types.get(str(labels.dtype), labels.dtype))
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _tidied(column: Any, where: str) -> Any:
     import pandas as pd
     from pandas.api import types
 
@@ -53,8 +98,10 @@ def _of_objects(column: Any, named: str) -> Any:
     try:
         cells = column.astype(object)
         kind = types.infer_dtype(cells, skipna=True)
-        if kind in ("string", "boolean"):
+        if kind == "string":
             return cells.map(str, na_action="ignore")
+        if kind == "boolean":  # 0, 1, NaN where there are gaps
+            return cells.astype(np.float64 if cells.isna().any() else np.bool_)
         numbers = kind in ("integer", "floating", "mixed-integer-float", "decimal", "empty")
         if not numbers and cells.notna().any():  # a column of gaps alone is of no kind
             oddity, row = _oddity(cells)

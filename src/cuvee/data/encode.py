@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from cuvee.data.columns import (
     short,
     tidy,
 )
+from cuvee.data.dates import origin
+from cuvee.data.noticed import others
 from cuvee.data.refused import check_missing, crowded_columns, say_crowded
 from cuvee.errors import DomainError, InputError
 from cuvee.problem import Array
@@ -109,7 +111,30 @@ class Category:
         return tuple(f"{self.name}={category}" for category in self.categories)
 
     def encode(self, column: Any, where: str) -> Floats:
-        """Return a tidy column (rows,) as 0/1 columns (rows, categories)."""
+        """Return a tidy column (rows,) as 0/1 columns (rows, categories).
+
+        A category that no training row has is 0 in all of them.
+        """
+        return (self._places(column)[:, None] == np.arange(len(self.categories))) * float(
+            len(self.categories) > 1
+        )
+
+    def unseen(self, column: Any) -> Any:
+        """Return those values of a tidy column, with their rows, that no training row has."""
+        return column[(self._places(column) < 0) & column.notna().to_numpy()]
+
+    def refuse(self, unseen: Any, where: str) -> None:
+        """Raise `DomainError` about `unseen` values of this column."""
+        row, value = unseen.index[0], unseen.iloc[0]
+        raise DomainError(
+            f"{at(where)}column {self.name!r} is {short(value)} at row {row}, a value that no "
+            f"training row has ({count(len(unseen), 'row')} with such values; known: "
+            f"{listed(self.categories, 10)}); correct these rows, or leave them out",
+            row,
+        )
+
+    def _places(self, column: Any) -> Array:
+        """Return the place (rows,) of each value among the categories; -1: it is none of them."""
         import pandas as pd
 
         values = (
@@ -118,21 +143,7 @@ class Category:
             else column
         )
         values = values.to_numpy(dtype=object, na_value=self.fill)
-        position = pd.Index(self.categories, dtype=object).get_indexer(values)
-        unseen = position < 0
-        if unseen.any():
-            first = int(np.argmax(unseen))
-            known = listed(self.categories, 10)
-            raise DomainError(
-                f"{at(where)}column {self.name!r} is {short(values[first])} at row "
-                f"{column.index[first]}, a value that no training row has "
-                f"({count(int(unseen.sum()), 'row')} with such values; known: {known}); correct "
-                "these rows, or leave them out",
-                column.index[first],
-            )
-        return (position[:, None] == np.arange(len(self.categories))) * float(
-            len(self.categories) > 1
-        )
+        return pd.Index(self.categories, dtype=object).get_indexer(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +212,18 @@ class Encoder:
         return tuple(column.name for column in self.columns if isinstance(column, Category))
 
     @property
+    def raw_features(self) -> tuple[str, ...]:
+        """Return the columns of a table that the features are made of, dates among them."""
+        made = ((name, origin(name)) for name in self.features)
+        return tuple(dict.fromkeys(of[0] if of else name for name, of in made))
+
+    @property
+    def raw_text(self) -> tuple[str, ...]:
+        """Return those columns of a table that are read as text: categories and dates."""
+        known = {*self.features} - {*self.text}
+        return tuple(name for name in self.raw_features if name not in known)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Return the names (d,) of the encoded columns, such as "age" or "sex=f"."""
         return tuple(name for column in self.columns for name in column.names)
@@ -226,7 +249,9 @@ class Encoder:
     def __call__(self, frame: Any, *, where: str = "") -> Floats:
         """Return the encoded rows (rows, d) of a frame, whose columns may come in any order.
 
-        Errors name `where` (a domain or a file), row and column.
+        A category that no training row has counts as another one: it is 0 in all columns of the
+        known ones. `unseen` says where there are such. Errors name `where` (a domain or a file),
+        row and column.
         """
         columns = [tidy(pick(frame, name, where), where) for name in self.features]
         check_missing(
@@ -248,16 +273,20 @@ class Encoder:
             )
         return encoded
 
-    def fits(self, frame: Any, *, where: str = "") -> Array:
-        """Return (rows,) whether every category of a row was seen in training."""
-        good = np.ones(len(frame), dtype=bool)
+    def unseen(self, frame: Any, *, where: str = "", strict: bool = False) -> dict[str, Any]:
+        """Return the values that no training row has, column -> pandas.Series with their rows.
+
+        Only columns with such values are there. With `strict` the first is an error.
+        """
+        found = {}
         for rule in self.columns:
             if isinstance(rule, Category):
-                column = tidy(pick(frame, rule.name, where), where)
-                good &= (
-                    column.map(as_written, na_action="ignore").isin(rule.categories) | column.isna()
-                ).to_numpy()
-        return good
+                values = rule.unseen(tidy(pick(frame, rule.name, where), where))
+                if len(values):
+                    found[rule.name] = values
+                    if strict:
+                        rule.refuse(values, where)
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON that `from_dict` turns into the same encoder, bit by bit."""
@@ -276,6 +305,27 @@ class Encoder:
             return cls(tuple(_restored(**column) for column in stored["columns"]))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"this is not a stored encoder: {error}") from None
+
+
+def unseen_in(
+    frames: Iterable[tuple[Encoder, Any]], what: str, *, where: str = "", strict: bool = False
+) -> list[str]:
+    """Return a sentence about categories that no training row has, or none.
+
+    They are looked for in frames, each with its own encoder, whose rows are called `what`. With
+    `strict` they are an error.
+    """
+    found: dict[str, tuple[int, Any]] = {}
+    for encoder, frame in frames:
+        add_up(found, encoder.unseen(frame, where=where, strict=strict))
+    return others(found, what)
+
+
+def add_up(found: dict[str, tuple[int, Any]], unseen: Mapping[str, Any]) -> None:
+    """Add what `Encoder.unseen` returns to the number of such values of each column."""
+    for name, values in unseen.items():
+        n, example = found.get(name, (0, values.iloc[0]))
+        found[name] = n + len(values), example
 
 
 def _restored(kind: str, name: str, **rest: Any) -> Number | Category:

@@ -8,14 +8,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal
 
 from cuvee.data.arrow_frames import to_frame
+from cuvee.data.dates import ORDERS
 from cuvee.data.encoding import UTF8, check_encoding, undecodable
-from cuvee.data.notation import Surveyed, survey
-from cuvee.data.notes import Told
+from cuvee.data.notation import Surveyed, parse_dates, survey
+from cuvee.data.notes import Cell, Told
 from cuvee.data.row_places import line_of, placed
 from cuvee.errors import DomainError, InputError
 
@@ -239,6 +240,20 @@ class File:
         kinds = (pa.types.is_string, pa.types.is_large_string)
         return [name for name in names if any(is_text(types[name]) for is_text in kinds)]
 
+    def dates(self, names: Sequence[str], text: Collection[str]) -> list[Told]:
+        """Return those of these columns that hold dates by their type, `text` aside."""
+        import pyarrow as pa
+
+        aside = {*text} if self.kind != "text" else {*names}
+        wanted = [name for name in names if name not in aside]
+        found = []
+        for table, name in product(islice(self.batches(wanted, 1), len(wanted[:1])), wanted):
+            kind = table.schema.field(name).type
+            if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+                cell = next((c for c in table[name].to_pylist() if c is not None), "")
+                found.append(Told(name, ORDERS[0], Cell(0, str(cell))))
+        return found
+
     def source(self) -> Path | io.BytesIO:
         """Return what can be read: where it is, or a stream of what it holds."""
         return self.path if self.content is None else io.BytesIO(self.content)
@@ -268,7 +283,7 @@ class File:
             "include_columns": list(names),
             "column_types": dict.fromkeys(names, pa.string()),
         }
-        with self.opened(strings_can_be_null=True, **columns) as file:
+        with self.opened(strings_can_be_null=True, null_values=[""], **columns) as file:
             held: list[Any] = []
             for batch in file:
                 held.append(batch)
@@ -279,7 +294,11 @@ class File:
                 yield pa.Table.from_batches(held)
 
     def survey(
-        self, tables: Iterable[Any], text: Collection[str], unchecked: Collection[str] = ()
+        self,
+        tables: Iterable[Any],
+        text: Collection[str],
+        unchecked: Collection[str] = (),
+        missing: Collection[str] = (),
     ) -> Surveyed:
         """Return what the columns of text hold.
 
@@ -293,6 +312,7 @@ class File:
             where=f"{self.path}: ",
             comma=self.delimiter == ";",
             typed=typed,
+            missing=missing,
         )
         return (
             Surveyed({**dict.fromkeys(text, "text"), **kinds}, remarks)
@@ -301,12 +321,17 @@ class File:
         )
 
     def load(
-        self, names: Sequence[str], text: Collection[str], unchecked: Collection[str] = ()
+        self,
+        names: Sequence[str],
+        text: Collection[str],
+        unchecked: Collection[str] = (),
+        missing: Collection[str] = (),
     ) -> tuple[Any, list[Told]]:
         """Return a frame of these columns, and what is worth saying of it.
 
         The columns `text` are taken as text, and the `unchecked` are not looked into: in a text
-        file they stay as they are written, whole numbers of int64 apart.
+        file they stay as they are written, whole numbers of int64 apart. `missing` are words for
+        empty cells.
         """
         import pyarrow as pa
 
@@ -315,9 +340,11 @@ class File:
             raise DomainError(f"{self.path}: there are no rows")
         table = pa.concat_tables(tables)
         with placed(self.line):
-            kinds, remarks = self.survey([table], text, unchecked)
+            kinds, remarks = self.survey([table], text, unchecked, missing)
         kept = {*unchecked} - {*text} if self.kind == "text" else set()
-        frame = to_frame(table, {**kinds, **dict.fromkeys(kept, "text")})
+        frame = to_frame(table, {**kinds, **dict.fromkeys(kept, "text")}, missing=missing)
+        with placed(self.line):
+            parse_dates(frame, kinds, str(self.path), missing)
         for name in kept:
             if all(isinstance(v, str) and WHOLE.fullmatch(v) for v in frame[name]):
                 frame[name] = frame[name].astype("int64")

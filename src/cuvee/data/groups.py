@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cuvee.data.labelled import Labelled
+from cuvee.data.noticed import domains_alike
 from cuvee.data.roles import Pool, enough, teachable
 from cuvee.data.task import Task
 from cuvee.errors import DomainError
@@ -58,7 +59,7 @@ def assigned(
             f"no source is left: no other domain has {LEAST_ROWS} labelled rows; label some, or "
             "name fewer targets"
         )
-    return groups, [*notes, *small.notes]
+    return groups, [*domains_alike(sizes), *notes, *small.notes]
 
 
 def usable_names(sizes: Mapping[str, int]) -> list[str]:

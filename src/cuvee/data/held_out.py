@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import as_written, count, listed
-from cuvee.data.encode import Encoder
+from cuvee.data.columns import as_written, listed
 from cuvee.data.fingerprint import drawn
 from cuvee.data.labelled import Labelled, LabelledFrame
 from cuvee.data.options import Options
@@ -81,35 +81,12 @@ def classes_tested(classes: Mapping[str, Array] | None, parts: Divided) -> ByCla
     return counted
 
 
-def drop_unseen(
-    rows: LabelledFrame,
-    encoder: Encoder,
-    places: dict[str, Array],
-    parts: Divided,
-    names: tuple[str, ...],
-) -> list[str]:
-    """Take test rows with an unseen category out of `places` and `parts`; return notes on them.
-
-    A category is unseen if no training row holds it.
-    """
+def tested_rows(
+    rows: LabelledFrame, names: Iterable[str], places: Mapping[str, Array], parts: Divided
+) -> Any:
+    """Return a frame of the rows of these targets that are for scores."""
     tests = [places[name][parts[name][1]] for name in names]
-    if not sum(map(len, tests)):
-        return []
-    fits = np.split(
-        encoder.fits(rows.frame.iloc[np.concatenate(tests)]),
-        np.cumsum([len(t) for t in tests])[:-1],
-    )
-    notes = []
-    for name, good in zip(names, fits, strict=True):
-        if good.all():
-            continue
-        learn, test = parts[name]
-        kept = np.sort(np.concatenate([learn, test[good]]))
-        places[name] = places[name][kept]
-        parts[name] = np.searchsorted(kept, learn), np.searchsorted(kept, test[good])
-        lost = count(int((~good).sum()), "test row")
-        notes.append(f"target {name!r}: {lost} left out, for categories that no training row has")
-    return notes
+    return rows.frame.iloc[np.concatenate([np.zeros(0, np.int64), *tests])]
 
 
 def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:

@@ -82,6 +82,8 @@ def label_kind(labels: Any) -> LabelKind:
 
     Whole numbers are those that a float holds exactly.
     """
+    if str(labels.dtype) == "boolean":  # truth values beside gaps
+        return "truth"
     if not is_number(labels):
         return "text"
     values = labels.dropna().to_numpy(np.float64)

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from cuvee.data.columns import plain_labels
 from cuvee.data.encode import Encoder
 from cuvee.data.fingerprint import row_digests
 from cuvee.data.frame import Table
@@ -51,9 +52,7 @@ class LabelledFrame(Labelled):
     def of(cls, table: Table) -> LabelledFrame:
         """Return the rows of a table that have a label."""
         frame = table.frame[table.frame[table.label].notna()]
-        # whole numbers beside gaps; here are none any more
-        if str(frame[table.label].dtype) == "Int64":
-            frame = frame.astype({table.label: np.int64})
+        frame = frame.assign(**{table.label: plain_labels(frame[table.label])})
         places = frame.groupby(table.domain, sort=False).indices
         at = {name: places.get(name, np.zeros(0, np.int64)) for name in table.names}
         return cls(frame[table.label].to_numpy(), frame.index.to_numpy(), at, frame)

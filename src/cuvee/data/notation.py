@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from cuvee.data.columns import short, too_long
+from cuvee.data.columns import WORDS, at, short, too_long
+from cuvee.data.dates import ORDERS, Order, as_dates, look, order_of
 from cuvee.data.notes import Cell, Told
-from cuvee.data.refused import MOST_CATEGORIES, too_many
+from cuvee.data.refused import MANY, MOST_CATEGORIES, too_many
 from cuvee.errors import DomainError
 
-Kind = Literal["number", "comma", "truth", "text", "missing"]
+Kind = Literal["number", "comma", "truth", "text", "missing"] | Order
 
 _SIGN, _SPACE = "[+\\-−–]?", " \u00a0\u2009\u202f"
 _CURRENCY = "(?:[$€£¥₹]|EUR|USD|GBP|CHF|JPY)"
@@ -51,14 +52,16 @@ def survey(
     where: str,
     comma: bool,
     typed: bool,
+    missing: Collection[str] = (),
 ) -> Surveyed:
     """Look at every cell of the text columns of pyarrow Tables, those named in `text` aside.
 
     `comma` allows decimal commas. `typed` says that the columns are text by their type, and not
-    because everything in a CSV is. A column that mixes types, or holds dates or numbers in another
-    notation, is an error unless it is one of the `unchecked`.
+    because everything in a CSV is. `missing` are words for empty cells. A column that mixes types,
+    or holds numbers in another notation, is an error unless it is one of the `unchecked`.
     """
-    looks = _looked_at(tables, {*text, *(unchecked if typed else ())}, comma, typed)
+    aside = {*text, *(unchecked if typed else ())}
+    looks = _looked_at(tables, aside, lambda: _Looks(comma, typed, ("", *missing)))
     named = {name: f"{where}column {name!r}" for name in looks}
     verdicts = {n: look.verdict(named[n], n not in unchecked) for n, look in looks.items()}
     if "comma" in (kind for kind, _ in verdicts.values()):
@@ -69,11 +72,21 @@ def survey(
         for (name, look), (_, how) in zip(looks.items(), verdicts.values(), strict=True)
         if how and name not in unchecked
     ]
+    remarks += [
+        Told(name, _words_are(verdicts[name][0], look.cells), look.word, look.words)
+        for name, look in looks.items()
+        if look.word is not None and name not in unchecked
+    ]
     return Surveyed({name: kind for name, (kind, _) in verdicts.items()}, remarks)
 
 
+def _words_are(kind: Kind, others: int) -> str:
+    """Return what becomes of words for missing cells beside so many other cells."""
+    return "kept" if kind == "text" else "words" if others else "blank"
+
+
 def _looked_at(
-    tables: Iterable[Any], aside: Collection[str], comma: bool, typed: bool
+    tables: Iterable[Any], aside: Collection[str], new: Callable[[], _Looks]
 ) -> dict[str, _Looks]:
     """Return what the cells of every text column look like, those named in `aside` left out."""
     import pyarrow as pa
@@ -84,7 +97,7 @@ def _looked_at(
         for one in table.schema:
             is_text = pa.types.is_string(one.type) or pa.types.is_large_string(one.type)
             if is_text and one.name not in aside:
-                looks.setdefault(one.name, _Looks(comma, typed)).add(table[one.name], row)
+                looks.setdefault(one.name, new()).add(table[one.name], row)
         row += len(table)
     return looks
 
@@ -95,7 +108,10 @@ class _Looks:
 
     comma: bool
     typed: bool
+    missing: tuple[str, ...] = ("",)  # texts that are no cells at all
     kind: Kind = "missing"
+    words: int = 0  # cells that are words for missing ones, which are counted nowhere else
+    word: Cell | None = None  # the first of them
     cells: int = 0
     numbers: int = 0  # cells that are plain numbers
     commas: int = 0  # … that are numbers with a decimal comma, or without any
@@ -103,6 +119,7 @@ class _Looks:
     thousands: int = 0  # … whose point may separate thousands
     alike: int = 0  # … that are numbers in any notation
     dates: int = 0
+    looks: set[str] = field(default_factory=set)  # … of them
     days: int = 0  # … that are dates written as whole numbers
     digits: bool = True  # there are digits alone in every cell
     first: Cell | None = None
@@ -111,23 +128,30 @@ class _Looks:
     foreign: Cell | None = None  # the first that is a number in another notation
     odd: Cell | None = None  # the first that is no number at all
     merged: tuple[Cell, Cell] | None = None  # two that differ, and not as floats
-    # different cells, as long as they are few enough for categories; those of batches of text
+    # different cells, as long as they are few enough for categories
     different: set[str] = field(default_factory=set)
 
     def add(self, column: Any, first: int) -> None:
+        import pyarrow as pa
         from pyarrow import compute
 
-        column = blanked(column) if self.typed else column
+        kind = _kind(column.drop_null())
+        if kind != "number":
+            column, words = _apart(column, self.missing)
+            self.words += _count(words)
+            self.word = self.word or _first(column, words, first)
+            column = compute.if_else(words, pa.scalar(None, column.type), column)
+            kind = _kind(column.drop_null())
         here = len(column) - column.null_count
         if not here:
             return
-        kind = _kind(column.drop_null())
         self.kind = kind if self.kind in ("missing", kind) else "text"
         self.cells += here
         self.first = self.first or _first(column, compute.is_valid(column), first)
         self.digits = self.digits and kind == "number"
         if kind == "number":  # the usual case, with few looks
             self.numbers, self.alike = self.numbers + here, self.alike + here
+            self._add_different(column, MANY)
             if self.comma:
                 self._add_points(column, here, first)
             if self.digits:
@@ -160,16 +184,23 @@ class _Looks:
         if ends["max"] >= LONG and self.merged is None:
             self.merged = _merged(trimmed, compute.greater_equal(length, LONG), first)
 
+    def _add_different(self, column: Any, most: int) -> None:
+        from pyarrow import compute
+
+        if len(self.different) <= most:
+            few = compute.unique(column.drop_null()).slice(0, MOST_CATEGORIES + 1)
+            self.different.update(few.to_pylist())
+
     def _add_text(self, column: Any, first: int) -> None:
         from pyarrow import compute
 
         match = compute.match_substring_regex
-        if len(self.different) <= MOST_CATEGORIES:
-            few = compute.unique(column.drop_null()).slice(0, MOST_CATEGORIES + 1)
-            self.different.update(few.to_pylist())
+        self._add_different(column, MOST_CATEGORIES)
         plain, alike, comma, date = (match(column, p) for p in (PLAIN, ALIKE, COMMA, DATE))
         self.numbers, self.alike = self.numbers + _count(plain), self.alike + _count(alike)
         self.commas, self.dates = self.commas + _count(comma), self.dates + _count(date)
+        if self.dates == self.cells:
+            self.looks.update(map(look, compute.unique(column.drop_null()).to_pylist()))
         self.foreign = self.foreign or _first(column, compute.and_not(alike, plain), first)
         self.odd = self.odd or _first(column, compute.invert(alike), first)
 
@@ -189,21 +220,38 @@ class _Looks:
             return self.kind, ""
         if self.comma and self.commas == self.cells and checked:
             return "comma", "comma"
+        if checked and self.dates == self.cells:
+            kind = self._written_as(named)
+            return kind, kind
+        mixed = 2 * self.numbers > self.cells and self.odd is not None
+        if checked and mixed and self._few():
+            return "text", "mixed"
         if checked:
             self._refuse(named)
         return "text", "text"
 
-    def _refuse(self, named: str) -> None:
-        """Raise `DomainError` where most cells look like numbers or all like dates."""
-        drop, as_text = "drop the column, ", f"or {AS_TEXT}"
-        if too_many(len(self.different), self.cells):  # for categories
-            drop, as_text = "", f"or {DROPPED}"
-        if self.dates == self.cells and self.first is not None:
+    def _few(self) -> bool:
+        """Return whether the different cells are as few as those of categories."""
+        return len(self.different) <= MANY and 2 * len(self.different) <= self.cells
+
+    def _written_as(self, named: str) -> Order:
+        """Return how the dates of a column are written; raise `DomainError` where that is open."""
+        order = order_of(self.looks)
+        assert self.first is not None
+        if order is None:
             raise DomainError(
-                f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}; make "
-                f"numbers of them (days since a date?), {drop}{as_text}",
+                f"{named} holds dates, like {short(self.first.text)} at row {self.first.row}, of "
+                "which it is open what is the day, the month or the year; write them like "
+                f"2020-01-31, {DROPPED}, or {AS_TEXT}",
                 self.first.row,
             )
+        return order
+
+    def _refuse(self, named: str) -> None:
+        """Raise `DomainError` where most cells look like numbers."""
+        as_text = f"or {AS_TEXT}"
+        if too_many(len(self.different), self.cells):  # for categories
+            as_text = f"or {DROPPED}"
         if 2 * self.numbers > self.cells and self.odd is not None:
             raise DomainError(
                 f"{named} mixes types: it holds numbers, but {short(self.odd.text)} at row "
@@ -241,22 +289,31 @@ class _Looks:
 
     def shown(self, how: str) -> Cell:
         """Return the cell that shows it best."""
-        cell = {"zeros": self.zero, "comma": self.foreign}.get(how) or self.first
+        cell = {"zeros": self.zero, "comma": self.foreign, "mixed": self.odd}.get(how) or self.first
         assert cell is not None
         return cell
 
 
-def blanked(column: Any) -> Any:
-    """Return a column of text in which all that a CSV takes for missing is missing."""
+def _apart(column: Any, missing: Collection[str]) -> tuple[Any, Any]:
+    """Return a column of text without cells that are `missing`, and which are words for that."""
     import pyarrow as pa
-    from pyarrow import compute, csv
+    from pyarrow import compute
 
     trimmed = compute.utf8_trim_whitespace(column)
-    missing = compute.is_in(trimmed, pa.array(csv.ConvertOptions().null_values, column.type))
-    return compute.if_else(missing, pa.scalar(None, column.type), column)
+    gone, words = (compute.is_in(trimmed, pa.array(w, column.type)) for w in (missing, WORDS))
+    return compute.if_else(gone, pa.scalar(None, column.type), column), compute.and_not(words, gone)
 
 
-def as_numbers(column: Any, kind: Kind) -> Any:
+def without_words(column: Any, missing: Collection[str] = ()) -> Any:
+    """Return a column of text in which empty cells and words for missing ones are missing."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    column, words = _apart(column, ("", *missing))
+    return compute.if_else(words, pa.scalar(None, column.type), column)
+
+
+def as_numbers(column: Any, kind: Kind, missing: Collection[str] = ()) -> Any:
     """Return the numbers of a column of text that is a "number", a "comma" or "missing"."""
     import pyarrow as pa
     from pyarrow import compute
@@ -265,18 +322,32 @@ def as_numbers(column: Any, kind: Kind) -> Any:
     cells = compute.replace_substring(cells, ",", ".") if kind == "comma" else cells
     try:
         return compute.cast(cells, pa.float64())
-    except pa.ArrowInvalid:  # "NA" and the like, in what is text by its type
-        return compute.cast(blanked(cells), pa.float64())
+    except pa.ArrowInvalid:  # beside "NA" and the like
+        return compute.cast(without_words(cells, missing), pa.float64())
+
+
+def parse_dates(
+    frame: Any, kinds: Mapping[str, Kind], where: str, missing: Collection[str] = ()
+) -> None:
+    """Turn those columns of text in a frame into dates whose kind says that they are such."""
+    for name, kind in kinds.items():
+        for order in ORDERS:
+            if kind == order:
+                named = f"{at(where)}column {name!r}"
+                frame[name] = as_dates(frame[name], order, named, missing)
 
 
 def _kind(cells: Any) -> Kind:
-    """Return what all these cells are; there is at least one, and none is missing."""
+    """Return what all these cells are, none of which is missing."""
     import pyarrow as pa
     from pyarrow import compute
 
+    if not len(cells):
+        return "missing"
     try:
-        compute.cast(compute.ascii_trim_whitespace(cells), pa.float64())
-        return "number"
+        numbers = compute.cast(compute.ascii_trim_whitespace(cells), pa.float64())
+        # "nan" is a word to pandas, and a number to Arrow
+        return "text" if compute.any(compute.is_nan(numbers)).as_py() else "number"
     except pa.ArrowInvalid:
         few = compute.unique(compute.ascii_lower(cells)).slice(0, 3).to_pylist()
         return "truth" if set(few) <= {"true", "false"} else "text"

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from shlex import quote
 from typing import Any, NamedTuple
 
-from cuvee.data.columns import short
+from cuvee.data.columns import count, in_comma_list, short
 
+_DATES = "taken as days since 1970, month (1 to 12) and weekday (1 to 7, Sunday last)"
 # How a column was taken: the beginning and the end of the sentence.
 _SAID = {
     "text": ("taken as categories, being text", ""),
+    "mixed": (
+        "taken as categories, as few different values are there and some are no numbers",
+        "; correct {them} if numbers are meant",
+    ),
+    "year first": (f"of dates {_DATES}", ""),
+    "day first": (f"of dates, the day written first, {_DATES}", ""),
+    "month first": (f"of dates, the month written first, {_DATES}", ""),
     "zeros": ("taken as categories, being digits with leading zeros", ""),
     "typed": ("of text read as numbers", "; name {them} in text (--text) if {they} categories"),
     "comma": ("read with decimal commas", ""),
@@ -21,7 +30,14 @@ _SAID = {
         "read as numbers, though {looks} like dates",
         "; make days since a date of {them}, or name {them} in text (--text)",
     ),
+    "words": ("with words for missing cells, taken as missing", ""),
+    "kept": (
+        "with words that may mean missing cells, kept as values",
+        "; if they are missing, say so (--missing {word})",
+    ),
 }
+_AS = {"blank": "words"}  # ways that are told alike
+UNDONE = ("typed", "words", "blank")  # ways that are not told of a column taken as text after all
 _ONE = {"them": "it", "they": "it holds", "looks": "it looks"}
 _MANY = {"them": "them", "they": "they hold", "looks": "they look"}
 
@@ -34,19 +50,22 @@ class Cell(NamedTuple):
 
 
 class Told(NamedTuple):
-    """How a column was taken, a key of `_SAID`, and a cell that shows why."""
+    """How a column was taken, a key of `_SAID` or of `_AS`, and a cell that shows why."""
 
     name: str
     how: str
     cell: Cell
+    cells: int = 0  # how many there are, where that is said
 
 
 def notes(remarks: Iterable[Told], label: str, most: int = 10) -> tuple[str, ...]:
     """Return a sentence for each way in which columns were taken, the label's text aside."""
-    ways: dict[str, dict[str, Cell]] = {}
-    for name, how, cell in remarks:
-        if (name, how) != (label, "text"):
-            ways.setdefault(how, {}).setdefault(name, cell)
+    ways: dict[str, dict[str, Told]] = {}
+    for one in remarks:
+        if (one.name, one.how) != (label, "text"):
+            columns = ways.setdefault(_AS.get(one.how, one.how), {})
+            before = columns.get(one.name)
+            columns[one.name] = before._replace(cells=before.cells + one.cells) if before else one
     return tuple(_sentence(how, ways[how], most) for how in _SAID if how in ways)
 
 
@@ -60,20 +79,34 @@ def named_otherwise(names: Any, part: str) -> list[Told]:
 def text_throughout(parts: Sequence[Sequence[Told]]) -> set[str]:
     """Return the columns that one part shows to be categories where another reads numbers in them.
 
-    Leading zeros in one file do so, and text does where the column's type is text in every part.
+    Leading zeros or few different values, some of them no numbers, do so in one file, and text does
+    where the column's type is text in every part, or where another part has words for missing cells
+    alone.
     """
-    ways = [{name: how for name, how, _ in part} for part in parts]
+    ways = [
+        {one.name: one.how for one in part if one.how not in ("words", "kept")} for part in parts
+    ]
     names = {name for part in ways for name in part}
-    zeros = {name for name in names if any(part.get(name) == "zeros" for part in ways)}
-    typed = {name for name in names if {part.get(name) for part in ways} == {"typed", "text"}}
-    as_text = ("zeros", "text")
-    return {name for name in zeros if any(part.get(name) not in as_text for part in ways)} | typed
+    hows = {name: {part.get(name) for part in ways} for name in names}
+    return {
+        name
+        for name, of in hows.items()
+        if (of & {"zeros", "mixed"} and of - {"zeros", "mixed", "text"})
+        or of == {"typed", "text"}
+        or ("blank" in of and of & {"text", "zeros", "mixed"} and not of & {None, "typed"})
+    }
 
 
-def _sentence(how: str, cells: dict[str, Cell], most: int) -> str:
-    words = _ONE if len(cells) == 1 else _MANY
-    begin, end = (part.format(**words) for part in _SAID[how])
-    examples = [f"{name!r} (like {short(cell.text)})" for name, cell in cells.items()]
+def _sentence(how: str, columns: dict[str, Told], most: int) -> str:
+    words = _ONE if len(columns) == 1 else _MANY
+    said = sorted({one.cell.text.strip() for one in columns.values()})
+    begin, end = (part.format(**words, word=quote(in_comma_list(said))) for part in _SAID[how])
+    examples = [f"{name!r} ({_shown(one)})" for name, one in columns.items()]
     shown = ", ".join(examples[:most])
-    more = f" and {len(cells) - most:,} more" if len(cells) > most else ""
-    return f"{'column' if len(cells) == 1 else 'columns'} {begin}: {shown}{more}{end}"
+    more = f" and {len(columns) - most:,} more" if len(columns) > most else ""
+    return f"{'column' if len(columns) == 1 else 'columns'} {begin}: {shown}{more}{end}"
+
+
+def _shown(one: Told) -> str:
+    like = f"like {short(one.cell.text)}"
+    return f"{count(one.cells, 'cell')}, {like}" if one.cells else like

@@ -5,12 +5,12 @@ very skewed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from cuvee.data.columns import count, is_number, listed
+from cuvee.data.columns import count, is_number, listed, short
 from cuvee.problem import Array
 
 IDS = 50  # rows, from which on as many different whole numbers are most likely ids
@@ -63,6 +63,30 @@ def filled(gaps: Mapping[str, int]) -> list[str]:
     ]
 
 
+def homeless_note(homeless: int, of: int, domain: str, first: int | None = None) -> list[str]:
+    """Return a sentence about rows that name no domain, or none; `first` is one of them."""
+    row = "" if first is None else f" (first at row {first})"
+    said = f"{homeless:,} of {of:,} rows left out, as column {domain!r} names no domain there{row}"
+    return [said] if homeless else []
+
+
+def bare_note(bare: int, of: int, whose: str) -> list[str]:
+    """Return a sentence about rows without a label that nobody learns from, or none."""
+    whose = f" of {whose}" if whose else ""
+    return [f"{bare:,} of {of:,} rows{whose} have no label: they are left out"] if bare else []
+
+
+def others(unseen: Mapping[str, tuple[int, Any]], what: str = "row") -> list[str]:
+    """Return a sentence about values that no training row has, or none.
+
+    `unseen` has the columns with such values, in how many rows they are, and one of them.
+    """
+    named = [f"{name!r} ({count(n, what)}, like {short(v)})" for name, (n, v) in unseen.items()]
+    more = f" and {len(named) - MOST} more" if len(named) > MOST else ""
+    shown = f"{', '.join(named[:MOST])}{more}"
+    return [f"categories that no training row has count as 'other': {shown}"] if named else []
+
+
 def _ids(columns: Mapping[str, Any], features: Sequence[str]) -> Iterator[str]:
     for name in features:
         values = columns[name]
@@ -84,15 +108,32 @@ def _whole(values: Any) -> bool:
 def _spellings(labels: Any, name: str) -> Iterator[str]:
     if is_number(labels):
         return
+    for alike in spelt_alike(map(str, labels.dropna().unique())):
+        yield (
+            f"label {name!r} has {listed(alike, MOST)}, which differ in case or spaces alone "
+            "and are classes of their own: correct the table if they are the same"
+        )
+
+
+def domains_alike(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each set of domains whose names differ in case or spaces alone."""
+    return [
+        f"domains {listed(alike, MOST)} differ in case or spaces alone and are domains of their "
+        "own: correct the table if they are the same"
+        for alike in spelt_alike(names)
+    ]
+
+
+def spelt_alike(names: Iterable[str]) -> list[list[str]]:
+    """Return the names that differ from one another in case or spaces alone, sorted.
+
+    >>> spelt_alike(["fir", "oak", "Fir "])
+    [['Fir ', 'fir']]
+    """
     spelt: dict[str, list[str]] = {}
-    for value in labels.dropna().unique():
-        spelt.setdefault(str(value).strip().casefold(), []).append(str(value))
-    for alike in spelt.values():
-        if len(alike) > 1:
-            yield (
-                f"label {name!r} has {listed(alike, MOST)}, which differ in case or spaces alone "
-                "and are classes of their own: correct the table if they are the same"
-            )
+    for name in names:
+        spelt.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    return [sorted(alike) for alike in spelt.values() if len(alike) > 1]
 
 
 def called_id(name: str) -> bool:

@@ -22,7 +22,7 @@ from cuvee.mixture import registry as alpha_methods
 from cuvee.problem import LEAST_ROWS
 
 # the options that `read` takes
-COLUMNS = ("domain", "label", "features", "drop", "text", "encoding")
+COLUMNS = ("domain", "label", "features", "drop", "text", "encoding", "missing", "strict")
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,8 @@ class Options:
     """Domains that are neither source nor target, named as targets are."""
     strict: bool = False
     """Make errors of what is otherwise noted: small sources that are pooled or left out, targets
-    with too few labelled rows, rows of a target whose class no source has.
+    with too few labelled rows, rows of a target whose class no source has, rows without a domain,
+    and test rows with a category that no training row has.
     """
     features: tuple[str, ...] | None = None
     """Columns to learn from, a list of names or one text, "age,sex"; None: all but `drop`."""
@@ -64,6 +65,10 @@ class Options:
     """Columns that are categories, whatever they look like, named as features are."""
     encoding: str = UTF8
     """Of text files: "utf-8", "cp1252", …."""
+    missing: tuple[str, ...] = ()
+    """Words, or numbers, that stand in empty cells, a list or one text, "NA,-999". An empty cell is
+    missing anyway, and so are NA, null and the like in a column of numbers.
+    """
     task: str = "auto"
     hypothesis: str = "auto"
     """"ridge", "logistic", "poisson", "mlp", or "package.module:factory".
@@ -111,7 +116,7 @@ class Options:
     """
     stream: bool | None = None
     """Read the files batch by batch, never whole; None: where they are large. A category that
-    only targets have is then an error.
+    only targets have then counts as another one.
     """
     seed: int = 0
     on: str | None = None
@@ -132,7 +137,7 @@ class Options:
                 name == "stream" and self.stream is None
             ):
                 raise OptionError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        for name in ("targets", "exclude", "features", "drop", "text"):
+        for name in ("targets", "exclude", "features", "drop", "text", "missing"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         check_encoding(self.encoding)
         object.__setattr__(self, "metric", metric_named(self.metric))

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import numpy as np
 
 from cuvee.data.arrow_frames import to_frame
 from cuvee.data.columns import as_written, at, count
+from cuvee.data.dates import ORDERS
 from cuvee.data.files import File, files
-from cuvee.data.notation import as_numbers, survey
+from cuvee.data.notation import as_numbers, parse_dates, survey
 from cuvee.data.notes import Told
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError
-from cuvee.inputs.arrays import as_array, as_labels
+from cuvee.inputs.arrays import as_array, as_labels, check_apart
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Part:
     size: Callable[[], int]  # rows
     line: Callable[[int], str]  # where a row of it stands, in words
     domain: str | None = None  # when all of it is one domain
+    missing: Collection[str] = ()  # words for empty cells
 
     def check(self, names: Sequence[str]) -> None:
         """Raise `DomainError` unless each of these columns is there, once."""
@@ -53,23 +56,26 @@ class Part:
                 )
 
 
-def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
+def parts_of(
+    source: Any, domain: str, label: str, encoding: str, missing: Collection[str] = ()
+) -> list[Part]:
     """Return the pieces of a path, a file, a frame, a mapping or a triple of arrays, in order.
 
-    A mapping is name -> (X, y) or Dataset; a triple is (X, y, domain).
+    A mapping is name -> (X, y) or Dataset; a triple is (X, y, domain). `missing` are words for
+    empty cells.
     """
     import pandas as pd
 
     if isinstance(source, File):
-        return [of_file(source, None)]
+        return [of_file(source, None, missing)]
     if isinstance(source, str | PathLike):
-        return [of_file(file, name) for file, name in files(Path(source), encoding)]
+        return [of_file(file, name, missing) for file, name in files(Path(source), encoding)]
     if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
-        return [_of_frame(_as_frame(source, ""), "")]
+        return [_of_frame(_as_frame(source, ""), "", missing=missing)]
     if isinstance(source, tuple) and len(source) == 3:
         frame = _labelled(source[0], source[1], label, "")
         frame[domain] = _as_list(source[2], len(frame), "domain", "")
-        return [_of_frame(frame, "")]
+        return [_of_frame(frame, "", missing=missing)]
     if not isinstance(source, Mapping):
         raise InputError(
             f"a {type(source).__name__} is not a table; give a path, a frame, a mapping "
@@ -89,7 +95,7 @@ def parts_of(source: Any, domain: str, label: str, encoding: str) -> list[Part]:
                 else _items(value, where)
             )
             frame = _labelled(X, y, label, where)
-        parts.append(_of_frame(frame, where, str(name)))
+        parts.append(_of_frame(frame, where, str(name), missing))
     return parts
 
 
@@ -151,21 +157,48 @@ def _as_frame(data: Any, where: str) -> Any:
     return pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
 
 
-def _of_frame(frame: Any, where: str, domain: str | None = None) -> Part:
+def _of_frame(
+    frame: Any, where: str, domain: str | None = None, missing: Collection[str] = ()
+) -> Part:
     def load(
         names: Sequence[str], text: Collection[str], unchecked: Collection[str]
     ) -> tuple[Any, list[Told]]:
         chosen = frame[list(names)].copy()
         for name in {*names} & {*text} - {*unchecked}:
             chosen[name] = chosen[name].map(as_written, na_action="ignore")
+        for name in {*names} - {*text, *unchecked}:
+            if _mixes(chosen[name]):
+                cells = chosen[name].dropna()
+                written = cells.map(as_written)
+                check_apart(cells, written, f"{at(where)}column {name!r}", "value")
+                chosen[name] = written.reindex(chosen.index)
         texts = _texts(chosen, [name for name in names if name not in {*text, *unchecked}])
-        kinds, remarks = survey([texts], (), (), where=at(where), comma=False, typed=True)
+        kinds, remarks = survey(
+            [texts], (), (), where=at(where), comma=False, typed=True, missing=missing
+        )
         for name, kind in kinds.items():
-            if kind != "text":
-                chosen[name] = as_numbers(texts[name], kind).to_pandas().to_numpy()
+            if kind != "text" and kind not in ORDERS:
+                chosen[name] = as_numbers(texts[name], kind, missing).to_pandas().to_numpy()
+        parse_dates(chosen, kinds, where, missing)
         return chosen, remarks
 
-    return Part(where, tuple(frame.columns), load, lambda: len(frame), lambda row: "", domain)
+    rows = len(frame)
+    return Part(
+        where, tuple(frame.columns), load, lambda: rows, lambda row: "", domain, tuple(missing)
+    )
+
+
+def _mixes(column: Any) -> bool:
+    """Return whether a column holds text and numbers, and nothing else."""
+    import pandas as pd
+
+    if column.dtype != object:
+        return False
+    gaps = (type(None), type(pd.NA))
+    plain = [value for value in column if not isinstance(value, gaps)]
+    if any(isinstance(value, bool) or not isinstance(value, str | Real) for value in plain):
+        return False
+    return len({isinstance(value, str) for value in column.dropna()}) == 2
 
 
 def _texts(frame: Any, names: Sequence[str]) -> Any:
@@ -188,5 +221,10 @@ def _texts(frame: Any, names: Sequence[str]) -> Any:
     return pa.table(texts)
 
 
-def of_file(file: File, domain: str | None) -> Part:
-    return Part(str(file.path), file.columns, file.load, file.size, file.line, domain)
+def of_file(file: File, domain: str | None, missing: Collection[str] = ()) -> Part:
+    def load(
+        names: Sequence[str], text: Collection[str], unchecked: Collection[str]
+    ) -> tuple[Any, list[Told]]:
+        return file.load(names, text, unchecked, missing)
+
+    return Part(str(file.path), file.columns, load, file.size, file.line, domain, tuple(missing))

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cuvee.data.encode import Encoder
+from cuvee.data.encode import Encoder, unseen_in
 from cuvee.data.files import files
 from cuvee.data.fingerprint import fingerprint_of
 from cuvee.data.frame import Table, located
@@ -26,10 +26,10 @@ from cuvee.data.held_out import (
     Divided,
     class_labels,
     divided,
-    drop_unseen,
+    tested_rows,
 )
 from cuvee.data.labelled import LabelledFrame
-from cuvee.data.noticed import noticed, repeated_ids, skewed
+from cuvee.data.noticed import bare_note, noticed, repeated_ids, skewed
 from cuvee.data.opened import OpenedTable, decodable, open_table
 from cuvee.data.options import LINEAR, Options
 from cuvee.data.prepared import Members, Prepared
@@ -105,11 +105,10 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
     more = Unlabelled.of(table, set(places), opened.label_free, options)
     members, unusable = _with_inputs(members, more, opened.label_free)
     row_notes += unusable
-    row_notes += [
-        note
-        for who in members
-        for note in drop_unseen(rows, who.encoder, places, parts, who.targets)
-    ]
+    with located(opened.source, options.encoding):
+        tests = ((who.encoder, tested_rows(rows, who.targets, places, parts)) for who in members)
+        row_notes += unseen_in(tests, "test row", where="test rows", strict=options.strict)
+        row_notes += unseen_in(more.by_encoder(members), "unlabelled row")
 
     row_notes += repeated_ids(*_ids(table, rows, members, places, parts))
 
@@ -120,6 +119,9 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
             }
             return rows.encoded(who.encoder, wanted)
 
+    others = [name for name in opened.domains if name not in places]
+    theirs = table.frame[table.label][table.frame[table.domain].isin(others)]
+    row_notes += bare_note(int(theirs.isna().sum()), len(theirs), "sources")
     row_notes += [*more.notes, *noticed(used, table.features, table.label, options.impute)]
     linear = options.model == LINEAR and options.hypothesis != "poisson"
     if linear and opened.inferred.task is Task.regression:
@@ -197,7 +199,7 @@ def _with_inputs(
         lost = {*bare} - {*more.encoded(replace(who, targets=bare))}
         notes += [
             f"target {name!r} gets no model: it has no labels to learn from, and each of its rows "
-            "has a gap (--impute fills them) or a category that no training row has"
+            "has a gap (--impute fills them)"
             for name in who.targets
             if name in lost
         ]

@@ -7,15 +7,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cuvee.data.arrow_frames import to_frame
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.columns import at, tidy
+from cuvee.data.columns import at, tidy, tidy_labels
+from cuvee.data.dates import number, origin, spread
 from cuvee.data.encode import (
     Encoder,
+    add_up,
     hides_variation,
 )
 from cuvee.data.files import ROWS, File
@@ -23,8 +25,8 @@ from cuvee.data.fingerprint import row_digests
 from cuvee.data.label_summary import label_kind
 from cuvee.data.medians import medians
 from cuvee.data.notation import Kind
-from cuvee.data.notes import named_otherwise, notes, text_throughout
-from cuvee.data.noticed import filled
+from cuvee.data.notes import UNDONE, named_otherwise, notes, text_throughout
+from cuvee.data.noticed import bare_note, filled, homeless_note, others
 from cuvee.data.refused import say_missing
 from cuvee.data.row_places import placed
 from cuvee.data.targets import domain_names, suggest
@@ -41,7 +43,9 @@ class Spec:
     label: str
     features: tuple[str, ...]
     text: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # words for empty cells
     exclude: tuple[str, ...] = ()  # domains whose rows are passed over
+    strict: bool = False  # a row without a domain is an error
 
     @property
     def where(self) -> str:
@@ -68,6 +72,7 @@ def spool(
     fit_on: Collection[str] | None = None,
     digests_of: Sequence[str] = (),
     batch_rows: int = ROWS,
+    strict: bool = False,
 ) -> Spooled:
     """Encode files a batch at a time into `folder`: X.npy (rows, d) and y.npy (rows,).
 
@@ -76,13 +81,14 @@ def spool(
     Rows without a label are left out. Where no encoder is given, one is fitted on the domains
     `fit_on` (None: all). The rows of the domains `digests_of` have their digests taken. Text is
     read three times (types, fit, write), other files twice; `impute` takes five more for exact
-    medians.
+    medians. A category that is in no row the encoder was fitted on counts as another one, with a
+    note, or is an error with `strict`.
     """
     check_number("batch_rows", batch_rows, least=1)
     scan = Scan(spec, batch_rows, spec.text if encoder is None else (*spec.text, *encoder.text))
     rows, labels = Counter[str](), _Labels()
-    fit = {name: ColumnFit(name) for name in spec.features} if encoder is None else {}
-    for frame, where in scan.frames(spec.features):
+    fit = {name: ColumnFit(name) for name in scan.features} if encoder is None else {}
+    for frame, where in scan.frames(scan.features):
         rows.update(frame[spec.domain])
         labels.add(frame[spec.label], where)
         chosen = scan.of_domains(frame, fit_on)
@@ -100,25 +106,39 @@ def spool(
         encoder = encoder if standardise else encoder.unscaled()
     gaps = {one.name: one.gaps for one in fit.values()} if impute else {}
     digests: dict[str, list[Array]] = {name: [] for name in digests_of}
-    X, y = _write(Path(folder), scan, rows, encoder, labels.dtype, digests)
+    X, y, unseen = _write(Path(folder), scan, rows, encoder, labels.dtype, digests, strict)
     ends = np.cumsum(list(rows.values())).tolist()
     pieces = zip(rows, [0, *ends[:-1]], ends, strict=True)
     return Spooled(
         tuple(Domain(name, X[a:b], y[a:b], features=encoder.names) for name, a, b in pieces),
         encoder,
-        (*scan.notes, *filled(gaps)),
+        (*scan.notes, *filled(gaps), *unseen),
         {name: np.concatenate(parts) for name, parts in digests.items()},
     )
 
 
-def census(spec: Spec) -> dict[str, int]:
-    """Return the labelled rows of every domain (0 is possible), in order of first appearance."""
-    rows = Counter[str]()
-    for frame, _ in Scan(spec, ROWS, spec.text).frames((), unlabelled=True):
-        labelled = frame[spec.label].notna()
-        rows.update(dict.fromkeys(frame[spec.domain], 0))
-        rows.update(frame[spec.domain][labelled])
-    return dict(rows)
+class Census(NamedTuple):
+    """Count the rows of a table."""
+
+    labelled: dict[str, int]  # of every domain (0 is possible), in order of first appearance
+    rows: int  # that have a domain
+    homeless: int  # that have none
+
+    def notes(self, domain: str) -> list[str]:
+        """Return what is to be said of rows that are not learnt from; `domain` is the column."""
+        notes = [*homeless_note(self.homeless, self.rows + self.homeless, domain)]
+        return [*notes, *bare_note(self.rows - sum(self.labelled.values()), self.rows, "")]
+
+
+def census(spec: Spec) -> Census:
+    """Return how many rows every domain has."""
+    labelled, rows = Counter[str](), 0
+    scan = Scan(spec, ROWS, spec.text)
+    for frame, _ in scan.frames((), unlabelled=True):
+        rows += len(frame)
+        labelled.update(dict.fromkeys(frame[spec.domain], 0))
+        labelled.update(frame[spec.domain][frame[spec.label].notna()])
+    return Census(dict(labelled), rows, scan.homeless)
 
 
 class Scan:
@@ -126,14 +146,19 @@ class Scan:
 
     def __init__(self, spec: Spec, rows: int, text: Collection[str]) -> None:
         self.spec, self._rows = spec, rows
+        self.homeless = 0  # rows without a domain that were passed over
         names = [*spec.features, spec.label]
         self.lines = {str(file.path): file.line for file, _ in spec.files}
         surveys = []
         for file, _ in spec.files:
             with placed(file.line):
                 texts = file.texts(names)
-                surveys.append(file.survey(file.batches(texts, rows) if texts else (), text))
-        self.told = [each.told for each in surveys]
+                batches = file.batches(texts, rows) if texts else ()
+                surveys.append(file.survey(batches, text, missing=spec.missing))
+        self.told = [
+            [*each.told, *file.dates(spec.features, text)]
+            for each, (file, _) in zip(surveys, spec.files, strict=True)
+        ]
         again = text_throughout(self.told)
         self._kinds: list[dict[str, Kind]] = [dict(each.kinds) for each in surveys]
         self.as_text(again)
@@ -151,11 +176,14 @@ class Scan:
         ]
         remarks = [
             one
-            for each in surveys
-            for one in each.told
-            if one.name not in again or one.how != "typed"
+            for each in self.told
+            for one in each
+            if one.name not in again or one.how not in UNDONE
         ]
         self.notes = notes([*remarks, *named], spec.label)
+        dates = spread(spec.features, remarks)
+        self.features = tuple(made for name in spec.features for made in dates.get(name, (name,)))
+        """The features of the spec, with what is made of dates instead of them."""
 
     def as_text(self, names: Collection[str]) -> None:
         """Take these columns as text, though they look like numbers here."""
@@ -169,14 +197,26 @@ class Scan:
         domain, label = self.spec.domain, self.spec.label
         for (file, name), kinds in zip(self.spec.files, self._kinds, strict=True):
             own = name is not None and domain not in file.columns
-            first, where = file.first, str(file.path)
-            for table in file.batches([*names, label, *([] if own else [domain])], self._rows):
-                raw = to_frame(table, kinds, first)
+            first, where, missing = file.first, str(file.path), self.spec.missing
+            gaps: Any = {"missing": missing, "gaps": not self.spec.strict}
+            made_of = {c: None if c in file.columns else origin(c) for c in names}
+            read = dict.fromkeys(of[0] if of else c for c, of in made_of.items())
+            for table in file.batches([*read, label, *([] if own else [domain])], self._rows):
+                raw = to_frame(table, kinds, first, missing)
                 with placed(file.line):
-                    columns = {c: tidy(raw[c], where) for c in (*names, label)}
-                    columns[domain] = name if own else domain_names(raw[domain], where)
+                    columns = {
+                        c: number(raw[of[0]], c, where, missing)
+                        if of
+                        else tidy(raw[c], where, missing)
+                        for c, of in made_of.items()
+                    }
+                    columns[label] = tidy_labels(raw[label], where, missing)
+                    columns[domain] = name if own else domain_names(raw[domain], where, **gaps)
                 first += len(raw)
                 frame = pd.DataFrame(columns, raw.index)
+                homeless = frame[domain].isna()
+                self.homeless += int(homeless.sum())
+                frame = frame[~homeless]
                 if self.spec.exclude:
                     frame = frame[~frame[domain].isin(self.spec.exclude)]
                 yield frame if unlabelled else frame[frame[label].notna()], where
@@ -275,23 +315,26 @@ def _write(
     encoder: Encoder,
     dtype: str,
     digests: Mapping[str, list[Array]],
-) -> tuple[Array, Array]:
-    """Return X and y, mapped from the files that are written; unfinished files are removed.
+    strict: bool,
+) -> tuple[Array, Array, list[str]]:
+    """Return X and y, mapped from the files that are written, and a note on unseen categories.
 
-    The digests of the rows of some domains are put into `digests`.
+    Unfinished files are removed. The digests of the rows of some domains are put into `digests`.
     """
     spec, n = scan.spec, sum(rows.values())
     paths = folder / "X.npy", folder / "y.npy"
     shapes = {paths[0]: (n, len(encoder.names)), paths[1]: (n,)}
     start = dict(zip(rows, np.cumsum([0, *rows.values()]).tolist(), strict=False))
     end = {name: start[name] + size for name, size in rows.items()}
+    unseen: dict[str, tuple[int, Any]] = {}
     try:
         # Written as files, not through the maps: a full disk is then an error, and not the end of
         # the process.
         with paths[0].open("wb") as X, paths[1].open("wb") as y:
             heads = [_head(X, "<f8", shapes[paths[0]]), _head(y, dtype, shapes[paths[1]])]
-            for frame, where in scan.frames(spec.features):
+            for frame, where in scan.frames(scan.features):
                 with placed(scan.lines[where]):
+                    add_up(unseen, encoder.unseen(frame, where=where, strict=strict))
                     parts = [
                         encoder(frame, where=where),
                         frame[spec.label].to_numpy(object).astype(dtype),
@@ -302,11 +345,12 @@ def _write(
                         file.write(part[places].tobytes())
                     start[name] += len(places)
                     if name in digests:
-                        held = frame[[*spec.features, spec.label]].iloc[places]
+                        held = frame[[*scan.features, spec.label]].iloc[places]
                         digests[name].append(row_digests(held))
         if start != end:
             raise InputError(f"{spec.where} changed while it was read; try again")
-        return np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r")
+        X_map, y_map = (np.load(path, mmap_mode="r") for path in paths)
+        return X_map, y_map, others(unseen)
     except BaseException as error:
         for path in paths:
             path.unlink(missing_ok=True)

@@ -33,7 +33,8 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
 
     _check_can_stream(options)
     what = spec(path, **{name: getattr(options, name) for name in COLUMNS})
-    sizes = census(what)
+    counted = census(what)
+    sizes = counted.labelled
     left_out = excluded(list(sizes), options.exclude)
     for name in left_out:
         del sizes[name]
@@ -45,7 +46,7 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     fit_on = [*(s for s in group.sources if s != SMALL or not small.names), *small.names]
     spooled = spool(
         what, scratch, impute=options.impute, standardise=options.standardise, fit_on=fit_on,
-        digests_of=group.targets,
+        digests_of=group.targets, strict=options.strict,
     )  # fmt: skip
     rows = {d.name: (d.X, d.y) for d in spooled.domains}
     if small.names:
@@ -69,7 +70,8 @@ def streamed(path: str | Path, options: Options, scratch: Path) -> Prepared:
     return Prepared.of(
         options, inferred, (Members(tuple(group.targets), tuple(group.sources), spooled.encoder),),
         labels, sizes=small.resized(sizes), pooled=small.names, divided=divided(spooled.digests,
-        options), notes=[*spooled.notes, *notes], domain=what.domain,
+        options), domain=what.domain,
+        notes=[*counted.notes(what.domain), *spooled.notes, *notes],
         n_features=len(what.features), rows=lambda who: rows,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ not there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
@@ -96,30 +96,37 @@ def suggest(wrong: str, known: Sequence[str]) -> str:
     )
 
 
-def domain_names(column: Any, where: str) -> Any:
+def domain_names(
+    column: Any, where: str, *, missing: Collection[str] = (), gaps: bool = False
+) -> Any:
     """Return a column (rows,) of names, numbers or dates as names of domains.
 
-    A missing name is an error.
+    Empty text and the words `missing` are no names. A missing name is an error, or None where
+    there may be `gaps`.
     """
     import pandas as pd
 
     try:
         codes, values = pd.factorize(column)
-        missing = (codes < 0) | (column.astype(object) == "").to_numpy(bool)
+        names = np.array([as_written(value) for value in values.tolist()] + [""], dtype=object)
+        empty = np.array([name.strip() in {"", *missing} for name in names])
+        bare = empty[codes]  # the last is that of a gap
     except (TypeError, ArithmeticError):  # what cannot be hashed or compared cannot be told apart
         raise DomainError(
             f"{at(where)}column {str(column.name)!r} does not hold names of domains; use text"
         ) from None
-    if missing.any():
-        row = column.index[int(np.argmax(missing))]
+    if bare.any() and not gaps:
+        row = column.index[int(np.argmax(bare))]
         raise DomainError(
             f"{at(where)}column {str(column.name)!r} names no domain at row {row} "
-            f"({count(int(missing.sum()), 'such row')}); fill it in, or remove the row",
+            f"({count(int(bare.sum()), 'such row')}); fill it in, or remove the row",
             row,
         )
-    names = np.array([as_written(value) for value in values.tolist()], dtype=object)
-    if len(set(names)) < len(names):
+    if len({*names[~empty]}) < int((~empty).sum()):
         check_apart(
-            column.tolist(), names[codes], f"{at(where)}column {str(column.name)!r}", "domain"
+            column[~bare].tolist(),
+            names[codes[~bare]],
+            f"{at(where)}column {str(column.name)!r}",
+            "domain",
         )
-    return pd.Series(names[codes], column.index, name=column.name)
+    return pd.Series(np.where(bare, None, names[codes]), column.index, name=column.name)

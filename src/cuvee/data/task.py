@@ -146,7 +146,7 @@ def summary(labels: Any, name: str) -> Summary:
     import pandas as pd
 
     try:
-        column = tidy(pd.Series(labels).rename(name)).dropna()
+        column = tidy(pd.Series(labels).rename(name).dropna())
     except (TypeError, ValueError) as error:
         if isinstance(error, DomainError):
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,7 +32,6 @@ class Unlabelled:
     """The rows without a label that targets have, and what is to be said of them."""
 
     frames: Mapping[str, Any]  # name -> pandas.DataFrame of at most MOST rows
-    impute: bool
     notes: tuple[str, ...]
 
     @classmethod
@@ -50,6 +49,9 @@ class Unlabelled:
         whose = table.frame[table.domain]
         bare = table.frame[table.label].isna() | whose.isin(label_free)
         frame = table.frame[bare & whose.isin(targets)]
+        every = len(frame)
+        if not options.impute:
+            frame = frame[frame[[*table.features]].notna().all(axis=1)]
         frames, many = {}, []
         for name, rows in frame.groupby(table.domain, sort=False):
             if len(rows) > MOST:
@@ -57,31 +59,31 @@ class Unlabelled:
                 order = drawn(row_digests(rows[[*table.features]]), options.seed)
                 rows = rows.iloc[np.sort(order[:MOST])]
             frames[str(name)] = rows
-        if not frames:
-            return cls({}, options.impute, ())
-        which = "target" if len(frames) == 1 else "targets"
-        notes = [
-            f"{count(len(frame), 'row')} of {which} {listed(list(frames))} without a label: their "
-            "inputs count in the weights where they tell sources apart (docs/unlabelled.md)"
-        ]
+        notes = []
+        if frames:
+            which = "target" if len(frames) == 1 else "targets"
+            notes.append(
+                f"{count(len(frame), 'row')} of {which} {listed(list(frames))} without a label: "
+                "their inputs count in the weights where they tell sources apart "
+                "(docs/unlabelled.md)"
+            )
+        if gappy := every - len(frame):
+            notes.append(
+                f"{count(gappy, 'row')} of targets without a label left out, for gaps (--impute "
+                "fills them)"
+            )
         if many:
             notes.append(f"of {listed(many)}, {MOST:,} such rows each are drawn, by the seed")
-        return cls(frames, options.impute, tuple(notes))
+        return cls(frames, tuple(notes))
 
     def encoded(self, members: HasEncoder) -> dict[str, Array]:
-        """Return name -> X (rows, d) of the targets of a group that have such rows.
+        """Return name -> X (rows, d) of the targets of a group that have such rows."""
+        there = [name for name in members.targets if name in self.frames]
+        return {name: members.encoder(self.frames[name], where=name) for name in there}
 
-        A row with a category that no training row has, or a gap that is not filled, is left out.
-        """
-        features = list(members.encoder.features)
-        encoded = {}
-        for name in members.targets:
-            if name not in self.frames:
-                continue
-            frame = self.frames[name]
-            if not self.impute:
-                frame = frame[frame[features].notna().all(axis=1)]
-            frame = frame[members.encoder.fits(frame, where=name)]
-            if len(frame):
-                encoded[name] = members.encoder(frame, where=name)
-        return encoded
+    def by_encoder(self, groups: Iterable[HasEncoder]) -> Iterator[tuple[Encoder, Any]]:
+        """Yield the rows of every target, with the encoder of its group."""
+        for members in groups:
+            for name in members.targets:
+                if name in self.frames:
+                    yield members.encoder, self.frames[name]

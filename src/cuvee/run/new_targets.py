@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cuvee.api import estimate
-from cuvee.data.columns import as_written, count, is_number, listed, pick, short, tidy
+from cuvee.data.columns import (
+    as_written,
+    count,
+    is_number,
+    listed,
+    pick,
+    plain_labels,
+    short,
+    tidy_labels,
+)
+from cuvee.data.encode import unseen_in
 from cuvee.data.fingerprint import row_digests
 from cuvee.data.frame import read_rows
 from cuvee.data.held_out import classes_tested, divided
@@ -37,21 +47,38 @@ def encode(base: Base, name: str, frame: Any) -> Rows:
 
     Rows without a label are left out. Whatever would keep them from being learnt is an error now.
     """
-    label, encoder = base.prepared.options.label, base.members.encoder
-    where = f"target {name!r}"
-    labels = tidy(pick(frame, label, where), where)
-    known = labels.notna().to_numpy()
-    if known.sum() < LEAST_LABELLED:
+    encoder, where = base.members.encoder, f"target {name!r}"
+    rows, labels = _labelled(base, frame, where)
+    if len(rows) < LEAST_LABELLED:
         raise DomainError(
-            f"{where} has {count(int(known.sum()), 'labelled row')}; label at least "
-            f"{LEAST_LABELLED}"
+            f"{where} has {count(len(rows), 'labelled row')}; label at least {LEAST_LABELLED}"
         )
-    kept = frame[known]
-    rows = read_rows(kept, encoder.features, text=encoder.text).set_axis(kept.index, axis=0)
-    X, y = encoder(rows, where=where), _labels(base, labels[known], where)
-    given = Rows(X, y, row_digests(rows[[*encoder.features]].assign(**{label: y})))
+    encoder.unseen(rows, where=where, strict=base.prepared.options.strict)
+    X, y = encoder(rows, where=where), _labels(base, labels, where)
+    held = rows[[*encoder.features]].assign(**{base.prepared.options.label: y})
+    given = Rows(X, y, row_digests(held))
     posed(base, {name: given}).checked(lambda what, done, total: None)
     return given
+
+
+def notes_on(base: Base, name: str, frame: Any) -> list[str]:
+    """Return what is worth saying of the rows of a new target that `encode` has taken."""
+    rows, _ = _labelled(base, frame, f"target {name!r}")
+    notes = unseen_in([(base.members.encoder, rows)], "row")
+    bare = len(frame) - len(rows)
+    return [*notes, f"{count(bare, 'row')} without a label left out"] if bare else notes
+
+
+def _labelled(base: Base, frame: Any, where: str) -> tuple[Any, Any]:
+    """Return the features of the rows that have a label, as they are read, and the labels."""
+    encoder, options = base.members.encoder, base.prepared.options
+    labels = tidy_labels(pick(frame, options.label, where), where, options.missing)
+    known = labels.notna().to_numpy()
+    kept = frame[known]
+    if not len(kept):
+        return kept, labels[known]
+    rows = read_rows(kept, encoder.features, text=encoder.text, missing=options.missing)
+    return rows.set_axis(kept.index, axis=0), plain_labels(labels[known])
 
 
 def _labels(base: Base, labels: Any, where: str) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import as_written, comma_list
-from cuvee.data.encode import Encoder
+from cuvee.data.encode import Encoder, unseen_in
 from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.noticed import filled
 from cuvee.data.options import Options
 from cuvee.data.plain_rows import PlainRows
 from cuvee.data.targets import suggest
-from cuvee.errors import DomainError, OptionError
+from cuvee.errors import CuveeWarning, DomainError, OptionError
 from cuvee.hypothesis.base import far_out
 from cuvee.hypothesis.registry import MODELS
 from cuvee.outputs.files import understood
@@ -63,12 +64,12 @@ class Predictor(ABC):
     @cached_property
     def features(self) -> tuple[str, ...]:
         """Return the raw columns that the models learnt from, in order."""
-        return self._encoders[0].features
+        return self._encoders[0].raw_features
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
         """Return those of the raw columns that are text, whatever their values look like."""
-        return tuple(self._categories(set()))
+        return tuple(sorted({name for encoder in self._encoders for name in encoder.raw_text}))
 
     def _table(self, source: Any, target: str | None) -> Any:
         """Return the rows as a table.
@@ -98,6 +99,7 @@ class Predictor(ABC):
         keep: Sequence[str] = (),
         text: Sequence[str] = (),
         encoding: str | None = None,
+        strict: bool = False,
         say: Callable[[str], None] | None = None,
     ) -> Any:
         """Return a frame with the prediction for each raw row.
@@ -110,8 +112,9 @@ class Predictor(ABC):
         that `frame["p"] = run.predict(frame)["p(yes)"]` puts each answer beside its row; so do
         those of a mapping name -> frame, if no two of its rows have the same label. Rows of files
         and arrays are numbered from 0. `encoding` is that of text files; by default the one that
-        the run was made with. `say` is told how many gaps were filled in which columns, where the
-        models know what to fill them with.
+        the run was made with. A category that no training row has counts as another one, or is an
+        error with `strict`. `say` is told of such categories, without it they are a warning; and
+        how many gaps were filled in which columns, where the models know what to fill them with.
         """
         # a domain that a number names
         if isinstance(target, Real) and not isinstance(target, bool):
@@ -126,7 +129,7 @@ class Predictor(ABC):
         with understood(self.path, "a run of this version of cuvee"):
             encoding = encoding or self.options.encoding
             with located(source, encoding):
-                return self._predicted(source, target, keep, text, encoding, say)
+                return self._predicted(source, target, keep, text, encoding, strict, say)
 
     def _predicted(
         self,
@@ -135,6 +138,7 @@ class Predictor(ABC):
         keep: Sequence[str],
         text: Sequence[str],
         encoding: str,
+        strict: bool,
         say: Callable[[str], None] | None,
     ) -> Any:
         prepared, known = self._prepared, self.targets
@@ -148,11 +152,18 @@ class Predictor(ABC):
             target = known[0]
         domain = prepared["domain"] if target is None else None
         how: Any = {"domain": domain, "text": self._categories({*text}), "encoding": encoding}
-        frame = read_rows(source, self._encoders[0].features, keep, **how)
+        how["missing"] = self.options.missing
+        features = list(self._encoders[0].features)
+        frame = read_rows(source, features, keep, **how)
         names = frame[domain].to_numpy() if domain else np.full(len(frame), target, dtype=object)
         answers = self._answers(frame, names, [k for k in keep if k != domain], domain)
+        for sentence in self.unseen(frame, names, strict=strict):
+            if say is None:
+                warnings.warn(sentence, CuveeWarning, stacklevel=4)
+            else:
+                say(sentence)
         if say is not None:  # what has gaps and was answered had them filled
-            for sentence in filled({f: int(frame[f].isna().sum()) for f in self.features}):
+            for sentence in filled({f: int(n) for f, n in frame[features].isna().sum().items()}):
                 say(sentence)
         index = _index_of(source)
         return answers if index is None else answers.set_axis(index, axis=0)
@@ -223,16 +234,32 @@ class Predictor(ABC):
             }
         )
 
-    def answer(self, frame: Any, names: Array) -> Any:
-        """Return what `predict` does of rows (rows, …), each by the model that `names` (rows,) has.
+    def read(self, frame: Any) -> Any:
+        """Return a frame of rows (rows, …) as the models take them."""
+        with understood(self.path, "a run of this version of cuvee"):
+            kept = self._encoders[0].features
+            text, missing = self._categories(set()), self.options.missing
+            return read_rows(frame, kept, text=text, missing=missing)
+
+    def answer(self, rows: Any, names: Array) -> Any:
+        """Return what `predict` does of rows that `read` gave, each by the model of its `names`.
 
         This is the way for a service: encoders and spaces are made once, and rows of many targets
         are answered together.
         """
         with understood(self.path, "a run of this version of cuvee"):
-            kept = self._encoders[0].features
-            rows = read_rows(frame, kept, text=self._categories(set()))
             return self._answers(rows, names, [], None)
+
+    def unseen(self, frame: Any, names: Array, *, strict: bool = False) -> list[str]:
+        """Return a sentence about categories of these rows that no training row has, or none.
+
+        The model of the target that `names` (rows,) has is to answer each row. With `strict` such
+        categories are an error.
+        """
+        group = np.array([self._group_of[name] for name in names.tolist()])
+        each = np.unique(group)
+        parts = ((self._encoders[g], frame.iloc[np.flatnonzero(group == g)]) for g in each)
+        return unseen_in(parts, "row", where="rows to predict", strict=strict)
 
     def encoded(self, rows: Sequence[Mapping[str, Any]], target: str) -> Floats | None:
         """Return rows {column: value} as the model of `target` sees them, (rows, d).

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cuvee.data.encode import Encoder
+from cuvee.data.encode import Encoder, unseen_in
 from cuvee.data.frame import read_rows
-from cuvee.errors import InputError
+from cuvee.errors import CuveeWarning, InputError
 from cuvee.problem import Array
 from cuvee.results import Floats
 
@@ -54,5 +55,7 @@ class FederatedModel:
 
     def _scores(self, table: Any) -> Floats:
         frame = read_rows(table, self.encoder.features, text=self.encoder.text)
+        for note in unseen_in([(self.encoder, frame)], "row"):
+            warnings.warn(note, CuveeWarning, stacklevel=3)
         X = self.encoder(frame, where=self.target)
         return np.asarray(X @ self.w[:, :-1].T + self.w[:, -1])

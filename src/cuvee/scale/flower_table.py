@@ -20,7 +20,7 @@ import cuvee
 from cuvee.data.column_fit import ColumnFit
 from cuvee.data.columns import comma_list, is_number, tidy
 from cuvee.data.encode import Encoder
-from cuvee.data.frame import columns_of, read_rows
+from cuvee.data.frame import columns_of, index_columns, read_rows
 from cuvee.data.label_summary import LabelKind, Summary, label_kind
 from cuvee.data.task import Task, infer_of, whole_labels
 from cuvee.errors import OptionError
@@ -120,9 +120,10 @@ class SiteTable:
         for name in (config.label, *sorted(dropped)):
             if name not in columns:
                 raise Sayable(f"its table has no column {name!r}")
+        dropped |= index_columns(config.file)
         features = [name for name in columns if name != config.label and name not in dropped]
         text = [name for name in self._text if name in features]
-        frame = read_rows(config.file, [*features, config.label], text=text)
+        frame = read_rows(config.file, [*features, config.label], text=text, label=config.label)
         labelled = frame[frame[config.label].notna()]
         return labelled.apply(lambda column: tidy(column, path.name)), len(frame)
 

@@ -19,7 +19,7 @@ from cuvee.data.files import ROWS, understood
 from cuvee.data.label_summary import LabelKind, Summary
 from cuvee.data.medians import Digit, counted
 from cuvee.data.notes import Told
-from cuvee.data.spool import Scan, Spec
+from cuvee.data.spool import Census, Scan, Spec
 from cuvee.errors import InputError
 from cuvee.problem import Array
 
@@ -43,6 +43,7 @@ class TableReader:
 
     spec: Spec
     text: tuple[str, ...] = ()  # columns that look like text somewhere in the table
+    features: tuple[str, ...] | None = None  # with what is made of dates, once that is known
     domains: Mapping[str, str] = field(default_factory=dict)  # of rows to keep -> their source
     kind: LabelKind = "quantity"  # of the labels
     encoder: Encoder | None = None
@@ -62,19 +63,19 @@ class TableReader:
         told: list[list[Told]] = self._scanned.told
         return told
 
-    def sizes(self) -> dict[str, int]:
-        """Return the labelled rows of every domain (0 is possible), in order of appearance."""
+    def counted(self) -> Census:
+        """Return how many rows every domain has here."""
         rows, frame = Counter[str](), self._rows
         labelled = frame[self.spec.label].notna()
         rows.update(dict.fromkeys(frame[self.spec.domain].unique().tolist(), 0))
         rows.update(frame[self.spec.domain][labelled].value_counts(sort=False).to_dict())
-        return dict(rows)
+        return Census(dict(rows), len(frame), self._scanned.homeless)
 
     def summary(self) -> tuple[Summary | None, Gaps]:
         """Return what the labels of all rows to learn from are like, and their missing cells."""
         frame, chosen = self._rows, self._chosen(self.domains)
         cells, rows = dict[str, int](), np.zeros(int(chosen.sum()), bool)
-        for name in self.spec.features:  # column by column: the rows are not copied as a whole
+        for name in self._features:  # column by column: the rows are not copied as a whole
             gaps = frame[name].isna().to_numpy()[chosen]
             if gaps.any():
                 cells[name], rows = int(gaps.sum()), rows | gaps
@@ -98,7 +99,7 @@ class TableReader:
     def fit(self, names: Sequence[str], origins: Mapping[str, float]) -> list[ColumnFit]:
         """Return what these domains' rows say of the columns, or of those with an origin again."""
         frame, chosen = self._rows, self._chosen(names)
-        fits = [ColumnFit(name) for name in origins or self.spec.features]
+        fits = [ColumnFit(name) for name in origins or self._features]
         for fit in fits:
             fit.origin = origins.get(fit.name, 0.0)
             column = frame[fit.name][chosen]
@@ -141,6 +142,10 @@ class TableReader:
         return rows
 
     @property
+    def _features(self) -> tuple[str, ...]:
+        return self.spec.features if self.features is None else self.features
+
+    @property
     def _scanned(self) -> Scan:
         if self._scan is None:
             check_visible(self.spec)
@@ -156,7 +161,7 @@ class TableReader:
 
         if self._frame is None:
             scan = self._scanned
-            frames = [f for f, _ in scan.frames(self.spec.features, unlabelled=True)]
+            frames = [f for f, _ in scan.frames(self._features, unlabelled=True)]
             # as codes: text would be compared anew for every question
             whose = pd.Categorical(np.concatenate([f.pop(self.spec.domain) for f in frames]))
             self._frame = pd.concat(frames)

@@ -18,22 +18,24 @@ import numpy as np
 
 from cuvee.components.sharded import ShardedDomain, sharded
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.encode import Encoder, hides_variation
+from cuvee.data.dates import spread
+from cuvee.data.encode import Encoder, hides_variation, unseen_in
 from cuvee.data.fingerprint import of_digests
 from cuvee.data.frame import spec_of
 from cuvee.data.groups import Names, assigned, taught
-from cuvee.data.held_out import class_labels, divided, drop_unseen
+from cuvee.data.held_out import class_labels, divided, tested_rows
 from cuvee.data.label_summary import Summary, together
 from cuvee.data.labelled import LabelledFrame
 from cuvee.data.medians import counted, medians_by_counts
+from cuvee.data.notes import UNDONE, text_throughout
 from cuvee.data.notes import notes as sentences
-from cuvee.data.notes import text_throughout
 from cuvee.data.noticed import filled
 from cuvee.data.opened import COLUMNS, decodable, inferred_of
 from cuvee.data.options import Options
 from cuvee.data.prepared import Members, Prepared
 from cuvee.data.refused import say_missing
 from cuvee.data.roles import SMALL, Pool, excluded, pool
+from cuvee.data.spool import Census
 from cuvee.data.targets import EACH, choose
 from cuvee.data.task import Inferred, Task, check_varies
 from cuvee.errors import DomainError, OptionError
@@ -105,7 +107,8 @@ class _Table:
         """Return who learns from whom, encoded; as `data.prepare.assembled` has it."""
         options = self.options
         self._take_text()
-        sizes = self._sizes()
+        counted = self._counted()
+        sizes = counted.labelled
         left_out = excluded(list(sizes), options.exclude)
         for name in left_out:
             del sizes[name]
@@ -128,7 +131,8 @@ class _Table:
         encoder = self._encoder(fit_on, rows.frame.iloc[np.sort(learnt)])
         encoder = encoder if options.standardise else encoder.unscaled()
         members = Members(tuple(group.targets), tuple(group.sources), encoder, group.classes)
-        row_notes += drop_unseen(rows, encoder, places, parts, members.targets)
+        tests = [(encoder, tested_rows(rows, members.targets, places, parts))]
+        row_notes += unseen_in(tests, "test row", where="test rows", strict=options.strict)
         row_notes += filled(self.gaps)
         pooled = dict.fromkeys(small.names, SMALL)
         self._settle(domains={name: pooled.get(name, name) for name in fit_on}, encoder=encoder)
@@ -143,7 +147,8 @@ class _Table:
         ends = pd.Series([labels.low, labels.high], name=options.label)
         return Prepared.of(
             options, inferred, (members,), ends, sizes=small.resized(sizes), pooled=small.names,
-            divided=parts, notes=[*self.notes, *notes, *row_notes], domain=self.spec.domain,
+            divided=parts, domain=self.spec.domain,
+            notes=[*counted.notes(self.spec.domain), *self.notes, *notes, *row_notes],
             n_features=len(self.spec.features), rows=encoded,
             of_targets=class_labels(rows, places, inferred.task),
         )  # fmt: skip
@@ -169,17 +174,21 @@ class _Table:
         """Find out which columns are text in one stretch and look like numbers in another."""
         told = [file for worker in self._each("told") for file in worker]
         again = text_throughout(told)
-        self._settle(text=tuple(again))
         remarks = [
-            one for file in told for one in file if one.name not in again or one.how != "typed"
+            one for file in told for one in file if one.name not in again or one.how not in UNDONE
         ]
+        dates = spread(self.spec.features, remarks)
+        features = tuple(made for n in self.spec.features for made in dates.get(n, (n,)))
+        self.spec = replace(self.spec, features=features)
+        self._settle(text=tuple(again), features=features)
         self.notes = sentences(remarks, self.spec.label)
 
-    def _sizes(self) -> dict[str, int]:
-        sizes = Counter[str]()
-        for counted_there in self._each("sizes"):
-            sizes.update(counted_there)
-        return dict(sizes)
+    def _counted(self) -> Census:
+        labelled, rows, homeless = Counter[str](), 0, 0
+        for there in self._each("counted"):
+            labelled.update(there.labelled)
+            rows, homeless = rows + there.rows, homeless + there.homeless
+        return Census(dict(labelled), rows, homeless)
 
     def _labels(self) -> Summary:
         """Return what all labels are like; raise an error where cells are missing."""

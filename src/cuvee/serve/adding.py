@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from cuvee.run.new_targets import encode
+from cuvee.run.new_targets import encode, notes_on
 from cuvee.serve import bodies, schema, views
 from cuvee.serve.arrow import ARROW
 from cuvee.serve.auth import Role
@@ -50,7 +50,8 @@ async def add_target(request: Request, name: Annotated[str | None, Query()] = No
     limits: Limits = request.app.state.limits
     jobs, base = state.writable(), state.sources()
     encoder = base.members.encoder
-    wanted = Wanted((*encoder.features, base.prepared.options.label), encoder.text)
+    options = base.prepared.options
+    wanted = Wanted((*encoder.raw_features, options.label), encoder.raw_text, options.missing)
     name, frame = await _named_rows(request, name, limits, wanted)
     state.check_free(name)
     if len(state.run.added) >= limits.targets:
@@ -60,6 +61,7 @@ async def add_target(request: Request, name: Annotated[str | None, Query()] = No
         busy = "too many new targets wait already; ask again in a minute"
         raise Problem(503, busy, {"Retry-After": "60"})
     rows = await asyncio.to_thread(encode, base, name, frame)
+    notes = await asyncio.to_thread(notes_on, base, name, frame)
     job = await asyncio.to_thread(jobs.add, name, rows)
     if job is None:
         raise Problem(409, f"a target {name!r} is being made already; choose another name")
@@ -67,7 +69,7 @@ async def add_target(request: Request, name: Annotated[str | None, Query()] = No
         state.worker.wake()
     if len(frame) <= limits.small:
         job = await _waited(jobs, job, limits.at_once_seconds)
-    return _outcome(state, job)
+    return _outcome(state, job, {"notes": notes} if notes else {})
 
 
 @router.get("/jobs/{key}", dependencies=[needs(Role.read)])
@@ -102,7 +104,8 @@ async def _named_rows(
     if bodies.type_of(request) in (ARROW, CSV):
         if name is None:
             raise Problem(422, "say in the address who it is: /v1/targets?name=NAME")
-        return bodies.check_name(name, limits), await bodies.read_rows(request, limits, wanted)
+        rows, _ = await bodies.read_rows(request, limits, wanted)
+        return bodies.check_name(name, limits), rows
     content = await bodies.read_json(request, limits, required=("name", "rows"))
     if name is not None and name != content["name"]:
         raise Problem(422, "the address and the body give different names; give one name")
@@ -119,15 +122,16 @@ async def _waited(jobs: Jobs, job: Job, seconds: float) -> Job:
     return job
 
 
-def _outcome(state: State, job: Job) -> Response:
+def _outcome(state: State, job: Job, notes: dict[str, Any]) -> Response:
     if job.state == FAILED:
         raise Problem(422, job.detail or "the target could not be made")
     if job.state == DONE:
         run = state.run
         if job.name in run.targets:  # unless somebody has deleted it meanwhile
             headers = {"Location": f"/v1/targets/{quote(job.name, safe='')}"}
-            return answer(views.detail(run, run.targets.index(job.name), state.base), 201, headers)
-    return answer(_described(job), 202, {"Location": f"/v1/jobs/{job.id}"})
+            about = views.detail(run, run.targets.index(job.name), state.base)
+            return answer(about | notes, 201, headers)
+    return answer(_described(job) | notes, 202, {"Location": f"/v1/jobs/{job.id}"})
 
 
 def _described(job: Job) -> dict[str, Any]:

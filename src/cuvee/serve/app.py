@@ -108,7 +108,8 @@ async def metrics_text(request: Request) -> Response:
     "/targets/{name:path}/predict",
     responses={200: {"content": {ARROW: {"schema": {"type": "string", "format": "binary"}}}}},
     openapi_extra={
-        **schema.body({"rows": schema.ROWS}, ["rows"], tables=True),
+        **schema.body({"rows": schema.ROWS, "strict": {"type": "boolean"}}, ["rows"], tables=True),
+        "parameters": [schema.STRICT],
         "security": [{"HTTPBearer": []}],
     },
 )
@@ -118,12 +119,14 @@ async def predict(request: Request, name: str) -> Response:
     state: State = request.app.state.cuvee
     run = state.run
     state.place(run, name)
-    wanted, limits = Wanted(run.features, run.categories), request.app.state.limits
-    rows = await bodies.read_rows(request, limits, wanted, partial(run.encoded, target=name))
-    predicted = await state.predictions.ask(Asked(run, rows, name))
+    wanted = Wanted(run.features, run.categories, run.options.missing)
+    limits = request.app.state.limits
+    encoded = partial(run.encoded, target=name)
+    rows, strict = await bodies.read_rows(request, limits, wanted, encoded)
+    predicted = await state.predictions.ask(Asked(run, rows, name, strict))
     request.app.state.metrics.add("cuvee_predicted_rows_total", len(rows))
     if ARROW in bodies.header(request, b"accept"):
-        return Response(to_arrow(predicted.frame()), media_type=ARROW)
+        return Response(to_arrow(predicted.frame(), predicted.notes), media_type=ARROW)
     return answer(predicted.as_dict())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from cuvee.serve.limits import Limits
@@ -41,11 +43,14 @@ def from_arrow(content: bytes, wanted: Wanted, limits: Limits) -> Any:
         raise Problem(400, f"the body is not an Arrow stream ({line}); correct it") from None
 
 
-def to_arrow(frame: Any) -> bytes:
-    """Return a frame as an Arrow stream."""
+def to_arrow(frame: Any, notes: Sequence[str] = ()) -> bytes:
+    """Return a frame as an Arrow stream, with notes as JSON in the metadata of its schema."""
     import pyarrow as pa
 
     table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
+    if notes:
+        known = table.schema.metadata or {}
+        table = table.replace_schema_metadata({**known, "notes": json.dumps([*notes])})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -20,6 +20,7 @@ from cuvee.serve.wanted import Wanted
 
 # bytes, and rows, that are read on another thread, so that others are answered meanwhile
 LARGE, MANY = 2**18, 200
+STRICT = "strict"  # whether categories that no training row has are an error
 
 
 async def read_rows(
@@ -27,21 +28,36 @@ async def read_rows(
     limits: Limits,
     wanted: Wanted,
     encoded: Callable[[Sequence[Mapping[str, Any]]], Floats | None] = lambda rows: None,
-) -> Any:
-    """Return the rows of a body as a frame: Arrow, CSV, or JSON {"rows": [{column: value}]}.
+) -> tuple[Any, bool]:
+    """Return the rows of a body as a frame, and whether they ask to be read strictly.
 
-    Rows of JSON that `encoded` can read are returned as it gives them, (rows, d).
+    The body is Arrow, CSV, or JSON {"rows": [{column: value}]}. Rows of JSON that `encoded` can
+    read are returned as it gives them, (rows, d).
     """
     kind = type_of(request)
+    strict = _strict(request)
     if kind in (ARROW, CSV):
         read = from_arrow if kind == ARROW else from_csv
-        return await asyncio.to_thread(read, await _bytes(request, limits), wanted, limits)
-    rows = (await read_json(request, limits, required=("rows",)))["rows"]
+        content = await _bytes(request, limits)
+        return await asyncio.to_thread(read, content, wanted, limits), strict
+    parsed = await read_json(request, limits, required=("rows",), optional=(STRICT,))
+    rows, said = parsed["rows"], parsed.get(STRICT, False)
+    if not isinstance(said, bool):
+        raise Problem(422, f"{STRICT} must be true or false")
+    strict = strict or said
     if not _are_rows(rows, limits):
-        return frame_of(rows, wanted, limits)  # which says what is wrong
+        return frame_of(rows, wanted, limits), strict  # which says what is wrong
     many = len(rows) > MANY
     X = await asyncio.to_thread(encoded, rows) if many else encoded(rows)
-    return await framed(rows, wanted, limits) if X is None else X
+    return (await framed(rows, wanted, limits) if X is None else X), strict
+
+
+def _strict(request: Request) -> bool:
+    """Return whether the address asks for it, as bodies that are tables cannot."""
+    said = request.query_params.get(STRICT, "false")
+    if said not in ("true", "false"):
+        raise Problem(422, f"{STRICT} must be true or false")
+    return said == "true"
 
 
 def _are_rows(rows: Any, limits: Limits) -> bool:

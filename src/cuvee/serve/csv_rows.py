@@ -31,7 +31,8 @@ def from_csv(content: bytes, wanted: Wanted, limits: Limits) -> Any:
         raise Problem(
             422, f"{SAID} has none of the columns that the models learnt from; send those"
         )
-    frame = read_rows(file, kept, text=[name for name in wanted.text if name in kept])
+    text = [name for name in wanted.text if name in kept]
+    frame = read_rows(file, kept, text=text, missing=wanted.missing)
     if len(frame) > limits.rows:
         raise Problem(413, f"there are {len(frame):,} rows; send at most {limits.rows:,} at once")
     return frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     run: Run
     rows: Any  # encoded (rows, d), or a frame
     target: str
+    strict: bool = False  # categories that no training row has are an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class Predicted:
     predictions: Array  # (rows,)
     chance: Floats | None  # (rows, classes)
     classes: Array | None
+    notes: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return them as JSON has them, with the probabilities of each class, if there are some."""
@@ -37,7 +39,7 @@ class Predicted:
         if self.chance is not None and self.classes is not None:
             columns = zip(self.classes.tolist(), self.chance.T, strict=True)
             answers["probabilities"] = {str(c): values for c, values in columns}
-        return answers
+        return answers | ({"notes": [*self.notes]} if self.notes else {})
 
     def frame(self) -> Any:
         """Return them with the columns that `cuvee predict` writes."""
@@ -62,7 +64,7 @@ def predicted(asked: Sequence[Asked]) -> list[Predicted]:
     numbers would be read in another way.
     """
     groups: dict[Any, list[int]] = {}
-    for i, (run, rows, target) in enumerate(asked):
+    for i, (run, rows, target, _) in enumerate(asked):
         if isinstance(rows, np.ndarray):
             groups.setdefault((id(run), target), []).append(i)
         else:
@@ -71,21 +73,20 @@ def predicted(asked: Sequence[Asked]) -> list[Predicted]:
     answers: dict[int, Predicted] = {}
     for at in groups.values():
         part = [asked[i] for i in at]
-        whole = _of_encoded(part) if isinstance(part[0].rows, np.ndarray) else _of_frames(part)
-        ends = np.cumsum([len(one.rows) for one in part])
-        for i, low, high in zip(at, [0, *ends[:-1]], ends, strict=True):
-            chance = None if whole.chance is None else whole.chance[low:high]
-            answers[i] = Predicted(whole.predictions[low:high], chance, whole.classes)
+        plain = isinstance(part[0].rows, np.ndarray)
+        answers |= zip(at, _of_encoded(part) if plain else _of_frames(part), strict=True)
     return [answers[i] for i in range(len(asked))]
 
 
-def _of_encoded(asked: Sequence[Asked]) -> Predicted:
-    run, rows, target = asked[0]
+def _of_encoded(asked: Sequence[Asked]) -> Iterator[Predicted]:
+    run, rows, target, _ = asked[0]
     X = rows if len(asked) == 1 else np.concatenate([one.rows for one in asked])
-    return Predicted(*run.of_encoded(X, target), run.classes)
+    predictions, chance = run.of_encoded(X, target)
+    for at in _slices(asked):
+        yield Predicted(predictions[at], None if chance is None else chance[at], run.classes)
 
 
-def _of_frames(asked: Sequence[Asked]) -> Predicted:
+def _of_frames(asked: Sequence[Asked]) -> Iterator[Predicted]:
     import pandas as pd
 
     run = asked[0].run
@@ -93,7 +94,19 @@ def _of_frames(asked: Sequence[Asked]) -> Predicted:
     frames = [one.rows[kept] for one in asked]
     names = [np.full(len(one.rows), one.target, dtype=object) for one in asked]
     joined = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    answers = run.answer(joined, np.concatenate(names))
+    rows, whose = run.read(joined), np.concatenate(names)
+    answers = run.answer(rows, whose)
+    predictions = answers["prediction"].to_numpy()
     chances = [answers[f"p({c})"] for c in ([] if run.classes is None else run.classes)]
     chance = np.stack(chances, 1) if chances else None
-    return Predicted(answers["prediction"].to_numpy(), chance, run.classes)
+    for at, one in zip(_slices(asked), asked, strict=True):
+        own = rows.iloc[at].reset_index(drop=True)
+        notes = run.unseen(own, whose[at], strict=one.strict)
+        share = None if chance is None else chance[at]
+        yield Predicted(predictions[at], share, run.classes, notes)
+
+
+def _slices(asked: Sequence[Asked]) -> list[slice]:
+    """Return where the rows of each request lie among those of all."""
+    ends = np.cumsum([len(one.rows) for one in asked]).tolist()
+    return [slice(low, high) for low, high in zip([0, *ends[:-1]], ends, strict=True)]

@@ -19,6 +19,12 @@ TRUST = {
     "type": ["string", "null"],
     "enum": [None, "solved", "predicted", "certified", "corrected"],
 }
+STRICT = {
+    "name": "strict",
+    "in": "query",
+    "schema": {"type": "boolean", "default": False},
+    "description": "Refuse rows with a category that no training row has.",
+}
 MEANINGS = {
     400: "The body cannot be read.",
     401: "No token, or one that is not known.",

@@ -17,6 +17,7 @@ class Wanted:
 
     names: Sequence[str]
     text: Sequence[str]
+    missing: Sequence[str] = ()  # words for empty cells
 
     def check(self, columns: Collection[Any], rows: int, limits: Limits) -> None:
         """Raise `Problem` unless these columns hold the wanted ones, in not too many rows.
