@@ -15,7 +15,7 @@ from cuvee.learn.registry import predictors
 from cuvee.learn.subspace import Subspace
 from cuvee.outputs import files
 
-WHAT, FORMAT = "a cuvee map", 2
+WHAT, FORMAT = "a cuvee map", 3
 UNCHECKED = (1,)  # formats without a checksum
 
 
