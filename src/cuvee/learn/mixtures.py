@@ -36,9 +36,7 @@ class Mixes:
         the law hardly goes, too.
         """
         labels = sample(n, n_sources, seed=[seed, LABELS], concentration=concentration)
-        like = sample(
-            k - k // 2, n_sources, seed=[seed, CALIBRATION], concentration=concentration
-        )
+        like = sample(k - k // 2, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
         calibration = np.concatenate([like, spread(k // 2, n_sources, seed)])
         law = f"Dirichlet({concentration:g})" + (
             ", uniform on the simplex" if concentration == 1.0 else ""
@@ -97,6 +95,7 @@ def spread(k: int, n_sources: int, seed: int) -> Floats:
     some = np.exp(rng.uniform(0.0, np.log(n_sources + 1), size=n)).astype(int)
     n_weighed = np.where(np.arange(n) % 2, n_sources, some.clip(1, n_sources))
     weighed = rng.random((n, n_sources)).argsort(1).argsort(1) < n_weighed[:, None]
-    concentration = np.exp(rng.uniform(*np.log(CONCENTRATIONS), size=n))
+    low, high = np.log(CONCENTRATIONS)
+    concentration = np.exp(rng.uniform(low, high, size=n))
     weights = weighed * (rng.gamma(concentration[:, None], size=(n, n_sources)) + 1e-300)
     return np.concatenate([corners, weights / weights.sum(1, keepdims=True)])
