@@ -62,6 +62,12 @@ class EstimateSettings:
         for name, least in (("adversaries", 1), ("steps", 1), ("batch_size", 1), ("folds", 2)):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), least)
+        for name in ("eta", "gamma"):
+            if getattr(self, name) is not None and self.method in ("cuts", "path"):
+                raise OptionError(
+                    f"{name}= is a step of Algorithm 1 and its kin; method={self.method!r} takes "
+                    "none, and its adversaries find their own: leave it out"
+                )
         if self.passes is not None:
             self._check_passes(self.passes)
         if self.own not in (None, True, False):
