@@ -168,7 +168,7 @@ def predicted(sources: list[cuvee.Domain], hypothesis: Hypothesis, quick: bool) 
             float((answer.certificate.gradient_norm <= 1e-3).mean()), 4
         ),
         "coverage_of_95_percent_bound": coverage,
-        "coverage_met": all(0.94 <= c <= 0.98 for c in coverage.values()),
+        "coverage_met": all(c >= 0.94 for c in coverage.values()),
     }
 
 

@@ -9,7 +9,7 @@ is the gap, always measured with the same η and γ.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from cuvee.components import LocalComponents
 from cuvee.data.synthetic import shifted_sources
 from cuvee.mixture import driver, scgda
 from cuvee.mixture.objective import Objective
-from cuvee.mixture.players import Play, Settings
+from cuvee.mixture.players import Play, Scales, Settings
 from cuvee.results import Floats
 from cuvee.theory import Constants, RowConstants
 
@@ -106,12 +106,12 @@ def game(kind: str, seed: int, setting: dict[str, Any]) -> Game:
 
 def gap(of: Game, players: Play) -> Floats:
     """(M,) Definition 1 on full data, with η = γ = MEASURED whatever the run itself uses."""
-    fixed = replace(
-        players,
-        eta=replace(players.eta, step=torch.full_like(players.eta.step, MEASURED)),
-        gamma=replace(players.gamma, step=torch.full_like(players.gamma.step, MEASURED)),
+    fixed = Scales(
+        *(torch.full_like(p.step, MEASURED).double() for p in (players.eta, players.gamma))
     )
-    found, _, _ = driver.stationarity(of.components, of.objective, fixed, Settings(average=False))
+    found, _, _ = driver.stationarity(
+        of.components, of.objective, players, Settings(average=False), fixed
+    )
     return np.asarray(found)
 
 

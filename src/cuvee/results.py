@@ -123,13 +123,13 @@ def raise_unless_ok(names: Sequence[str], status: Sequence[Status]) -> None:
 class Trace:
     """What a plot of the run needs: R recorded steps.
 
-    They are steps of the iterates themselves, not of their averages.
+    α and F are those of the iterates themselves, not of their averages; the gap is that of what
+    would be returned if the run ended there, on full data, so that the last one is `mix.gap`.
     """
 
     step: npt.NDArray[np.int64]  # (R,)
     objective: Floats  # (R, M) F as the run itself estimates it
-    # (R, M) stationarity gap from the same estimates: minibatches, where the method uses them
-    gap: Floats
+    gap: Floats  # (R, M) as `Mixtures.gap`; NaN at steps at which it was not measured
     alpha: Floats  # (R, M, columns)
 
 
@@ -158,9 +158,10 @@ class Mixtures:
     columns: tuple[str, ...]  # names of the sources, and OWN where the target's own sample joined
     targets: tuple[str, ...]
     gap: Floats
-    """(M,) Definition 1 of the paper, on full data; NaN where nothing was optimised. For "cuts" how
-    much F may be above its least value, as far as adversaries saw; for "path" the mean of that over
-    the path's points, each at its own C, weighed by what the target's own rows give them.
+    """(M,) Definition 1 of the paper, on full data, with an η and a γ of the problem's own scale,
+    whatever steps the run took; NaN where nothing was optimised. For "cuts" how much F may be above
+    its least value, as far as adversaries saw; for "path" the mean of that over the path's points,
+    each at its own C, weighed by what the target's own rows give them.
     """
     status: tuple[Status, ...]
     method: str

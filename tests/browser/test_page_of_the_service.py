@@ -97,13 +97,13 @@ def test_a_slider_makes_another_model(browser, service, width):
     move(browser, "(own sample)", 0.6)  # no map knows it: the model is solved
     own = settled(browser, after)
     assert own["level"] == "solved" and dict(own["alpha"])["(own sample)"] == 0.6
-    browser.find_element("css selector", "#trust option[value=predicted]").click()
+    browser.find_element("css selector", "#trust option[value=certified]").click()
     browser.find_element("id", "equal").click()
-    predicted = settled(browser, own)
-    assert predicted["level"] == "predicted" and dict(predicted["alpha"])["(own sample)"] == 0.0
+    proven = settled(browser, own)
+    assert proven["level"] == "certified" and dict(proven["alpha"])["(own sample)"] == 0.0
     browser.find_element("css selector", "#trust option[value='']").click()
     browser.find_element("id", "reset").click()
-    again = settled(browser, predicted)
+    again = settled(browser, proven)
     assert again["alpha"] == before["alpha"]
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.get_log("browser") == []

@@ -11,7 +11,17 @@ import torch
 import cuvee
 from cuvee import Logistic, Status, simplex
 from cuvee.data.synthetic import shifted_sources
-from cuvee.learn.calibrate import CONFIDENCE, Errors, Shape, calibrate, least_mixtures, rank
+from cuvee.learn.calibrate import (
+    CONFIDENCE,
+    Errors,
+    Shape,
+    alike,
+    calibrated,
+    least_mixtures,
+    places,
+    rank,
+)
+from cuvee.learn.mixtures import spread
 from learn_builders import make_sources
 
 pytestmark = pytest.mark.sample(4)
@@ -68,10 +78,8 @@ def made_up(alpha: torch.Tensor, power: float, rng) -> torch.Tensor:
     return away**power * torch.as_tensor(rng.lognormal(sigma=1.0, size=len(alpha)))
 
 
-def calibrated(n: int, seed: int, power: float):
-    """A calibration on n mixtures of which a quarter told the shape, and a sampler of
-    the same law.
-    """
+def made_up_calibration(n: int, seed: int, power: float):
+    """A calibration on n mixtures, and a sampler of the same law."""
     rng = np.random.default_rng([7, seed])
 
     def draw(m: int):
@@ -79,23 +87,25 @@ def calibrated(n: int, seed: int, power: float):
         error = made_up(alpha, power, rng)
         return alpha, Errors(error, error.square(), 2 * error)
 
-    (some, told), (rest, measured) = draw(n // 4), draw(n - n // 4)
-    shape = Shape.of(some, some, told.distance)
-    return calibrate(shape, rest, measured, LEVEL), draw
+    (held_out, measured), (learnt, _) = draw(n), draw(100)
+    return calibrated(learnt, held_out, measured, LEVEL), draw
+
+
+def flat(alpha: torch.Tensor, value: float = 1.0) -> Errors:
+    error = torch.full((len(alpha),), value, dtype=torch.float64)
+    return Errors(error, error, error)
 
 
 @pytest.mark.parametrize("power", [0.0, 3.0])
 def test_coverage_of_made_up_errors(power):
-    """n = 400: 300 bound, k = 291, so that coverage is Beta(291, 10): mean 96.7 %, 90 % of seeds or
-    more reach 95 %.
-
-    The mean of 60 seeds has a standard deviation of 0.13 %; fewer than 80 % of them reach 95 % once
-    in 100 tries.
+    """64 of 400 bound a mixture: k = 64, so that coverage is Beta(64, 1) where errors hang on the
+    place alone, mean 98.5 %; the larger of two such bounds covers a little more. 96 % of such
+    groups reach 95 %, and a map has several.
     """
-    assert rank(300, LEVEL) == 291
+    assert alike(400, LEVEL) == rank(64, LEVEL) == 64
     covered = []
     for seed in range(60):
-        bound, draw = calibrated(400, seed, power)
+        bound, draw = made_up_calibration(400, seed, power)
         alpha, errors = draw(4_000)
         said = bound.bounds(alpha)
         covered.append(
@@ -105,9 +115,8 @@ def test_coverage_of_made_up_errors(power):
             ]
         )
     shares = np.array(covered)  # (seeds, 3)
-    assert (np.abs(shares.mean(0) - 291 / 301) < 0.006).all()
-    assert (shares.mean(0) > 0.95).all() and (shares.mean(0) < 0.975).all()
-    assert ((shares >= LEVEL - 0.003).mean(0) >= 0.8).all()
+    assert (shares.mean(0) > 0.975).all() and (shares.mean(0) < 0.998).all()
+    assert ((shares >= LEVEL).mean(0) >= 0.95).all()
     # One event, three scales: excess is the square of the distance here, and the gradient twice it.
     np.testing.assert_allclose(shares[:, 0], shares[:, 1], atol=0.02)
     np.testing.assert_allclose(shares[:, 0], shares[:, 2], atol=0.02)
@@ -117,72 +126,126 @@ def test_a_bound_that_grows_is_sharper_near_the_centre():
     """Where errors grow with the distance, so does the bound: fewer mixtures near the centre are
     turned away.
     """
-    bound, draw = calibrated(400, 0, 3.0)
+    bound, draw = made_up_calibration(400, 0, 3.0)
     alpha, errors = draw(4_000)
     away = (alpha - 1 / 3).square().sum(1)
-    near, said = away < away.median(), bound.bounds(alpha).distance
-    assert bound.power == pytest.approx(3.0, abs=1.0)
+    near, said = away < away.quantile(0.25), bound.bounds(alpha).distance
     assert said[near].median() < 0.5 * errors.distance.quantile(LEVEL)
-    flat, _ = calibrated(400, 0, 0.0)
-    assert flat.power < 0.8
+    assert said[near].median() < 0.2 * said[away > away.quantile(0.75)].median()
+
+
+def test_errors_where_few_mixtures_went_are_known_by_those():
+    """One law of errors near the centre, another elsewhere: each place has its own bound."""
+    alpha = torch.cat([mixtures(800, 5, 1), mixtures(100, 5, 2, concentration=100.0)])
+    even = alpha.square().sum(1) < 0.21
+    error = torch.where(even, 100.0, 1.0).double()
+    bound = calibrated(mixtures(100, 5), alpha, Errors(error, error, error), LEVEL)
+    assert (bound.bounds(mixtures(500, 5, 3, concentration=150.0)).gradient >= 100.0).all()
+    assert float((bound.bounds(mixtures(500, 5, 4)).gradient < 2.0).double().mean()) > 0.9
+
+
+def test_how_many_sources_are_weighed_tells_errors_apart():
+    """A pair weighed 90 to 10 is as uneven as many mixtures of five sources, but its error is not
+    theirs.
+    """
+    rng = np.random.default_rng(0)
+    first = rng.uniform(0.5, 1.0, 150)
+    pair = torch.as_tensor(np.column_stack([first, 1 - first, *np.zeros((3, 150))]))
+    alpha = torch.cat([mixtures(2_000, 5, 1, concentration=0.3), pair])
+    error = torch.where(alpha[:, 2:].sum(1) == 0, 50.0, 1.0).double()
+    bound = calibrated(mixtures(100, 5), alpha, Errors(error, error, error), LEVEL)
+    assert (bound.bounds(pair[:50, [1, 0, 2, 3, 4]]).gradient >= 50.0).all()
 
 
 @pytest.mark.parametrize("n", [0, 1, 10, least_mixtures(LEVEL) - 1])
 def test_too_few_mixtures_bound_nothing(n):
     alpha = mixtures(100)
-    shape = Shape.of(alpha, alpha[:0], torch.zeros(0, dtype=torch.float64))
     errors = torch.rand(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    bound = calibrate(shape, mixtures(n, seed=1), Errors(errors, errors, errors), LEVEL)
+    bound = calibrated(alpha, mixtures(n, seed=1), Errors(errors, errors, errors), LEVEL)
     said = bound.bounds(alpha)
     assert all(torch.isinf(x).all() for x in vars(said).values())
-    enough = least_mixtures(LEVEL)
-    errors = torch.ones(enough, dtype=torch.float64)
-    bound = calibrate(shape, mixtures(enough, seed=1), Errors(errors, errors, errors), LEVEL)
-    assert bound.bounds(alpha).gradient.isfinite().all()
+    enough = mixtures(least_mixtures(LEVEL), seed=1)
+    bound = calibrated(alpha, enough, flat(enough), LEVEL)
+    assert bound.bounds(enough).gradient.isfinite().all()
 
 
 def test_an_error_that_is_no_number_counts_as_infinite():
     alpha, held_out = mixtures(100), mixtures(200, seed=1)
-    shape = Shape.of(alpha, alpha[:0], torch.zeros(0, dtype=torch.float64))
+    assert rank(alike(200, LEVEL), LEVEL) == 64  # one such error is enough for those like it
     for bad in (torch.nan, torch.inf):
-        few, many = torch.ones(200, dtype=torch.float64), torch.ones(200, dtype=torch.float64)
-        few[:3], many[:30] = bad, bad
-        assert calibrate(shape, held_out, Errors(few, few, few), LEVEL).distance == pytest.approx(
-            1.0
-        )
-        assert calibrate(shape, held_out, Errors(many, many, many), LEVEL).distance == np.inf
-        power = Shape.of(alpha, held_out, many).power
-        assert np.isfinite(power) and power >= 0
+        errors = torch.ones(200, dtype=torch.float64)
+        errors[:3] = bad
+        bound = calibrated(alpha, held_out, Errors(errors, errors, errors), LEVEL)
+        said = bound.bounds(held_out).distance
+        assert said[:3].isinf().all() and not said.isnan().any()
+        np.testing.assert_allclose(said[said.isfinite()], 1.0, rtol=2e-3)
 
 
-def test_farther_out_than_any_seen_nothing_is_said():
+def test_outside_of_those_seen_nothing_is_said():
     inner = mixtures(300, seed=1, concentration=30.0)
-    shape = Shape.of(inner[:100], inner[:0], torch.zeros(0, dtype=torch.float64))
-    ones = torch.ones(200, dtype=torch.float64)
-    bound = calibrate(shape, inner[100:], Errors(ones, ones, ones), LEVEL)
-    assert bound.bounds(inner).gradient.isfinite().all()
+    bound = calibrated(inner[:100], inner[100:], flat(inner[100:]), LEVEL)
+    assert bound.bounds(inner[100:]).gradient.isfinite().all()
     assert bound.bounds(torch.eye(3, dtype=torch.float64)).gradient.isinf().all()
     assert bound.bounds(torch.full((1, 3), 1 / 3, dtype=torch.float64)).gradient.isfinite().all()
+
+
+def test_far_inside_of_those_seen_nothing_is_said():
+    """Of ten sources hardly any mixture of a uniform law is near the centre."""
+    held_out = mixtures(500, 10, seed=1)
+    bound = calibrated(mixtures(200, 10), held_out, flat(held_out), LEVEL)
+    assert bound.bounds(mixtures(100, 10, 2, concentration=200.0)).gradient.isinf().all()
 
 
 def test_where_no_mixture_went_nothing_is_said():
     """All mixtures on an edge of the simplex: a step off it is far out at once."""
     edge = torch.cat([mixtures(200, 2, seed=1), torch.zeros(200, 1, dtype=torch.float64)], 1)
-    shape = Shape.of(edge, edge[:0], torch.zeros(0, dtype=torch.float64))
-    ones = torch.ones(200, dtype=torch.float64)
-    bound = calibrate(shape, edge, Errors(ones, ones, ones), LEVEL)
+    bound = calibrated(edge, edge, flat(edge), LEVEL)
     off = torch.tensor([[0.4, 0.4, 0.2]], dtype=torch.float64)
     assert bound.bounds(edge).gradient.isfinite().all() and bound.bounds(off).gradient.isinf().all()
 
 
 def test_shapes_of_degenerate_samples():
-    none = torch.zeros(0, dtype=torch.float64)
     for alpha in (mixtures(1), mixtures(1).expand(5, -1), torch.eye(3, dtype=torch.float64)):
-        shape = Shape.of(alpha, alpha[:0], none)
+        shape = Shape.of(alpha)
         assert shape.whiten.isfinite().all() and (shape.alone(alpha) >= 0).all()
-        assert shape.size(alpha).isfinite().all() and (shape.size(alpha) > 0).all()
-        zero = torch.zeros(len(alpha), dtype=torch.float64)
-        assert np.isfinite(Shape.of(alpha, alpha, zero).power)
+        many = alpha.repeat(100, 1)
+        bound = calibrated(alpha, many, flat(many, 0.0), LEVEL)
+        assert (bound.bounds(alpha).gradient == 0).all()
+
+
+def test_very_many_mixtures_are_grouped_within_bounded_memory():
+    held_out = mixtures(20_000, seed=1)
+    bound = calibrated(mixtures(100), held_out, flat(held_out), LEVEL)
+    assert bound.largest.shape[1] <= 1_024 and alike(20_000, LEVEL) == 1_024
+    np.testing.assert_allclose(bound.bounds(held_out).gradient, 1.0, rtol=2e-3)
+
+
+def test_a_group_is_the_mixtures_nearest_in_each_order():
+    """The slow oracle: look for the 64 nearest places by hand, in both orders."""
+    held_out, asked = mixtures(150, 4, 1, 0.5), mixtures(80, 4, 2, 0.5)
+    rng = np.random.default_rng(0)
+    error = torch.as_tensor(rng.lognormal(size=150))
+    bound = calibrated(mixtures(60, 4, 3, 0.5), held_out, Errors(error, error, error), LEVEL)
+    said = bound.bounds(asked).gradient
+    known, wanted = places(held_out), places(asked)
+    for i in np.flatnonzero(said.isfinite().numpy()):
+        nearest = [(known[o] - wanted[o, i]).abs().argsort()[:64] for o in (0, 1)]
+        slow = max(float(error[near].max()) for near in nearest)
+        assert float(said[i]) == pytest.approx(slow, rel=2e-3)
+
+
+def test_mixtures_to_calibrate_on_are_spread_over_the_simplex():
+    for n_sources in (2, 3, 10, 100):
+        alpha = spread(256, n_sources, 0)
+        np.testing.assert_allclose(alpha.sum(1), 1.0, atol=1e-12)
+        assert alpha.shape == (256, n_sources) and (alpha >= 0).all()
+        number = (alpha > 0).sum(1)
+        assert (number == 1).sum() >= 4 and (number == 2).sum() >= 8
+        assert (number == n_sources).mean() >= 0.4
+        effective = 1 / (alpha**2).sum(1)
+        assert effective.max() > 0.99 * n_sources
+    np.testing.assert_array_equal(spread(100, 4, 3), spread(100, 4, 3))
+    assert spread(0, 3, 0).shape == (0, 3) and spread(1, 3, 0).shape == (1, 3)
 
 
 # ---- maps ----------------------------------------------------------------------------------------
@@ -222,11 +285,10 @@ def test_a_map_learnt_in_the_middle_trusts_nothing_at_the_corners():
     assert set(atlas(simplex.sample(50, 3, 5, 50.0), trust="predicted", tol=0.1).status) == {
         Status.PREDICTED
     }
-    corners = atlas(np.eye(3), trust="predicted", tol=1e6)
-    assert (
-        set(corners.status) == {Status.OFF_TOLERANCE}
-        and np.isinf(corners.certificate.gradient_norm).all()
-    )
+    corners = atlas(np.eye(3), trust="predicted")
+    assert set(corners.status) == {Status.OFF_TOLERANCE}
+    true = cuvee.certify(sources, Logistic(0.1), np.eye(3), corners.w).gradient_norm
+    assert (corners.certificate.gradient_norm >= true).all()
     assert (atlas(np.eye(3)).passes > 0).all()
 
 
@@ -266,11 +328,9 @@ def test_whether_there_is_a_bound_does_not_depend_on_the_batch():
 
 @pytest.mark.parametrize("method", ["auto", "surface", "kernel"])
 def test_realised_coverage_of_fresh_mixtures(method):
-    """200 calibration mixtures, 150 of which bound: k = 147, Beta(147, 4) has mean 97.4 % and sd
-    1.3 %.
-    """
+    """200 calibration mixtures, the 64 most alike bound: Beta(64, 1) has mean 98.5 %, sd 1.5 %."""
     hypothesis, shares = Logistic(0.1), []
-    assert rank(150, LEVEL) == 147
+    assert rank(alike(200, LEVEL), LEVEL) == 64
     for seed in range(6):
         sources = make_sources(2, 3, rows=40, seed=seed)
         atlas = cuvee.learn(
@@ -295,7 +355,7 @@ def test_realised_coverage_of_fresh_mixtures(method):
             ]
         )
     shares = np.array(shares)
-    assert (shares.mean(0) > 0.95).all() and (shares.mean(0) < 0.998).all(), shares
+    assert (shares.mean(0) > 0.95).all() and (shares.mean(0)[:2] < 1).all(), shares
     assert (shares > 0.92).all(), shares
 
 
@@ -313,7 +373,7 @@ def test_it_says_what_it_was_calibrated_on():
         make_sources(2, 3), Logistic(0.1), n_labels=20, n_calibration=120, tol=1e-3, level=0.8
     )
     said = atlas(simplex.sample(3, 3), trust="predicted").certificate
-    assert "90" in said.rests_on and "80%" in said.rests_on.replace(" ", "")  # 90 of the 120 bound
+    assert "120" in said.rests_on and "80%" in said.rests_on.replace(" ", "")
     assert "calibrated" in repr(said) and not said.certified.any()
 
 

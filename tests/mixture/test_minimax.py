@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 import cuvee
 from cuvee.components import QuadraticComponents
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
-from cuvee.mixture import borrowing
+from cuvee.mixture import borrowing, driver
+from cuvee.mixture import players as play
 from cuvee.mixture.exact import Quadratics
+from cuvee.mixture.objective import Objective, inverse_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,6 +148,68 @@ def test_full_batch_method_converges_and_says_so():
     for mix in converged:
         assert mix.raise_for_status() is mix
         assert mix.gap[0] < 0.2 * mix.trace.gap[0, 0]
+
+
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("method", ["scgda", "sgda", "agp"])
+@pytest.mark.parametrize("adversaries", [1, 4])
+def test_steps_that_throw_alpha_about_are_not_called_converged(method, average, adversaries):
+    """The maps of Definition 1 are divided by η and γ: huge steps once looked like no gap at all."""
+    for seed in range(2):
+        mix = cuvee.estimate(
+            squared_loss_instance(1),
+            cuvee.Ridge(radius=3.0),
+            method=method,
+            discrepancy="sum",
+            adversaries=adversaries,
+            average=average,
+            eta=1e6,
+            gamma=1e6,
+            steps=100,
+            seed=seed,
+        )
+        assert mix.status == (cuvee.Status.STEP_LIMIT,)
+        assert mix.gap[0] > 0.02 * mix.objective[0]
+
+
+def test_the_gap_of_the_same_players_does_not_hang_on_their_steps():
+    problem, hypothesis = squared_loss_instance(1), cuvee.Ridge(radius=3.0)
+    components = QuadraticComponents(problem, hypothesis.bind(problem.facts))
+    objective = Objective("sum", 1e-4, 5.0, inverse_counts(components)[:, :-1])
+    settings = play.Settings(adversaries=2)
+    players = play.start(components, objective, settings)
+    found = []
+    for step in (1e-9, 1.0, 1e9):
+        paced = replace(
+            players,
+            eta=replace(players.eta, step=torch.full_like(players.eta.step, step)),
+            gamma=replace(players.gamma, step=torch.full_like(players.gamma.step, step)),
+        )
+        found.append(torch.stack(driver.stationarity(components, objective, paced, settings)))
+    assert (found[0] == found[1]).all() and (found[0] == found[2]).all()
+    assert (found[0] > 0).all()
+
+
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("method", ["scgda", "agp"])
+def test_gaps_of_the_trace_are_those_of_full_data(method, average):
+    """The gap at step t is that of a run that ends there."""
+    problem, options = grouped_classes(2, n_targets=2), {"method": method, "average": average}
+    mix = cuvee.estimate(problem, cuvee.Logistic(), steps=60, tol=1e-9, **options)
+    measured = np.flatnonzero(np.isfinite(mix.trace.gap).all(1))
+    assert measured[0] == 0 and measured[-1] == len(mix.trace.step) - 1 and len(measured) >= 3
+    np.testing.assert_allclose(mix.trace.gap[-1], mix.gap)
+    for row in measured[[0, len(measured) // 2]]:
+        steps = int(mix.trace.step[row])
+        ended = cuvee.estimate(problem, cuvee.Logistic(), steps=steps, tol=1e-9, **options)
+        np.testing.assert_allclose(mix.trace.gap[row], ended.gap, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["eta", "gamma"])
+@pytest.mark.parametrize("method", ["cuts", "path"])
+def test_methods_that_take_no_steps_refuse_their_sizes(method, name):
+    with pytest.raises(cuvee.OptionError, match=name):
+        cuvee.estimate(grouped_classes(1), cuvee.Ridge(), method=method, **{name: 1e6})
 
 
 def test_step_limit_and_divergence_are_values_with_a_sentence():

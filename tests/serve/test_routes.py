@@ -105,18 +105,31 @@ def test_the_learnt_map_answers_with_its_level_of_trust(quantity):
     while quantity.get("/readyz").json()["map"] != "learnt" and time.monotonic() < until:
         time.sleep(0.05)
     solved = quantity.post("/v1/mixtures", {"alpha": weights, "trust": "solved"}).json()
-    for trust in ("predicted", "certified", "corrected"):
+    for trust in ("certified", "corrected", None):
         answered = quantity.post("/v1/mixtures", {"alpha": weights, "trust": trust}).json()
-        assert answered["trust"] == ("certified" if trust == "corrected" else trust)
+        assert answered["trust"] == "certified" and answered["certificate"]["proven"]
         difference = np.subtract(answered["model"]["parameters"], solved["model"]["parameters"])
         assert np.linalg.norm(difference) <= answered["certificate"]["distance"] + 1e-6
-    assert quantity.post("/v1/mixtures", {"alpha": weights}).json()["trust"] == "predicted"
     run, atlas = quantity.state.base.prepared.options, quantity.state.atlas
     for trust, tol in (("solved", run.tol), ("corrected", atlas.tol), (None, atlas.tol)):
         answered = quantity.post("/v1/mixtures", {"alpha": weights, "trust": trust}).json()
         assert answered["certificate"]["tolerance"] == tol
         assert answered["sentence"].endswith(f"The tolerance is {tol:g}.")
     assert run.tol < atlas.tol  # so that "solved" alone would not say how exactly
+
+
+def test_no_bound_is_served_that_was_not_proven(quantity):
+    """A calibrated bound holds for mixtures like those calibrated on: who asks here may be far from
+    them.
+    """
+    until = time.monotonic() + 30
+    while quantity.get("/readyz").json()["map"] != "learnt" and time.monotonic() < until:
+        time.sleep(0.05)
+    for weights in ({"north": 1.0}, {"north": 0.5, "south": 0.5}, {"north": 0.05, "south": 0.95}):
+        answered = quantity.post("/v1/mixtures", {"alpha": weights}).json()
+        assert answered["certificate"]["proven"]
+    refused = quantity.post("/v1/mixtures", {"alpha": weights, "trust": "predicted"})
+    assert refused.status_code == 422 and "certified" in refused.json()["detail"]
 
 
 def test_without_its_table_a_run_predicts_and_says_why_it_cannot_mix(made, tmp_path):

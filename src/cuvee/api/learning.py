@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from cuvee.simplex import check_alpha
 
 Progress = Callable[[str, int, int], None]
 
+SMALL, FINER, FINEST = 0.05, 0.1, 1e-12  # how small errors can be, and how well they are measured
 COLD = 32  # labels that are also solved from nothing, to say what a warm start saved
 
 
@@ -115,7 +115,12 @@ def learn_map(
     progress("fitting", 1, 1)
     foretold = _foretold(bound, chosen, labels, mixes.calibration)
     held_out, more = solved(
-        bound, mixes.calibration, settings, foretold, partial(progress, "solving to calibrate")
+        bound,
+        mixes.calibration,
+        settings,
+        foretold,
+        partial(progress, "solving to calibrate"),
+        tol=_finer(bound, mixes.calibration, foretold, settings),
     )
     learnt = assembled(bound, chosen, labels, held_out, mixes.law, settings)
     clock.append(time.perf_counter())
@@ -142,15 +147,17 @@ def solved(
     settings: Settings,
     start: Tensor | None = None,
     progress: Callable[[int, int], None] | None = None,
+    tol: float | None = None,
 ) -> tuple[Labels, int]:
     """Return labels for mixtures (n, N), and the passes they took.
 
-    Mixtures without a good model are left out.
+    Mixtures without a good model are left out. `tol` is that of labels, unless another is given.
     """
+    tol = settings.label_tol if tol is None else tol
     mixtures = torch.as_tensor(alpha, device=settings.device)
     if progress is not None:
         progress(0, len(mixtures))
-    outcome = bound.oracle.solve(mixtures, tol=settings.label_tol, start=start, progress=progress)
+    outcome = bound.oracle.solve(mixtures, tol=tol, start=start, progress=progress)
     if progress is not None:
         progress(len(mixtures), len(mixtures))
     # A label at the limit of rounding is a label; one that diverged or lacks a class is none.
@@ -172,6 +179,18 @@ def _foretold(bound: Bound, chosen: Chosen, labels: Labels, alpha: Any) -> Tenso
         return None
     w = chosen.subspace.decode(predictor(torch.as_tensor(alpha, device=bound.device)))
     return bound.space.project(torch.where(w.isfinite().all(1, keepdim=True), w, labels.w.mean(0)))
+
+
+def _finer(bound: Bound, alpha: Any, foretold: Tensor | None, settings: Settings) -> float:
+    """Return the tolerance of labels that start where the map says, for its errors to show.
+
+    A solver leaves a start that is within its tolerance where it is, as if it had no error.
+    """
+    if foretold is None or not len(foretold):
+        return settings.label_tol
+    gradient = bound.oracle.gradient(torch.as_tensor(alpha, device=bound.device), foretold)
+    small = float(stationarity(bound.space, foretold, gradient.to(foretold)).quantile(SMALL))
+    return float(np.clip(FINER * small, FINEST, settings.label_tol))
 
 
 def assembled(
@@ -228,10 +247,8 @@ def _tried(trial: Trial, held_out: Labels, errors: Errors) -> Trial:
 def _why(learnt: Learnt) -> str:
     """Return the reason for this map, and how many mixtures it is good for, in two sentences."""
     plan, calibration, method = learnt.plan, learnt.calibration, learnt.settings.method
-    tol, alpha = learnt.settings.options.tol, calibration.alpha
-    share = float(
-        calibration.within(alpha, calibration.bounds(alpha).gradient, tol).double().mean()
-    )
+    tol = learnt.settings.options.tol
+    share = float((calibration.bounds(learnt.labels.alpha).gradient <= tol).double().mean())
     if registry.find(method).cheapest:
         met = any(t.gradient <= tol for t in plan.trials)
         reason = (
@@ -247,8 +264,7 @@ def _why(learnt: Learnt) -> str:
     )
     least = calibrate.least_mixtures(calibration.level)
     if calibration.n < least:
-        needed = ceil(least / (1.0 - calibrate.SHAPE))
-        few = f"{plan.n_calibration} mixtures are too few to calibrate on, {needed} are needed"
+        few = f"{plan.n_calibration} mixtures are too few to calibrate on, {least} are needed"
         verdict = f"No prediction is trusted without a look at the data: {few}."
     return f"{plan.method} from {plan.n_labels} labels ({plan.law}): {reason}. {verdict}"
 
@@ -262,8 +278,8 @@ def relearn(
 ) -> Learnt:
     """Return the map for other sources, from mixtures α (n, N) and what is known of them already.
 
-    `changed` turns mixtures of the old sources, which it was calibrated on, into mixtures of the
-    new ones.
+    `changed` turns mixtures of the old sources into mixtures of the new ones: those that it was
+    calibrated on where they came from a sample.
     """
     settings = old.settings
     problem = Problem(sources, old.bound.problem.targets)
@@ -273,14 +289,13 @@ def relearn(
         raise OptionError(
             "the classes are others than before, so that models change their shape: learn a new map"
         )
-    calibration = changed(old.calibration.alpha).cpu().numpy()
-    mixes = Mixes(
-        alpha.cpu().numpy(),
-        calibration,
-        old.plan.law,
-        settings.concentration,
-        settings.options.seed,
-    )
+    seed, law = settings.options.seed, settings.concentration
+    if law is None:
+        calibration = changed(old.calibration.alpha).cpu().numpy()
+    else:
+        drawn = Mixes.drawn(0, settings.n_calibration, problem.n_sources, law, seed)
+        calibration = drawn.calibration
+    mixes = Mixes(alpha.cpu().numpy(), calibration, old.plan.law, law, seed)
     new = learn_map(bound, mixes, settings, silent, warm)
     return replace(new, plan=replace(new.plan, saved=_saved(new, alpha, warm.kept)))
 

@@ -66,8 +66,10 @@ def learn(
             drawn from a symmetric Dirichlet law with this `concentration`; 1 is uniform on the
             simplex, and far from the sparse mixtures that `cuvee.estimate` finds: for those give a
             sample, or less than 1.
-        n_calibration: further mixtures, solved to measure errors on.
-        level: share of mixtures, like those, that keep to a calibrated bound.
+        n_calibration: further mixtures, solved to measure errors on: of the sample, or half of the
+            law and half all over the simplex.
+        level: share of mixtures that keep to a calibrated bound, among those alike in how evenly,
+            and how many, sources they weigh; a mixture unlike all of these gets no bound.
         degree: of a polynomial surface; order: 1 or 2, of Taylor pieces. By default held-out error
             chooses.
         width: m, hidden units per layer; 256, or 4,096 in one layer for all outputs.

@@ -99,8 +99,8 @@ def estimate(
         steps: of the minimax method; rounds of adversaries for "path" and "cuts".
         batch_size: B of Algorithm 1; 32, for a network 16.
         beta: β of Algorithm 1, by default 0.1.
-        eta, gamma: constant step sizes for α and w; by default they adapt, whatever the scale of X
-            and y.
+        eta, gamma: constant step sizes for α and w, of methods that take steps; by default they
+            adapt, whatever the scale of X and y. The gap that is reported does not hang on them.
         average: return the average of late iterates of α instead of the last one.
         tol: converged when neither player could change F by more than this share of it, for "path"
             and "cuts" when F is proven to be at most this share above its least value; 0.02.

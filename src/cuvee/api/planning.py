@@ -166,7 +166,7 @@ def _shallow(
         atlas = as_map(assembled(bound, chosen, labels, held_out, mixes.law, settings))
         learning = time.perf_counter() - clock + calibrating
         bounds = atlas.calibration.bounds(fresh).gradient
-        missed = 1.0 - float(atlas.calibration.within(fresh, bounds, tol).double().mean())
+        missed = float((bounds > tol).double().mean())
         asking = clocked(lambda: atlas.predicted(fresh)) / len(fresh)  # noqa: B023 - it runs here and now
         curve = ((n, min(t.gradient for t in chosen.trials)),)
         # Rows of a network cannot be corrected: a map that misses some is no way to its tolerance.

@@ -1,17 +1,20 @@
 """Bound the errors of predictions by split-conformal calibration, without a pass over the data.
 
-The bounds are valid for mixtures like those they were calibrated on.
+Errors are measured on solved mixtures that the map has never seen. A new mixture is bounded by the
+errors of those most like it, in two ways: in how evenly they weigh the sources, and in how many
+sources they weigh at all. Of W such mixtures the k-th smallest error bounds the error of another
+one like them with a probability that, over the draw of the W, is Beta(k, W + 1 − k); k is the
+smallest with which that probability reaches `level` nine times out of ten. The larger of the two
+bounds is given, so that it holds for both.
 
-Errors are measured on n solved mixtures that the map has never seen, each divided by the size that
-errors have that far from the centre. The k-th smallest ratio bounds the ratio of a new mixture with
-a probability that, over the draw of the n, is Beta(k, n + 1 − k); k is the smallest with which that
-probability reaches `level` nine times out of ten. A mixture that lies farther out than all of them,
-or farther from those learnt from, gets no bound, because it is not like them.
+A mixture that lies outside of all of them, or farther from those learnt from, gets no bound:
+nothing like it was seen.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import torch
@@ -20,12 +23,14 @@ from torch import Tensor
 from cuvee.numerics.polynomial import chunks
 
 CONFIDENCE = 0.9
-CENTRAL = 0.1  # of the farthest distance: nearer than this, errors do not shrink further
-STEEPEST = 8.0
+ALIKE = 64  # mixtures that bound a new one, at least
+SPARE = 1.4  # times the least number that can bound anything: then not all rests on the largest
+SHARE = 8  # one in so many bounds a new mixture, where that is more
+MOST = 1_024  # mixtures that bound a new one, and groups of them
+WEIGHED = 1e-3  # of an equal share: a source with less is not counted as weighed
 LANDMARKS = 128
-CUTS = 8  # numbers of mixtures at which the decision of `within` is tested
-SHAPE = 0.25  # of the held-out mixtures show how errors grow, the others how large they are
-HAIR = 1e-3  # of a distance, which float32 may not resolve
+HAIR = 1e-3  # relative: neither float32 nor labels resolve less
+DIGITS = 9  # of a place: sums over sources round otherwise in another batch
 
 
 @dataclass(frozen=True)
@@ -39,17 +44,15 @@ class Errors:
 
 @dataclass(frozen=True)
 class Shape:
-    """Describe how mixtures lie around their mean, and how errors grow with distance from it."""
+    """Describe how mixtures lie around their mean."""
 
     mean: Tensor  # (N,)
     whiten: Tensor  # (N, N)
-    farthest: float  # from the mean, whitened, of those seen
-    power: float
     landmarks: Tensor  # (k, N) some of them
 
     @classmethod
-    def of(cls, alpha: Tensor, held_out: Tensor, error: Tensor) -> Shape:
-        """Return the shape of mixtures α (n, N), with errors (k,) on mixtures held out (k, N)."""
+    def of(cls, alpha: Tensor) -> Shape:
+        """Return the shape of mixtures α (n, N)."""
         mean = alpha.mean(0)
         values, vectors = torch.linalg.eigh(
             (alpha - mean).T @ (alpha - mean) / max(len(alpha) - 1, 1)
@@ -58,14 +61,8 @@ class Shape:
         flat = values <= 1e-9 * values[-1].clamp(min=1e-30)
         # A small step in such a direction already counts as far out.
         whiten = vectors * torch.where(flat, 1e-4 * values[-1].clamp(min=1e-30), values).rsqrt()
-        whiten = whiten.contiguous()  # the memory layout that a file restores
-        shape = cls(mean, whiten, 0.0, 0.0, alpha[:LANDMARKS])
-        shape = replace(shape, farthest=float(shape.away(alpha).max()))
-        x, y = shape._not_central(held_out).log(), error.clamp(min=1e-300).log()
-        usable = y.isfinite()
-        x, y = x[usable] - x[usable].mean(), y[usable] - y[usable].mean()
-        power = float((x * y).sum() / x.square().sum().clamp(min=1e-12)) if len(x) > 1 else 0.0
-        return replace(shape, power=min(max(power, 0.0), STEEPEST))
+        # contiguous: the memory layout that a file restores
+        return cls(mean, whiten.contiguous(), alpha[:LANDMARKS])
 
     def away(self, alpha: Tensor) -> Tensor:
         """Return how far mixtures are from the mean (M,), whitened."""
@@ -83,73 +80,42 @@ class Shape:
             nearest[chunk] = torch.addmm(square, a, near, alpha=-2.0).amin(1) + a.square().sum(1)
         return nearest.clamp(min=0.0).sqrt()
 
-    def size(self, alpha: Tensor) -> Tensor:
-        """Return how large errors are expected to be (M,), up to a constant factor."""
-        return self._not_central(alpha) ** self.power
-
-    def _not_central(self, alpha: Tensor) -> Tensor:
-        return self.away(alpha).clamp(min=CENTRAL * self.farthest + 1e-30)
-
 
 @dataclass(frozen=True)
 class Calibration:
     """Hold bounds on all three errors, each of which holds for a share `level` of mixtures."""
 
-    alpha: Tensor  # (k, N) the mixtures this rests on
-    sizes: Tensor  # (n,) expected sizes of their errors, without those that `Shape` was made from
-    gradients: Tensor  # (n,) and the ‖∇‖∞ measured
+    alpha: Tensor  # (n, N) the mixtures this rests on
     mean: Tensor  # the fields of a `Shape`
     whiten: Tensor
-    farthest: float
-    power: float
     landmarks: Tensor
+    span: Tensor  # (2, 2) first and last place, in each order of `places`, of those mixtures
+    ends: Tensor  # (2, G − 1) where each of G groups of W neighbours gives way to the next
+    largest: Tensor  # (2, G, 3) bounds on the errors of each group
     outermost: float  # no mixture, calibrated on or learnt from, was farther out
     reach: float  # nor was one calibrated on farther from all landmarks
-    distance: float
-    excess: float
-    gradient: float
     level: float
     n: int
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.mean, self.whiten, self.farthest, self.power, self.landmarks)
+        return Shape(self.mean, self.whiten, self.landmarks)
 
     def bounds(self, alpha: Tensor) -> Errors:
         """Return bounds for mixtures (M, N).
 
-        A mixture farther out than those seen, or too far from all of them, gets an infinite bound.
+        A mixture unlike those seen gets an infinite bound.
         """
         shape = self.shape
-        like = (shape.away(alpha) <= self.outermost * (1 + HAIR)) & (
+        seen = (shape.away(alpha) <= self.outermost * (1 + HAIR)) & (
             shape.alone(alpha) <= self.reach + HAIR
         )
-        size = shape.size(alpha)
-        grown = (self.distance * size, self.excess * size.square(), self.gradient * size)
-        return Errors(*(torch.where(like, bound, torch.inf) for bound in grown))
-
-    def within(self, alpha: Tensor, gradient: Tensor, tol: float) -> Tensor:
-        """Return which mixtures (M,), with bounds `gradient` (M,), count as within `tol`.
-
-        A bound that holds for 95 % of all mixtures may fail more often for those it makes look
-        good. So the decision is tested too: outwards from the centre, as long as 95 % of the
-        held-out mixtures that would be accepted are within the tolerance.
-        """
-        most = tol / max(self.gradient, 1e-300)
-        sizes, order = self.sizes.sort()
-        wrong = (self.gradients[order] > tol).cumsum(0)
-        accepted, trusted = int((sizes <= most).sum()), -1.0
-        for count in np.unique(
-            np.linspace(least_mixtures(self.level), max(accepted, 1), CUTS).astype(int)
-        ):
-            if count > accepted:
-                break
-            cut = most if count == accepted else float(sizes[count - 1])
-            k = int((sizes <= cut).sum())
-            if k - int(wrong[k - 1]) < rank(k, self.level):
-                break
-            trusted = cut
-        return (gradient <= tol) & (self.shape.size(alpha) <= trusted)
+        bound = alpha.new_zeros(len(alpha), 3)
+        orders = zip(places(alpha), self.span, self.ends, self.largest, strict=True)
+        for place, (first, last), ends, largest in orders:
+            seen &= (place >= first - HAIR) & (place <= last + HAIR)
+            bound = torch.maximum(bound, largest[torch.searchsorted(ends, place)])
+        return Errors(*torch.where(seen[:, None], bound, torch.inf).unbind(1))
 
     @property
     def sentence(self) -> str:
@@ -161,52 +127,63 @@ class Calibration:
             )
         return (
             f"calibrated on {self.n} held-out mixtures: each bound holds for {self.level:.0%} of "
-            "mixtures like those "
-            f"({CONFIDENCE:.0%} confidence), nothing is said of others"
+            f"mixtures like the {alike(self.n, self.level)} of them that are most alike in how "
+            f"evenly, and how many, sources they weigh ({CONFIDENCE:.0%} confidence); nothing is "
+            "said of others"
         )
 
 
-def calibrate(shape: Shape, alpha: Tensor, measured: Errors, level: float) -> Calibration:
-    """Return the calibration by the errors on solved mixtures (n, N).
+def places(alpha: Tensor) -> Tensor:
+    """Return where mixtures (M, N) lie among others, in two orders: (2, M).
 
-    Neither the map nor `shape` has seen these mixtures.
+    The first is the log of the effective number of sources, 1/Σα². The second is the number of
+    sources that are weighed, and among equal numbers how evenly they are.
     """
-    size, k = shape.size(alpha), rank(len(alpha), level)
-    grown = ((measured.distance, size), (measured.excess, size.square()), (measured.gradient, size))
-    distance, excess, gradient = (_smallest(error / expected, k) for error, expected in grown)
+    square = alpha.square().sum(1)
+    weighed = (alpha > WEIGHED / alpha.shape[1]).sum(1)
+    return torch.stack([-square.log(), weighed - 0.5 * square]).round(decimals=DIGITS)
+
+
+def calibrated(learnt: Tensor, held_out: Tensor, errors: Errors, level: float) -> Calibration:
+    """Return the calibration of a map learnt from α (m, N) by its errors on others (n, N)."""
+    shape, n = Shape.of(learnt), len(held_out)
+    place, order = places(held_out).sort(dim=1, stable=True)
+    if n < least_mixtures(level):
+        span, ends = place.new_zeros(2, 2), place.new_zeros(2, 0)
+        largest = place.new_full((2, 1, 3), torch.inf)
+    else:
+        measured = torch.stack(list(vars(errors).values()), 1).nan_to_num(torch.inf, torch.inf)
+        W = alike(n, level)
+        step = ceil((n - W + 1) / MOST)
+        groups = measured[order].unfold(1, W, step)  # (2, G, 3, W)
+        # Errors are measured from labels, which are solved within a tolerance: hence the hair.
+        largest = groups.kthvalue(rank(W, level), dim=-1).values * (1 + HAIR)
+        reaches = place.unfold(1, W, step)[..., [0, -1]]
+        # Those that join are then as near as those that leave.
+        ends = (reaches[:, :-1, 0] + reaches[:, 1:, 1]) / 2
+        span = place[:, [0, -1]]
     return Calibration(
-        alpha=alpha,
-        sizes=size,
-        gradients=measured.gradient,
+        alpha=held_out,
         **vars(shape),
-        outermost=max([shape.farthest, *shape.away(alpha).tolist()]),
-        reach=float(shape.alone(alpha).max()) if len(alpha) else 0.0,
-        distance=distance,
-        excess=excess,
-        gradient=gradient,
+        span=span,
+        ends=ends.contiguous(),
+        largest=largest,
+        outermost=float(shape.away(torch.cat([learnt, held_out])).max()),
+        reach=float(shape.alone(held_out).max()) if n else 0.0,
         level=level,
-        n=len(alpha),
+        n=n,
     )
 
 
 def uncalibrated(alpha: Tensor, level: float) -> Calibration:
     """Return the calibration that bounds nothing, for a map learnt from mixtures α (n, N)."""
     empty = alpha[:0, 0]
-    return calibrate(
-        Shape.of(alpha, alpha[:0], empty), alpha[:0], Errors(empty, empty, empty), level
-    )
+    return calibrated(alpha, alpha[:0], Errors(empty, empty, empty), level)
 
 
-def calibrated(learnt: Tensor, held_out: Tensor, errors: Errors, level: float) -> Calibration:
-    """Return the calibration of a map learnt from α (n, N) by its errors on others (k, N).
-
-    The first quarter of the others shows how errors grow; the rest bounds them.
-    """
-    n_shape = round(SHAPE * len(held_out))
-    first = held_out[:n_shape]
-    shape = Shape.of(torch.cat([learnt, first]), first, errors.gradient[:n_shape])
-    bounding = Errors(*(error[n_shape:] for error in vars(errors).values()))
-    return replace(calibrate(shape, held_out[n_shape:], bounding, level), alpha=held_out)
+def alike(n: int, level: float) -> int:
+    """Return how many of n mixtures, those most like a new one, bound its error."""
+    return min(n, max(ALIKE, ceil(SPARE * least_mixtures(level)), min(n // SHARE, MOST)))
 
 
 def rank(n: int, level: float) -> int:
@@ -227,10 +204,3 @@ def least_mixtures(level: float) -> int:
     With fewer, not even the largest error is a bound at that level.
     """
     return int(np.ceil(np.log(1.0 - CONFIDENCE) / np.log(level)))
-
-
-def _smallest(ratios: Tensor, k: int) -> float:
-    """Return the k-th smallest ratio; NaN counts as infinite."""
-    if k > len(ratios):
-        return float("inf")
-    return float(ratios.nan_to_num(torch.inf, torch.inf).kthvalue(k).values)

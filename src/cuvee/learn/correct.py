@@ -95,7 +95,7 @@ def predicted(
         torch.where(unknown, torch.inf, bound) for bound in vars(bounds).values()
     )
     status = np.full(len(w), Status.OFF_TOLERANCE)
-    status[calibration.within(alpha, gradient, tol).cpu().numpy()] = Status.PREDICTED
+    status[(gradient <= tol).cpu().numpy()] = Status.PREDICTED
     counted = torch.full_like(gradient, passes, dtype=torch.int64)
     if not bool(finite.all()):
         w = torch.where(finite[:, None], w, instead)

@@ -13,7 +13,9 @@ from cuvee.errors import OptionError
 from cuvee.results import Floats
 from cuvee.simplex import sample
 
-LABELS, CALIBRATION, MORE = range(3)  # independent streams of random numbers
+LABELS, CALIBRATION, MORE, SPREAD = range(4)  # independent streams of random numbers
+CONCENTRATIONS = (0.1, 1e3)  # of mixtures all over the simplex: from one heavy source to equal ones
+CORNERS = 16  # one in so many of the mixtures to calibrate on is a source alone, at most
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,14 @@ class Mixes:
 
     @classmethod
     def drawn(cls, n: int, k: int, n_sources: int, concentration: float, seed: int) -> Mixes:
-        """Return mixtures drawn from the symmetric Dirichlet law."""
+        """Return mixtures drawn from the symmetric Dirichlet law.
+
+        Half of those to calibrate on are `spread` over the simplex, so that errors are known where
+        the law hardly goes, too.
+        """
         labels = sample(n, n_sources, seed=[seed, LABELS], concentration=concentration)
-        calibration = sample(k, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
+        like = sample(k - k // 2, n_sources, seed=[seed, CALIBRATION], concentration=concentration)
+        calibration = np.concatenate([like, spread(k // 2, n_sources, seed)])
         law = f"Dirichlet({concentration:g})" + (
             ", uniform on the simplex" if concentration == 1.0 else ""
         )
@@ -74,3 +81,21 @@ class Mixes:
         u = rng.uniform(0.0, 1.5, size=(k, 1))
         blend = np.clip(u * self.labels[i] + (1.0 - u) * self.labels[j], 0.0, None)
         return blend / blend.sum(1, keepdims=True)
+
+
+def spread(k: int, n_sources: int, seed: int) -> Floats:
+    """Return k mixtures (k, N) all over the simplex.
+
+    Some are a source alone. The others weigh all sources, or some, down to one or two; their
+    weights range from nearly equal ones to hardly more than one.
+    """
+    rng = np.random.default_rng([seed, SPREAD])
+    corners = np.eye(n_sources)[rng.permutation(n_sources)[: k // CORNERS]]
+    n = k - len(corners)
+    some = np.exp(rng.uniform(0.0, np.log(n_sources + 1), size=n)).astype(int)
+    n_weighed = np.where(np.arange(n) % 2, n_sources, some.clip(1, n_sources))
+    weighed = rng.random((n, n_sources)).argsort(1).argsort(1) < n_weighed[:, None]
+    low, high = np.log(CONCENTRATIONS)
+    concentration = np.exp(rng.uniform(low, high, size=n))
+    weights = weighed * (rng.gamma(concentration[:, None], size=(n, n_sources)) + 1e-300)
+    return np.concatenate([corners, weights / weights.sum(1, keepdims=True)])

@@ -15,8 +15,7 @@ from cuvee.learn.registry import predictors
 from cuvee.learn.subspace import Subspace
 from cuvee.outputs import files
 
-WHAT, FORMAT = "a cuvee map", 2
-UNCHECKED = (1,)  # formats without a checksum
+WHAT, FORMAT = "a cuvee map", 3
 
 
 def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
@@ -38,7 +37,7 @@ def write(path: Path, parts: dict[str, Any], notes: dict[str, Any]) -> None:
 def read(path: Path, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parts and notes that `write` wrote."""
     kinds = {**predictors(), "Subspace": Subspace, "Calibration": Calibration, "Labels": Labels}
-    tensors, header = files.read(path, device, WHAT, FORMAT, UNCHECKED)
+    tensors, header = files.read(path, device, WHAT, FORMAT)
     try:
         parts = {}
         for name, entry in header["parts"].items():

@@ -25,6 +25,7 @@ from cuvee.results import Status, Trace
 RUNAWAY = 1e5  # a target diverged when F is this many times its first value
 HOPELESS = 2.0  # times the tolerance: beyond it, no minibatch noise explains the gap
 RECORDS = 200  # trace records per run
+LOOKS = 0.25  # of the rows that a run reads in its steps: as many again may be read to record gaps
 TRACE_BUDGET = 64 * 2**20  # bytes of α kept in a trace
 
 
@@ -82,7 +83,7 @@ def run(
     running = torch.arange(M, device=components.counts.device)
     narrowed, F = components, objective  # narrowed to the targets still running
     check_every = max(1, settings.steps // settings.checks)
-    recorder = _Recorder(settings.steps, state.play.alpha)
+    recorder = _Recorder(settings, state.play.alpha, components.n_rows / len(components.counts))
     for t in range(1, settings.steps + 1):
         new = algorithm.step(state, narrowed, F, settings)
         sane = _sane(new.play, runaway[running])
@@ -94,7 +95,14 @@ def run(
         check = t % check_every == 0 or t == settings.steps
         if check or recorder.wants(t):
             everyone = state if len(running) == M else _put(everyone, running, state)
-            recorder.see(t, everyone.play)
+            if recorder.wants(t):
+                looks = recorder.looks(t)
+                gap = (
+                    stationarity(components, objective, everyone.play, settings)[0]
+                    if looks
+                    else None
+                )
+                recorder.see(t, everyone.play, gap)
         if check and len(running):
             if progress:
                 progress(what, t, settings.steps)
@@ -106,6 +114,7 @@ def run(
             break
     state = everyone
     gap, value, _ = stationarity(components, objective, state.play, settings)
+    recorder.see(t, state.play, gap)
     alpha = state.play.strategies(settings.average)[0].double().cpu().numpy()
     return Outcome(
         alpha=alpha / alpha.sum(-1, keepdims=True),  # float32 sums to 1 within 1e-7 only
@@ -118,26 +127,30 @@ def run(
 
 
 def stationarity(
-    components: Components, objective: Objective, players: Play, settings: Settings
+    components: Components,
+    objective: Objective,
+    players: Play,
+    settings: Settings,
+    scales: play.Scales | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gap of Definition 1, F at the worst adversary, the gap in units of F: each (M,).
+    """Return the gap of Definition 1, F at the worst adversary, what F could change by: each (M,).
 
-    All three are measured on full data.
-
-    The maps use the run's own last η and γ. The last output weighs each block by how far its player
-    could go (√2 across the simplex, 2·reach across W): to first order, what F could still change
-    by.
+    All three are measured on full data, and none hangs on the steps that the run takes: the maps of
+    the gap use the η and γ of `players.scales`, unless others are given. The last output is, to
+    first order, what F could still change by: for α the most over the simplex, for an adversary its
+    map times the way across W.
     """
     alpha, q = players.strategies(settings.average)
     losses, pullback = components.losses(players.w, ALL)
     z = differences(losses)
     values = objective.value(alpha, z)
-    eta, gamma = (p.step.double().clamp(min=1e-30) for p in (players.eta, players.gamma))
-    alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
+    eta, gamma = scales or play.scales(players)
+    slope = objective.gradient_alpha(alpha, z, q)
+    alpha_map = (alpha - simplex.project(alpha - eta * slope)) / eta
     w, gradient = players.w.double(), pullback(objective.coefficients(alpha, z)).double()
     w_map = (w - components.space.project(w + gamma * gradient)) / gamma
     across = 2.0 * players.gamma.reach / play.W_REACH
-    in_units = play.gap(2**0.5 * alpha_map, across * w_map, q, values)
+    in_units = play.gap(_gain(alpha, slope), across * w_map, q, values)
     return play.gap(alpha_map, w_map, q, values), values.max(-1).values, in_units
 
 
@@ -169,12 +182,17 @@ def _far(objective: Objective, players: Play, z: Tensor, settings: Settings) -> 
     F is taken at z (M, K, N) as the run last saw it.
     """
     alpha, q = players.strategies(settings.average)
-    values, eta = objective.value(alpha, z), players.eta.step.double().clamp(min=1e-30)
-    alpha_map = (alpha - simplex.project(alpha - eta * objective.gradient_alpha(alpha, z, q))) / eta
-    could_change = play.gap(2**0.5 * alpha_map, torch.zeros_like(players.w), q, values)
+    values = objective.value(alpha, z)
+    gain = _gain(alpha, objective.gradient_alpha(alpha, z, q))
+    could_change = play.gap(gain, torch.zeros_like(players.w), q, values)
     return could_change > HOPELESS * settings.tol * torch.maximum(
         values.amax(-1).abs(), players.unit
     )
+
+
+def _gain(alpha: Tensor, slope: Tensor) -> Tensor:
+    """Return how far F could fall to first order if α went where it falls most: (M, 1)."""
+    return (alpha * slope).sum(-1, keepdim=True) - slope.amin(-1, keepdim=True)
 
 
 def _sane(players: Play, runaway: Tensor) -> Tensor:
@@ -218,20 +236,31 @@ def _each(do: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
 
 
 class _Recorder:
-    """Keep at most RECORDS steps of a run, fewer when α is large."""
+    """Keep at most RECORDS steps of a run, fewer when α is large.
 
-    def __init__(self, steps: int, alpha: Tensor) -> None:
+    Some of them have the gap, on full data; fewer when the rows are many.
+    """
+
+    def __init__(self, settings: Settings, alpha: Tensor, rows_per_source: float) -> None:
+        steps = settings.steps
         room = max(2, min(RECORDS, TRACE_BUDGET // max(1, 8 * alpha.numel())))
         self._every = max(1, -(-steps // room))
-        self._last = steps
+        looks = LOOKS * steps * settings.batch_size / max(rows_per_source, 1.0)
+        self._look = self._every * max(1, -(-room // max(2, int(looks))))
         self._rows: list[tuple[int, Tensor, Tensor, Tensor]] = []
 
     def wants(self, t: int) -> bool:
-        return t == 1 or t % self._every == 0 or t == self._last
+        return t == 1 or t % self._every == 0
 
-    def see(self, t: int, players: Play) -> None:
-        if self.wants(t):
-            self._rows.append((t, players.objective, players.gap, players.alpha))
+    def looks(self, t: int) -> bool:
+        return t == 1 or t % self._look == 0
+
+    def see(self, t: int, players: Play, gap: Tensor | None) -> None:
+        """Keep step t, in place of what was kept of it before."""
+        if self._rows and self._rows[-1][0] == t:
+            self._rows.pop()
+        gap = torch.full_like(players.objective, torch.nan) if gap is None else gap
+        self._rows.append((t, players.objective, gap, players.alpha))
 
     def trace(self) -> Trace:
         step, objective, gap, alpha = zip(*self._rows, strict=True)

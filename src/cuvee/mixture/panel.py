@@ -70,7 +70,7 @@ class Climbers:
         if t % season(self.settings) == 0 or self._w is None or self._pace is None:
             self._w = _afresh(self.components, each.shape[:2], self.settings.seed + t)
             reach = REACH * play.w_reach(space, self._w)
-            self._pace = Pace.fresh(self.settings.gamma, reach, self._w)
+            self._pace = Pace.fresh(None, reach, self._w)
         w, pace = self._w, self._pace
         for i in range(climbs):
             losses, pullback = self.components.losses(w, self._batch(t * climbs + i))

@@ -13,6 +13,7 @@ the loss changes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -99,7 +100,6 @@ class Play:
     gamma: Pace  # of w, (M, K, 1)
     unit: Tensor  # (M,) the discrepancy the panel started with: what F is measured against
     objective: Tensor  # (M,) Σ_k q_k F(α, w_k) as last estimated
-    gap: Tensor  # (M,) as last estimated
 
     def advance(
         self, alpha: Tensor, w: Tensor, q: Tensor, eta: Pace, gamma: Pace, values: Tensor
@@ -117,7 +117,6 @@ class Play:
             eta=eta,
             gamma=gamma,
             objective=(self.q * values).sum(-1),
-            gap=gap((self.alpha - alpha) / eta.step, (self.w - w) / gamma.step, self.q, values),
         )
 
     def strategies(self, average: bool) -> tuple[Tensor, Tensor]:
@@ -145,7 +144,6 @@ def start(components: Components, objective: Objective, settings: Settings) -> P
         gamma=Pace.fresh(settings.gamma, W_REACH * w_reach(space, first), w),
         unit=objective.g(z).mean(-1).amax(-1),
         objective=alpha.new_full((M,), torch.inf),
-        gap=alpha.new_full((M,), torch.inf),
     )
 
 
@@ -176,6 +174,26 @@ def alpha_cap(objective: Objective, alpha: Tensor) -> Tensor:
         (2.0 * objective.C * objective.inverse_counts).expand(len(alpha), -1).amax(-1, keepdim=True)
     )
     return 1.0 / curvature.clamp(min=1e-30)
+
+
+class Scales(NamedTuple):
+    """Hold the η and γ that gaps are measured with."""
+
+    eta: Tensor  # (M, 1)
+    gamma: Tensor  # (M, 1, 1)
+
+
+def scales(players: Play) -> Scales:
+    """Return the η and γ of the gap: those of the problem, whatever steps the run takes.
+
+    With u the F that the adversaries started with, η = min(1/u, 1/(2C/m_min)) would move α across
+    the simplex where F changes by u across it, and γ = R²/u an adversary by W's radius R. The maps
+    of Definition 1 shrink as 1/η and 1/γ: measured with the run's own steps, large ones would look
+    like small gaps.
+    """
+    unit = players.unit.double().clamp(min=1e-30)[:, None]
+    reach = players.gamma.reach / W_REACH
+    return Scales(torch.minimum(1.0 / unit, players.eta.cap.double()), (reach**2 / unit)[..., None])
 
 
 def gap(alpha_map: Tensor, w_map: Tensor, q: Tensor, values: Tensor) -> Tensor:

@@ -165,9 +165,17 @@ class Base:
         return self.bound.space
 
     def learnt(self, progress: Callable[[str, int, int], None] | None = None) -> ModelMap:
-        """Return a map w*(α) of the sources, learnt now; it takes seconds to minutes."""
-        seed = self.prepared.options.seed
-        return learn(self.alone.whole.sources, self.hypothesis, seed=seed, progress=progress)
+        """Return a map w*(α) of the sources, learnt now; it takes seconds to minutes.
+
+        What it answers is looked at on the data: it is not calibrated.
+        """
+        return learn(
+            self.alone.whole.sources,
+            self.hypothesis,
+            n_calibration=0,
+            seed=self.prepared.options.seed,
+            progress=progress,
+        )
 
     def alpha(self, weights: Mapping[str, float], target: str | None = None) -> Floats:
         """Return weights by the names of sources as α (N,); who is not named weighs nothing.
@@ -203,15 +211,17 @@ class Base:
         *,
         moves: bool = True,
     ) -> Mixed:
-        """Return the models of mixtures (M, N): solved, or asked of the map with this trust.
+        """Return the models of mixtures (M, N): solved, or the map's, proven on the data.
 
-        Where `target` is one whose rows are at hand they are scored on those. Mixtures (M, N+1)
-        that weigh its own sample are solved.
+        `trust` is "certified", or "corrected", which is the default. Nothing can be proven of a
+        network: its mixtures are solved. Where `target` is one whose rows are at hand they are
+        scored on those. Mixtures (M, N+1) that weigh its own sample are solved.
         """
         a = np.stack(alpha)
+        atlas = atlas if self.space.convex else None
         owned = None if target is None or not self.has_rows(target) else self.owned(target)
         own = a.shape[1] > len(self.sources)
-        if own and trust in ("predicted", "certified"):
+        if own and trust == "certified":
             raise OptionError(
                 f"mixtures that weigh {OWN!r} are solved on the data: trust {trust!r} cannot be had"
             )
@@ -228,7 +238,7 @@ class Base:
                 oracle.rests_on,
             )
         else:
-            solution = atlas(a, trust=trust)  # type: ignore[arg-type]  # checked by the map
+            solution = atlas(a, trust="certified" if trust == "certified" else "corrected")
             w, status, certificate = solution.w, solution.status, solution.certificate
         moved = None
         if moves and self.space.convex and self.space.n_params <= LARGEST:

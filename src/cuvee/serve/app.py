@@ -174,8 +174,8 @@ async def show_target(request: Request, name: str) -> Response:
 async def mix(request: Request) -> Response:
     """Return the model of any mixture of the sources, how far it can be trusted, and dw*/dα.
 
-    Without `trust` a row is predicted by the learnt map where that is known to be within the
-    tolerance, and corrected or solved elsewhere. With `target` the model is scored on the rows of
+    Without `trust` a model is predicted by the learnt map and proven on the data; where that fails
+    it is corrected or solved. With `target` the model is scored on the rows of
     that target which are kept for it, and its own sample may be weighed.
     """
     state, limits = request.app.state.cuvee, request.app.state.limits

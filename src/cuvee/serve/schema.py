@@ -17,7 +17,7 @@ ROWS = {
 WEIGHTS = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}}
 TRUST = {
     "type": ["string", "null"],
-    "enum": [None, "solved", "predicted", "certified", "corrected"],
+    "enum": [None, "solved", "certified", "corrected"],
 }
 STRICT = {
     "name": "strict",

@@ -27,7 +27,7 @@ from cuvee.serve.problems import Problem
 
 log = logging.getLogger("cuvee.serve")
 WAIT = 10.0  # seconds for the map to reach its next step
-TRUSTS = ("solved", "predicted", "certified", "corrected")
+TRUSTS = ("solved", "certified", "corrected")
 
 
 class Question(NamedTuple):

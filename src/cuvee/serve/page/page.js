@@ -156,7 +156,7 @@ async function solve() {
 async function solved(asked) {
   const { about, mixture } = asked, began = performance.now();
   const alpha = Object.fromEntries(Object.entries(mixture.alpha).filter(([, weight]) => weight > 0));
-  const wanted = at("trust").value || null, solves = OWN in alpha && ["predicted", "certified"].includes(wanted);
+  const wanted = at("trust").value || null, solves = OWN in alpha && wanted === "certified";
   const question = { alpha, target: about.name, trust: solves ? null : wanted, sensitivity: false };
   let found;
   try {
@@ -170,7 +170,7 @@ async function solved(asked) {
   asked.first ||= found.model;
   const { certificate, score } = found;
   at("level").textContent = found.trust;
-  at("level").classList.toggle("bad", !["predicted", "certified", "corrected", "solved", "solved to rounding", "trained"].includes(found.trust));
+  at("level").classList.toggle("bad", !["certified", "corrected", "solved", "solved to rounding", "trained"].includes(found.trust));
   at("sentence").textContent = solves ? `No map knows its own rows, so that the model is not ${wanted}. ${found.sentence}` : found.sentence;
   at("distance").textContent = certificate.distance === null ? "not known" : number(certificate.distance);
   at("proven").textContent = certificate.proven ? "proven" : "calibrated on other mixtures, not proven";
