@@ -24,8 +24,8 @@ Progress = Callable[[str, int, int], None]
 Solver = Callable[[Components, Batch, Tensor], Tensor]
 """(components, rows with folds left out, α (M, Q, N+1)) -> w (M, Q, P)."""
 
-SEARCH = ("discrepancy", "c", "loss", "adversaries", "steps", "gamma", "tol")
-MINIMAX = (*SEARCH, "C", "eta", "average")
+SEARCH = ("discrepancy", "c", "loss", "adversaries", "steps", "tol")
+MINIMAX = (*SEARCH, "C", "eta", "gamma", "average")
 """Options of `cuvee.estimate` that methods take which send adversaries up; which play a game."""
 
 HARDLY_ANY = 1e6  # 1/m_j of an excluded source, in units of the largest one
