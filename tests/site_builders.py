@@ -7,6 +7,7 @@ import numpy as np
 import cuvee
 from builders import mlp
 from cuvee import Domain, Logistic, Network, Poisson, Problem, Ridge
+from cuvee.mixture.registry import find
 
 HYPOTHESES = {
     "ridge": Ridge(),
@@ -27,6 +28,8 @@ METHODS = (
     "target_only",
     "matching",
 )
+
+SHORT = {"steps": 12, "adversaries": 4, "folds": 3}
 
 
 def domain(kind, name, rows, shift, make=Domain, seed=0, unlabelled=0):
@@ -65,7 +68,10 @@ def ask_everything(problem, kind, methods=METHODS):
     own = np.array([[0.4, 0.3, 0.1, 0.2], [0.1, 0.2, 0.6, 0.1]])
     answers = {
         f"estimate {method}": cuvee.estimate(
-            problem, hypothesis, method=method, steps=12, adversaries=4, folds=3
+            problem,
+            hypothesis,
+            method=method,
+            **{name: n for name, n in SHORT.items() if name in find(method).takes},
         ).alpha
         for method in methods
     }

@@ -18,7 +18,7 @@ from cuvee.components import ALL, Batch, Folds, bind
 from cuvee.components.answering import Answerer
 from cuvee.components.sites import RemoteDomain
 from cuvee.errors import DomainError
-from cuvee.run.judge import Rows
+from cuvee.run.judge import coded
 from site_builders import HYPOTHESES, METHODS, ask_everything, learn_everything, problem_of
 
 PACKAGE = Path(cuvee.__file__).parent
@@ -70,8 +70,8 @@ def test_streams_of_targets_read_no_row_either():
 
 def test_the_guard_guards():
     problem = problem_of("ridge", Guarded)
-    with pytest.raises(AssertionError, match=r"run/judge.py read .X"):
-        Rows.of(Ridge().bind(problem.facts), problem.sources)
+    with pytest.raises(AssertionError, match=r"run/judge.py read .y"):
+        coded(problem.sources[0], None)
 
 
 # ---- each source in a process of its own ---------------------------------------------------------

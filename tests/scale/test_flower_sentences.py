@@ -49,8 +49,8 @@ def test_a_category_that_an_encoder_lacks_is_not_quoted(tmp_path):
     _, transport = run(desks)
     sent = next(s for node, s, _ in transport.messages if node == "node 0" and "facts" in s.text)
     reply = desks["node 0"].answer(Packet(sent.text.replace("heart", "lung")))
-    assert "failed" in unpacked(reply) and "heart" not in reply.text and "row" not in reply.text
-    assert "heart" in (tmp_path / "ash.csv.sent.jsonl").read_text().splitlines()[-1]
+    assert "failed" not in unpacked(reply)  # such cells count as another category
+    assert "heart" not in reply.text
 
 
 class Odd(Exception):

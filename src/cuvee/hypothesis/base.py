@@ -169,9 +169,11 @@ class Space(ABC):
         """
         answers = self.decide(scores)
         good = scores.isfinite().all(-2)
-        if answers.dtype.kind == "f":
-            good = good & torch.as_tensor(answers, device=good.device).isfinite()
-        bad = (~good & w.isfinite().all(-1)[..., None]).view(-1, good.shape[-1]).any(0)
+        if answers.dtype.kind == "f":  # a network may give several numbers for a row
+            finite = torch.as_tensor(np.isfinite(answers), device=good.device)
+            good = good & finite.reshape(*good.shape, -1).all(-1) if finite.numel() else good
+        bad = ~good & w.isfinite().all(-1)[..., None]
+        bad = bad.reshape(bad.shape[:-1].numel(), bad.shape[-1]).any(0)
         if bool(bad.any()):
             raise far_out(int(bad.nonzero()[0, 0]))
         return answers
