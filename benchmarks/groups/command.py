@@ -43,7 +43,7 @@ def options(args: list[str]) -> dict[str, Any]:
     parser.add_argument("--track", default="main", choices=sorted(TRACKS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2, help="of a method's process")
+    parser.add_argument("--threads", type=int, default=1, help="of a method's process")
     parser.add_argument(
         "--jobs", type=int, help="processes side by side; by default cores / threads"
     )
@@ -63,7 +63,7 @@ def run(
     track: str = "main",
     seeds: int = 3,
     folds: int = 3,
-    threads: int = 2,
+    threads: int = 1,
     jobs: int | None = None,
     out: Path | None = None,
     check: bool = False,

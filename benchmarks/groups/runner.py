@@ -46,7 +46,7 @@ class Job:
 class Limits:
     """What a process of a method may use."""
 
-    threads: int = 2
+    threads: int = 1
     seconds: float = SECONDS
     gib: float = GIB
 
