@@ -19,10 +19,18 @@ def fit(task):
         if task.classes:
             base = LogisticRegression(max_iter=300)
             model = TrAdaBoost(base, Xt=X[own], yt=y[own], **settings).fit(X[~own], y[~own])
-            known = np.unique(y)
-            return lambda f: all_classes(task, model.predict_proba(matrix(f)), known)
+            known = np.unique(y[~own])
+            return lambda f: all_classes(task, _vote(model, matrix(f)), known)
         model = TrAdaBoostR2(Ridge(), Xt=X[own], yt=y[own], **settings).fit(X[~own], y[~own])
         back = np.expm1 if task.kind == "count" else np.asarray
         return lambda f: within(task, back(np.ravel(model.predict(matrix(f)))))
 
     return each_target(task, one)
+
+
+def _vote(model, Z):
+    """Return the shares of the vote that `predict` decides by: it gives the winner alone."""
+    half = len(model.estimators_) // 2
+    voters = zip(model.estimators_[half:], model.estimator_weights_[half:], strict=True)
+    votes = sum(weight * voter.predict_proba(Z) for voter, weight in voters)
+    return votes / votes.sum(1, keepdims=True)
