@@ -32,8 +32,9 @@ class Categories:
         for c in self.columns:
             column = frame[c]
             if c in self.levels:
-                text = column.astype(object).where(column.isna(), column.astype(str))
-                out[c] = pd.Categorical(text, categories=self.levels[c])
+                text = column.astype(str).where(column.notna())
+                known = text.where(text.isin(self.levels[c]))
+                out[c] = pd.Categorical(known, categories=self.levels[c])
             else:
                 out[c] = column.astype(float)
         return pd.DataFrame(out, index=frame.index)
