@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from benchmarks.groups.task import Array, Task
+from benchmarks.groups.task import BLOCK, Array, Task
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 
 class Categories:
@@ -31,8 +32,9 @@ class Categories:
         for c in self.columns:
             column = frame[c]
             if c in self.levels:
-                text = column.astype(object).where(column.isna(), column.astype(str))
-                out[c] = pd.Categorical(text, categories=self.levels[c])
+                text = column.astype(str).where(column.notna())
+                known = text.where(text.isin(self.levels[c]))
+                out[c] = pd.Categorical(known, categories=self.levels[c])
             else:
                 out[c] = column.astype(float)
         return pd.DataFrame(out, index=frame.index)
@@ -66,13 +68,15 @@ class Matrix:
             c: list(seen[c].value_counts().index[: None if c == task.domain else most_levels])
             for c in self.frames.levels
         }
-        raw = self._raw(task.rows)
+        raw = seen[self.numbers].fillna(self.medians).to_numpy(float)
         self.mean, self.scale = raw.mean(0), raw.std(0)
         self.scale[self.scale < 1e-12] = 1.0
 
-    def _raw(self, frame: pd.DataFrame) -> Array:
+    def __call__(self, frame: pd.DataFrame) -> Array:
+        """Return (rows, columns) of numbers."""
         seen = self.frames(frame)
-        parts = [seen[self.numbers].fillna(self.medians).to_numpy(float)]
+        raw = seen[self.numbers].fillna(self.medians).to_numpy(float)
+        parts = [(raw - self.mean) / self.scale]
         parts += [seen[[c]].isna().to_numpy(float) for c in self.gaps]
         parts += [
             (seen[[c]].astype(object).to_numpy() == np.array([names], dtype=object)).astype(float)
@@ -80,16 +84,30 @@ class Matrix:
         ]
         return np.hstack(parts)
 
-    def __call__(self, frame: pd.DataFrame) -> Array:
-        """Return (rows, columns) of numbers."""
-        return (self._raw(frame) - self.mean) / self.scale
-
 
 def all_classes(task: Task, probabilities: Array, known: Array) -> Array:
-    """Return (rows, classes) where a model knows some classes alone: others get probability 0."""
-    out = np.zeros((len(probabilities), len(task.classes)))
+    """Return (rows, classes) where a model may know some classes alone.
+
+    Where a class is in none of the rows learnt from, each class counts as having one row more
+    (Laplace's rule): no class is impossible because few rows do not have it.
+    """
+    out, n = np.zeros((len(probabilities), len(task.classes))), len(task.rows)
     out[:, np.asarray(known, dtype=int)] = probabilities
-    return out
+    return out if len(known) == out.shape[1] else (n * out + 1) / (n + out.shape[1])
+
+
+def folds(task: Task, n: int) -> list[tuple[Array, Array]]:
+    """Return the places to learn from and to test on of n folds, which are drawn at random.
+
+    Classes have their shares in each fold, and rows of a block are in one.
+    """
+    block = task.rows.get(BLOCK)
+    if task.classes:
+        kind = StratifiedKFold if block is None else StratifiedGroupKFold
+    else:
+        kind = KFold if block is None else GroupKFold
+    drawn = kind(n, shuffle=True, random_state=task.seed)
+    return list(drawn.split(task.rows, task.y, block))
 
 
 def within(task: Task, values: Array) -> Array:

@@ -1,7 +1,7 @@
-"""ADAPT's TrAdaBoost (for quantities TrAdaBoostR2) over a linear model, for each target."""
+"""ADAPT's TrAdaBoost over a linear model, for each target; for quantities its two-stage form."""
 
 import numpy as np
-from adapt.instance_based import TrAdaBoost, TrAdaBoostR2
+from adapt.instance_based import TrAdaBoost, TwoStageTrAdaBoostR2
 from benchmarks.groups.methods._frames import Matrix, all_classes, within
 from benchmarks.groups.methods._per_target import each_target
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -19,10 +19,19 @@ def fit(task):
         if task.classes:
             base = LogisticRegression(max_iter=300)
             model = TrAdaBoost(base, Xt=X[own], yt=y[own], **settings).fit(X[~own], y[~own])
-            known = np.unique(y)
-            return lambda f: all_classes(task, model.predict_proba(matrix(f)), known)
-        model = TrAdaBoostR2(Ridge(), Xt=X[own], yt=y[own], **settings).fit(X[~own], y[~own])
+            known = np.unique(y[~own])
+            return lambda f: all_classes(task, _vote(model, matrix(f)), known)
+        model = TwoStageTrAdaBoostR2(Ridge(), Xt=X[own], yt=y[own], **settings)
+        model.fit(X[~own], y[~own])
         back = np.expm1 if task.kind == "count" else np.asarray
         return lambda f: within(task, back(np.ravel(model.predict(matrix(f)))))
 
     return each_target(task, one)
+
+
+def _vote(model, Z):
+    """Return the shares of the vote that `predict` decides by: it gives the winner alone."""
+    half = len(model.estimators_) // 2
+    voters = zip(model.estimators_[half:], model.estimator_weights_[half:], strict=True)
+    votes = sum(weight * voter.predict_proba(Z) for voter, weight in voters)
+    return votes / votes.sum(1, keepdims=True)

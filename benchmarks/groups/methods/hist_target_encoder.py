@@ -17,7 +17,8 @@ def fit(task):
         if task.classes
         else HistGradientBoostingRegressor(loss=loss, random_state=task.seed)
     )
-    encode = TargetEncoder(random_state=task.seed)
+    kind = "auto" if task.classes else "continuous"  # "auto" would take counts as classes
+    encode = TargetEncoder(target_type=kind, random_state=task.seed)
     columns = make_column_transformer((encode, frames.places), remainder="passthrough")
     model = make_pipeline(columns, boosting).fit(frames.codes(task.rows), task.y)
     if task.classes:

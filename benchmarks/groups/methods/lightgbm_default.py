@@ -1,6 +1,6 @@
 """LightGBM as it comes, with the domain as a category."""
 
-from benchmarks.groups.methods._frames import Categories, all_classes
+from benchmarks.groups.methods._frames import Categories, all_classes, within
 from lightgbm import LGBMClassifier, LGBMRegressor
 
 INSTALL = ("lightgbm==4.7.0",)
@@ -14,4 +14,4 @@ def fit(task):
         return lambda f: all_classes(task, model.predict_proba(frames(f)), model.classes_)
     objective = "poisson" if task.kind == "count" else "l2"
     model = LGBMRegressor(objective=objective, **settings).fit(frames(task.rows), task.y)
-    return lambda f: model.predict(frames(f))
+    return lambda f: within(task, model.predict(frames(f)))

@@ -12,9 +12,10 @@ MOST, SLOPES = 15, 3  # columns with a common slope, and with a slope of each do
 def fit(task):
     if len(task.classes) > 2:
         raise ValueError("mixed models here have two classes at most")
-    matrix, y = Matrix(task), np.log1p(task.y) if task.kind == "count" else task.y
+    matrix, y = Matrix(task), task.y
     X = matrix(task.rows)
-    best = np.argsort(-np.abs(X.T @ (y - y.mean())), kind="stable")[:MOST]
+    alike = np.abs((X - X.mean(0)).T @ (y - y.mean())) / np.maximum(X.std(0), 1e-9)
+    best = np.argsort(-alike, kind="stable")[:MOST]
     names = [f"x{i}" for i in range(len(best))]
 
     def frame_of(rows):
@@ -23,15 +24,16 @@ def fit(task):
 
     data = frame_of(task.rows).assign(y=y)
     formula = f"y ~ {' + '.join(names)} + (1 + {' + '.join(names[:SLOPES])} | domain)"
-    if task.classes:
-        model = mlm.glmer(formula, data, family=mlm.families.Binomial())
-    else:
+    if task.kind == "quantity":
         model = mlm.lmer(formula, data)
+    else:
+        kind = mlm.families.Binomial if task.classes else mlm.families.Poisson
+        model = mlm.glmer(formula, data, family=kind())
 
     def answer(rows):
         told = np.asarray(model.predict(frame_of(rows), allow_new_levels=True), dtype=float)
         if task.classes:
             return np.column_stack([1 - told, told])
-        return within(task, np.expm1(told) if task.kind == "count" else told)
+        return within(task, told)
 
     return answer
