@@ -72,7 +72,7 @@ def _made(folder: Path, wanted: list[str]) -> str:
         if done.returncode:
             why = " ".join(x for x in done.stderr.splitlines() if x.startswith("ERROR"))
             raise OptionError(f"pip could not install {', '.join(wanted)}: {why[:400]}")
-        stamp.write_text("\n".join(wanted) + "\n")
+        stamp.write_text("".join(f"{pin}\n" for pin in sorted({*there, *wanted})))
     return str(python)
 
 
