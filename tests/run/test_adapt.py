@@ -714,12 +714,8 @@ def test_domain_names_of_all_kinds(tmp_path):
 
 @pytest.mark.parametrize("label", ["cost", "sick"])
 @pytest.mark.parametrize("method", ["pooled_own", "target_only", "path"])
-def test_a_target_has_its_model_whoever_else_is_asked_in_any_order(
-    tmp_path, monkeypatch, label, method
-):
+def test_a_target_has_its_model_whoever_else_is_asked_in_any_order(tmp_path, label, method):
     """The same sources, the same p, though other targets come and go."""
-    # on purpose targets of the path borrow from each other; what they would have alone is the same
-    monkeypatch.setattr("cuvee.mixture.borrowing.borrowed", lambda own: own)
     frame = table(6, 30)
     rows, asked = frame[frame.site == "site 3"], options(label, method=method, levels=True)
 
