@@ -52,6 +52,21 @@ def test_excluding_is_like_leaving_the_source_out(method):
         np.testing.assert_allclose(mix.alpha[i, kept], alone.alpha[0], atol=0.06)
 
 
+def test_a_target_among_the_sources_has_its_weights_whoever_else_is_asked():
+    sources, targets = quantities()
+    mix = cuvee.estimate(
+        cuvee.Problem(sources, targets),
+        cuvee.Ridge(1e-2),
+        exclude={t.name: [t.name] for t in targets},
+    )
+    for i in (0, 3):
+        problem = cuvee.Problem(sources, [targets[i]])
+        alone = cuvee.estimate(
+            problem, cuvee.Ridge(1e-2), exclude={targets[i].name: [targets[i].name]}
+        )
+        np.testing.assert_allclose(mix.alpha[i], alone.alpha[0], atol=1e-8)
+
+
 def test_a_lower_bound_holds_without_the_excluded_source():
     """What the cuts prove for the others alone is at least what they prove with it excluded."""
     sources, targets = quantities()

@@ -107,8 +107,7 @@ def estimate(request: Request) -> Estimate:
         status=tuple(Status.DIVERGED if bad else s for bad, s in zip(failed, status, strict=True)),
         trace=points.trace(weight),
         candidates=tuple(
-            Candidate(name, a, cv_loss[:, g], share[:, g])
-            for g, (name, a) in enumerate(named)
+            Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)
         ),
     )
 
