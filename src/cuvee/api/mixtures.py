@@ -73,10 +73,10 @@ def estimate(
     """Estimate mixture weights α: how much each target should learn from each source.
 
     The default, `method="path"`, needs no choice: it tries a path of C, the simple mixtures and the
-    target's own sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the paper,
-    `"sgda"` the same without its correction, `"agp"` its full-batch companion; `"cuts"` does the
-    same by cutting planes. These take C. An option that has no effect with the method is an error.
-    A target's weights do not depend on which other targets are in the call.
+    target's own sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the
+    paper, `"sgda"` the same without its correction, `"agp"` its full-batch companion; `"cuts"` does
+    the same by cutting planes. These take C. An option that has no effect with the method is an
+    error. A target's weights do not depend on which other targets are in the call.
 
     W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates
     of X. Otherwise it is a ball in standardised coordinates, and for ridge C and c are in units of
