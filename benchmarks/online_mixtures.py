@@ -40,7 +40,6 @@ from cuvee.api.online_mixtures import OnlineMixtures
 from cuvee.data import mnist
 from cuvee.errors import OptionError
 from cuvee.hypothesis import Hypothesis
-from cuvee.mixture import borrowing
 from cuvee.online.mixtures import distance
 from cuvee.problem import Array
 from cuvee.results import Floats
@@ -99,8 +98,7 @@ def one(name: str, seed: int, n_targets: int) -> dict[str, Any]:
     alone = problem.with_targets(problem.targets[:1])
     cuvee.estimate(alone, hypothesis, **stream.oracle)
     call = time.perf_counter() - began
-    # one by one, as the oracle is asked: targets borrow nothing from each other
-    full = borrowing.alone(cuvee.estimate(problem, hypothesis, **stream.oracle)).alpha
+    full = cuvee.estimate(problem, hypothesis, **stream.oracle).alpha
     mixer = OnlineMixtures(
         problem.sources, hypothesis, label_budget=BUDGET, level=LEVEL, **stream.oracle
     )

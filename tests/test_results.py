@@ -9,7 +9,6 @@ import pytest
 
 import cuvee
 from cuvee.data.synthetic import grouped_classes
-from cuvee.mixture import borrowing
 
 
 def parts(method, **options):
@@ -24,7 +23,7 @@ def parts(method, **options):
 
 def test_batches_of_targets_are_the_whole():
     whole, batches = parts("path", steps=6)
-    joined = cuvee.Mixtures.concat(borrowing.across(batches))
+    joined = cuvee.Mixtures.concat(batches)
     assert (joined.targets, joined.columns, joined.status) == (
         whole.targets,
         whole.columns,

@@ -107,13 +107,19 @@ class Facts:
         return (*self.sources, *self.targets)
 
     def columns(self) -> tuple[Array, Array]:
-        """Return mean and standard deviation per column; every source counts alike."""
+        """Return mean and standard deviation per column; every source counts alike.
+
+        The deviation is 0 where a column does not vary in the sources' rows.
+        """
         return _together([s.columns for s in self.sources])
 
     def quantity(self) -> tuple[float, float]:
-        """Return mean and standard deviation of the sources' labels, each source counting alike."""
+        """Return mean and standard deviation of the sources' labels, each source counting alike.
+
+        The deviation of labels that are all the same is 1.
+        """
         mean, scale = _together([s.quantity for s in self.sources])
-        return float(mean), float(scale)
+        return float(mean), float(scale) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,6 +364,5 @@ def _together(moments: Sequence[Moments]) -> tuple[Array, Array]:
         mean = means.mean(0)
         within = _size(np.array([m.deviation for m in moments]), None)
         scale = np.hypot(within, _size(means - mean, None))
-    # What rounding leaves of a column that never varies is no spread; such a column is left as it
-    # is.
-    return mean, np.where(scale > 1e-12 * np.abs(mean), scale, 1.0)
+    # What rounding leaves of a column that never varies is no spread.
+    return mean, np.where(scale > 1e-12 * np.abs(mean), scale, 0.0)

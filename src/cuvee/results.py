@@ -144,10 +144,9 @@ class Candidate:
     alpha: Floats  # (M, columns)
     cv_loss: Floats  # (M,) mean held-out loss on the target's labelled rows
     share: Floats  # (M,) how much of the returned α is this candidate
-    own_share: Floats  # (M,) the same by the target's own rows, before targets borrow from others
 
 
-PER_TARGET = ("alpha", "cv_loss", "share", "own_share")  # fields of `Candidate` with a row each
+PER_TARGET = ("alpha", "cv_loss", "share")  # fields of `Candidate` with a row each
 
 
 @dataclass(frozen=True)

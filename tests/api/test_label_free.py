@@ -9,7 +9,6 @@ import cuvee
 from builders import mlp
 from cuvee import OWN, Domain, Logistic, Network, Poisson, Problem, Ridge, Status
 from cuvee.errors import DomainError, MixtureError, OptionError
-from cuvee.mixture.borrowing import alone
 
 CENTRES = 2.0 * np.eye(3)
 
@@ -43,7 +42,7 @@ def test_a_target_without_labels_is_matched_and_the_others_get_what_they_did():
     assert mix.status[1] is Status.LABEL_FREE and mix.status[1].ok
     assert mix.alpha[1, -1] == 0.0 and mix.alpha[1, 0] > 0.6
     whole = cuvee.estimate(made(bare=()), Ridge())
-    np.testing.assert_allclose(alone(mix).alpha[[0, 2]], alone(whole).alpha[[0, 2]], atol=1e-9)
+    np.testing.assert_allclose(mix.alpha[[0, 2]], whole.alpha[[0, 2]], atol=1e-9)
     (matched,) = (c for c in mix.candidates if c.name == "matched inputs")
     assert matched.share[1] == 1.0
     np.testing.assert_allclose(matched.alpha[1], mix.alpha[1])

@@ -8,7 +8,6 @@ import pytest
 import cuvee
 from cuvee.data.synthetic import grouped_classes
 from cuvee.errors import OptionError
-from cuvee.mixture import borrowing
 
 
 def quantities(n=6, rows=60):
@@ -44,7 +43,6 @@ def test_excluding_is_like_leaving_the_source_out(method):
     problem = cuvee.Problem(sources, targets)
     exclude = {t.name: [t.name] for t in targets}
     mix = cuvee.estimate(problem, cuvee.Ridge(1e-2, radius=4.0), method=method, exclude=exclude)
-    mix = borrowing.alone(mix)
     for i, target in enumerate(targets):
         others = [s for s in sources if s.name != target.name]
         alone = cuvee.estimate(
@@ -52,6 +50,21 @@ def test_excluding_is_like_leaving_the_source_out(method):
         )
         kept = [j for j, name in enumerate(mix.columns) if name in alone.columns]
         np.testing.assert_allclose(mix.alpha[i, kept], alone.alpha[0], atol=0.06)
+
+
+def test_a_target_among_the_sources_has_its_weights_whoever_else_is_asked():
+    sources, targets = quantities()
+    mix = cuvee.estimate(
+        cuvee.Problem(sources, targets),
+        cuvee.Ridge(1e-2),
+        exclude={t.name: [t.name] for t in targets},
+    )
+    for i in (0, 3):
+        problem = cuvee.Problem(sources, [targets[i]])
+        alone = cuvee.estimate(
+            problem, cuvee.Ridge(1e-2), exclude={targets[i].name: [targets[i].name]}
+        )
+        np.testing.assert_allclose(mix.alpha[i], alone.alpha[0], atol=1e-8)
 
 
 def test_a_lower_bound_holds_without_the_excluded_source():

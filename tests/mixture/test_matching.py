@@ -10,7 +10,6 @@ import cuvee
 from cuvee import Domain, Problem, Ridge
 from cuvee.components import input_sums
 from cuvee.components.inputs import FEATURES, fourier
-from cuvee.mixture.borrowing import alone
 from cuvee.mixture.matching import MATCHED, Fit, InputMeans
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -153,10 +152,38 @@ def test_unlabelled_rows_move_weight_to_sources_with_like_inputs():
 
 def test_a_target_without_unlabelled_rows_gets_what_it_did():
     some, none = (cuvee.estimate(regional(1, which), Ridge()) for which in ((1,), ()))
-    some, none = alone(some), alone(none)
     np.testing.assert_allclose(some.alpha[0], none.alpha[0], atol=1e-9)
     (matched,) = (c for c in some.candidates if c.name == MATCHED)
     assert matched.share[0] == 0.0 < matched.share[1]
+
+
+@pytest.mark.parametrize("wide", [0, 60])
+def test_a_column_that_varies_in_no_source_changes_nothing(wide):
+    """As a category that only another target has."""
+    rng = np.random.default_rng(0)
+
+    turn = rng.normal(size=(4, wide)) if wide else np.eye(4)
+
+    def changed(domain, change):
+        unlabelled = None if domain.unlabelled is None else change(domain.unlabelled)
+        return Domain(domain.name, change(domain.X), domain.y, unlabelled=unlabelled)
+
+    def alphas(*of_targets):
+        """With a column that is 1 in every source, and these in the targets; () leaves it out."""
+        given = regional(2, (0, 1))
+        sources, targets = (
+            [
+                changed(d, lambda X, at=at: np.insert(X @ turn, [2] * len(at), at, axis=1))
+                for d, at in zip(domains, values, strict=True)
+            ]
+            for domains, values in (
+                (given.sources, [(1.0,) * bool(of_targets[0])] * 3),
+                (given.targets, of_targets),
+            )
+        )
+        return cuvee.estimate(Problem(sources, targets), Ridge()).alpha
+
+    np.testing.assert_allclose(alphas((1.0,), (0.0,))[0], alphas((), ())[0], atol=1e-8)
 
 
 def test_inputs_that_tell_nothing_leave_the_matched_blend_out():

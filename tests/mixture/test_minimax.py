@@ -11,7 +11,7 @@ import torch
 import cuvee
 from cuvee.components import QuadraticComponents
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
-from cuvee.mixture import borrowing, driver
+from cuvee.mixture import driver
 from cuvee.mixture import players as play
 from cuvee.mixture.exact import Quadratics
 from cuvee.mixture.objective import Objective, inverse_counts
@@ -59,7 +59,6 @@ def test_a_batch_of_targets_equals_single_runs(method, kind):
     together = cuvee.estimate(
         cuvee.Problem(problem.sources, targets), HYPOTHESES[kind], method=method, **QUICK
     )
-    together = borrowing.alone(together)
     for i, target in enumerate(targets):
         alone = cuvee.estimate(
             cuvee.Problem(problem.sources, [target]), HYPOTHESES[kind], method=method, **QUICK

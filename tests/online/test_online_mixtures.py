@@ -13,7 +13,6 @@ from builders import mlp
 from cuvee.api import online_mixtures
 from cuvee.api.online_mixtures import OnlineMixtures
 from cuvee.data.synthetic import grouped_classes, squared_loss_instance
-from cuvee.mixture.borrowing import alone
 from cuvee.online.mixtures import (
     N_ATOMS,
     MixtureLearner,
@@ -34,8 +33,7 @@ CHEAP = {"adversaries": 2, "steps": 20, "folds": 2}
 def stream():
     """Twenty-five targets of three groups, and all the oracle's answers."""
     problem = grouped_classes(0, n_targets=25)
-    # asked one by one, targets borrow nothing from each other
-    return problem, alone(cuvee.estimate(problem, LOGISTIC, **CHEAP)).alpha
+    return problem, cuvee.estimate(problem, LOGISTIC, **CHEAP).alpha
 
 
 @pytest.fixture

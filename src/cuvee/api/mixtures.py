@@ -16,7 +16,7 @@ from cuvee.api.estimate_settings import EstimateSettings
 from cuvee.components import Components, InputMeans, input_means, input_sums
 from cuvee.components.sites import lives_elsewhere
 from cuvee.hypothesis.base import Hypothesis, LossKind, Space
-from cuvee.mixture import borrowing, matching
+from cuvee.mixture import matching
 from cuvee.mixture.method import Progress, Request
 from cuvee.mixture.objective import Discrepancy
 from cuvee.names import AlphaMethod as Method
@@ -73,11 +73,10 @@ def estimate(
     """Estimate mixture weights α: how much each target should learn from each source.
 
     The default, `method="path"`, needs no choice: it tries a path of C, the simple mixtures and the
-    target's own sample, and averages them by cross-validated loss; targets borrow from each other
-    which of these do well (`Candidate.own_share` is what each would have alone). `"scgda"` is
-    Algorithm 1 of the paper, `"sgda"` the same without its correction, `"agp"` its full-batch
-    companion; `"cuts"` does the same by cutting planes. These take C. An option that has no effect
-    with the method is an error.
+    target's own sample, and averages them by cross-validated loss. `"scgda"` is Algorithm 1 of the
+    paper, `"sgda"` the same without its correction, `"agp"` its full-batch companion; `"cuts"` does
+    the same by cutting planes. These take C. An option that has no effect with the method is an
+    error. A target's weights do not depend on which other targets are in the call.
 
     W, in which the adversary lives, is the hypothesis's `radius` if it has one, in the coordinates
     of X. Otherwise it is a ball in standardised coordinates, and for ridge C and c are in units of
@@ -184,7 +183,7 @@ def _of_labelled(
                 for i, job in enumerate(jobs(count() if many else 1))
             ]
             parts = each(lambda pair: _estimate(*pair), told, device, cost=None if many else 0.0)
-    return replace(Mixtures.concat(borrowing.across(parts)), notes=problem.notes)
+    return replace(Mixtures.concat(parts), notes=problem.notes)
 
 
 def _with_bare(
@@ -226,7 +225,6 @@ def _with_bare(
                     alpha if c.name == matching.MATCHED else np.full_like(alpha, np.nan),
                     unknown,
                     np.full(len(alpha), float(c.name == matching.MATCHED)),
-                    unknown,
                 )
                 for c in tried
             ),

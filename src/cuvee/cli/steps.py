@@ -107,7 +107,6 @@ def _estimated(prepared: Prepared, progress: Any, how: Any) -> Mixtures:
     """Return α of all targets, group by group."""
     from cuvee.api import estimate
     from cuvee.cli.alpha import merged
-    from cuvee.mixture.borrowing import across
 
     parts, groups = [], prepared.weighed(how["method"])
     inner = progress if len(groups) == 1 else None  # one bar over all of them
@@ -117,7 +116,7 @@ def _estimated(prepared: Prepared, progress: Any, how: Any) -> Mixtures:
         parts.append(estimate(problem, hypothesis, **how))
         if inner is None:
             progress("weighing", len(parts), len(groups))
-    return merged([part.without_self() for part in across(parts)], prepared.sources)
+    return merged([part.without_self() for part in parts], prepared.sources)
 
 
 def _weights(mix: Mixtures) -> dict[str, Any]:

@@ -94,23 +94,34 @@ def input_means(sums: InputSums, problem: Problem, seed: int = 0) -> InputMeans:
 def fourier(sums: InputSums, facts: Facts, seed: int) -> Fourier:
     """Return features for these sources: of their principal components, in units of their spread.
 
-    Columns are standardised first. Every source counts alike.
+    Columns are standardised first; those that do not vary in the sources tell none of them from
+    another, and do not count. Every source counts alike.
     """
     mean, scale = (torch.as_tensor(part.reshape(-1)) for part in facts.columns())
-    d, N = len(mean), len(facts.sources)
+    varies, N = scale > 0, len(facts.sources)
+    scale = torch.where(varies, scale, 1.0)
+    d = int(varies.sum())
+
+    def of_all(v: Tensor) -> Tensor:
+        """Return directions (d, p) as (columns, p)."""
+        return torch.zeros(len(mean), v.shape[1], dtype=v.dtype).index_put((varies,), v)
+
+    def moments_times(v: Tensor) -> Tensor:
+        return sums.inputs_times(mean, scale, of_all(v) / N)[varies]
+
     width = min(d, DIRECTIONS + MORE)
     # all columns, or directions that a few products turn towards those of largest variance
     v = torch.eye(d, dtype=mean.dtype)
     if width < d:
         v = torch.as_tensor(np.random.default_rng(seed).normal(size=(d, width)))
         for _ in range(ROUNDS):
-            v = torch.linalg.qr(sums.inputs_times(mean, scale, v / N))[0]
-    moment = v.T @ sums.inputs_times(mean, scale, v / N)
+            v = torch.linalg.qr(moments_times(v))[0]
+    moment = v.T @ moments_times(v)
     variance, turned = torch.linalg.eigh(0.5 * (moment + moment.T))
     kept = slice(max(0, width - DIRECTIONS), None)
     length = variance[kept].clamp(min=0.0).sum().sqrt()  # of a typical row
     unit = length if length > 0 else 1.0  # no column varies
-    return Fourier(mean, v @ turned[:, kept] / scale[:, None] / unit, seed)
+    return Fourier(mean, of_all(v) @ turned[:, kept] / scale[:, None] / unit, seed)
 
 
 def feature_mean(domain: Domain, features: Fourier) -> Tensor:

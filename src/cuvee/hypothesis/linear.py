@@ -66,13 +66,15 @@ class LinearSpace(Space):
         if standardised:
             mean, scale = facts.columns()
             self._column_mean = torch.as_tensor(mean if intercept else np.zeros_like(mean))
-            self._column_scale = torch.as_tensor(scale)
+            self._column_scale = torch.as_tensor(np.where(scale > 0, scale, 1.0))
+            # A column that only targets have tells no sources apart, and moves no other's start.
+            self._started_columns = torch.as_tensor(np.flatnonzero(scale))
 
     def _set_features(self, n_features: int) -> None:
         self.input_shape = (n_features,)
         self.width = n_features + int(self.intercept)
         self.n_params = self.n_outputs * self.width
-        self._started_columns = n_features
+        self._started_columns = torch.arange(n_features)
 
     def in_coordinates(
         self, n_features: int, started: int, centred_at: Tensor | None = None
@@ -84,7 +86,7 @@ class LinearSpace(Space):
         other = copy(self)
         other.centred_at = centred_at
         other._set_features(n_features)
-        other._columns_scaled, other._started_columns = False, started
+        other._columns_scaled, other._started_columns = False, torch.arange(started)
         return other
 
     def standardise(self, X: Tensor) -> Tensor:
@@ -140,14 +142,15 @@ class LinearSpace(Space):
     def start(self, n_models: int, seed: int) -> Tensor:
         """Return starts (n_models, P), row k in its own random direction.
 
-        They lie at half the radius of W, but never farther than START.
+        They lie at half the radius of W, but never farther than START. In standardised coordinates
+        columns that do not vary in the sources start at 0.
         """
-        features = self._started_columns
-        shape = (self.n_outputs, features + int(self.intercept))
+        columns = self._started_columns
+        shape = (self.n_outputs, len(columns) + int(self.intercept))
         drawn = [np.random.default_rng([seed, k]).standard_normal(shape) for k in range(n_models)]
         each = torch.as_tensor(np.reshape(drawn, (n_models, *shape)), dtype=self.dtype)
         w = each.new_zeros(n_models, self.n_outputs, self.width)
-        w[..., :features] = each[..., :features]
+        w[..., columns] = each[..., : len(columns)]
         if self.intercept:
             w[..., -1] = each[..., -1]
         w = w.view(n_models, self.n_params)

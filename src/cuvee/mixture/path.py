@@ -14,7 +14,6 @@ Uniform and pooled weights are further candidates. Every candidate is fitted onc
 target's labelled rows: all targets, candidates and folds in one batch. The α returned is the
 candidates' average, weighed by how well each predicts the held-out rows and, before any row is
 seen, by how many rows it rests on: with 20 rows, averaging is more reliable than picking one.
-Where there are several targets, they then borrow from each other (`cuvee.mixture.borrowing`).
 
 Where targets have unlabelled rows, the blend that matches their inputs is one more candidate
 (`cuvee.mixture.matching`), and how well each candidate matches them counts before any label does.
@@ -108,8 +107,7 @@ def estimate(request: Request) -> Estimate:
         status=tuple(Status.DIVERGED if bad else s for bad, s in zip(failed, status, strict=True)),
         trace=points.trace(weight),
         candidates=tuple(
-            Candidate(name, a, cv_loss[:, g], share[:, g], share[:, g])
-            for g, (name, a) in enumerate(named)
+            Candidate(name, a, cv_loss[:, g], share[:, g]) for g, (name, a) in enumerate(named)
         ),
     )
 

@@ -25,7 +25,6 @@ from cuvee.data.prepared import Prepared
 from cuvee.data.targets import suggest
 from cuvee.errors import DomainError, InputError, MixtureError, OptionError
 from cuvee.hypothesis.registry import MODELS
-from cuvee.mixture import borrowing
 from cuvee.numerics.parallel import workers
 from cuvee.outputs.files import understood
 from cuvee.results import OWN, Floats
@@ -274,9 +273,9 @@ def _weigh(folder: RunFolder, prepared: Prepared, options: Options, progress: Pr
             done += many
             progress("estimating α", done, total)
     mixtures = [
-        alpha_file.unpack(parts.read(step), folder.path / part_name(step)) for step in steps
+        alpha_file.unpack(parts.read(step), folder.path / part_name(step)).without_self()
+        for step in steps
     ]
-    mixtures = [mix.without_self() for mix in borrowing.across(mixtures)]
     judged: dict[str, bytes] = {}
     if options.model != LINEAR:
         parts.flush()

@@ -51,8 +51,6 @@ def unpack(content: bytes, where: Path) -> Mixtures:
     with files.understood(where, WHAT):
         arrays = {name: t.numpy() for name, t in tensors.items()}
         tried, trace = files.part(arrays, "candidates."), files.part(arrays, "trace.")
-        if tried:  # runs that were begun before targets borrowed from each other
-            tried.setdefault("own_share", tried["share"])
         return Mixtures(
             alpha=arrays["alpha"],
             columns=tuple(header["columns"]),

@@ -102,7 +102,7 @@ def only(mixtures: Mixtures, target: str, sources: tuple[str, ...]) -> Mixtures:
         objective=mixtures.objective[one],
         trace=trace and replace(trace, objective=trace.objective[:, one], gap=trace.gap[:, one]),
         candidates=tuple(
-            Candidate(c.name, c.alpha[one][:, at], c.cv_loss[one], c.share[one], c.own_share[one])
+            Candidate(c.name, c.alpha[one][:, at], c.cv_loss[one], c.share[one])
             for c in mixtures.candidates
         ),
     )
@@ -128,7 +128,7 @@ def judged(
         alpha=choice.alpha[None],
         columns=(*fitting.group.problem.source_names, OWN),
         candidates=tuple(
-            Candidate(name, a[None], np.array([loss]), np.array([share]), np.array([share]))
+            Candidate(name, a[None], np.array([loss]), np.array([share]))
             for name, a, loss, share in each_one
         ),
         notes=choice.notes,

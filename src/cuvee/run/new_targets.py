@@ -26,7 +26,6 @@ from cuvee.data.held_out import classes_tested, divided
 from cuvee.data.prepared import FAR, Prepared
 from cuvee.data.roles import LEAST_LABELLED
 from cuvee.errors import DomainError
-from cuvee.mixture import borrowing
 from cuvee.numerics.parallel import workers
 from cuvee.problem import Array
 from cuvee.run.added import About, Added
@@ -147,7 +146,6 @@ def adapted(
         seed=options.seed,
         progress=lambda what, done, total: progress("estimating α", done, total),
     )
-    mix = borrowing.alone(mix)  # who else asks at the same time changes nobody's weights
     progress("solving models", 0, len(targets))
     delivered = deliver(
         group, hypothesis, mix.alpha, None, options, members.encoder, metric=prepared.metric

@@ -21,7 +21,6 @@ from cuvee.components.sites import lives_elsewhere
 from cuvee.errors import DomainError, MixtureError, OptionError
 from cuvee.hypothesis.base import Hypothesis
 from cuvee.inputs.alpha import ordered_alpha
-from cuvee.mixture import borrowing
 from cuvee.problem import Domain, Problem
 from cuvee.results import Mixtures
 from cuvee.scale.ray_cluster import address_of, connect, engine
@@ -69,7 +68,7 @@ def estimate_on_ray(
         return {**options, "exclude": without} if without else options
 
     parts = _side_by_side(problem, batch, on, say, progress, _estimate, hypothesis, given)
-    return replace(Mixtures.concat(borrowing.across(parts)), notes=problem.notes)
+    return replace(Mixtures.concat(parts), notes=problem.notes)
 
 
 def solve_on_ray(

@@ -16,7 +16,7 @@ from cuvee import api
 from cuvee.errors import CuveeWarning
 from cuvee.hypothesis import Logistic
 from cuvee.hypothesis.base import Hypothesis
-from cuvee.mixture import borrowing, registry
+from cuvee.mixture import registry
 from cuvee.mixture.method import AlphaMethod
 from cuvee.problem import Domain, Problem
 from cuvee.results import Mixtures, Status
@@ -187,12 +187,8 @@ def check_copy(s: AlphaSubject) -> None:
 
 
 def check_alone(s: AlphaSubject) -> None:
-    """Check that a target gets the same weights alone as among others.
-
-    What targets borrow from each other afterwards is not the method's.
-    """
-    for own, together in s.whole.items():
-        mixtures = borrowing.alone(together)
+    """Check that a target gets the same weights alone as among others."""
+    for own, mixtures in s.whole.items():
         for i, target in enumerate(s.problem.targets):
             alone = s.ask(own, s.problem.with_targets([target])).alpha[0]
             s.require(
