@@ -50,6 +50,16 @@ def origin(name: str) -> tuple[str, str, Order] | None:
     return str(column), str(unit), _order(order or ORDERS[0])
 
 
+def made_of(name: str) -> str:
+    """Return the column of a table that a feature is made of: itself, or a column of dates.
+
+    >>> made_of("arrival → month"), made_of("age")
+    ('arrival', 'age')
+    """
+    of = origin(name)
+    return of[0] if of else name
+
+
 def look(cell: str) -> str:
     """Return what a date says of how the dates of its column are written.
 
@@ -153,9 +163,9 @@ def number(column: Any, name: str, where: str, missing: Collection[str] = ()) ->
     import numpy as np
     import pandas as pd
 
-    made_of = origin(name)
-    assert made_of is not None
-    raw, unit, order = made_of
+    of = origin(name)
+    assert of is not None
+    raw, unit, order = of
     dates = as_dates(column, order, f"{at(where)}column {raw!r}", missing)
     if unit == "days":
         days = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
