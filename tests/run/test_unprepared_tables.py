@@ -234,6 +234,17 @@ def test_domains_spelt_alike_are_named(tmp_path):
 # A plain `df.to_csv()`.
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_column_of_dates_counts_as_one_feature(tmp_path, stream):
+    frame = visits()
+    frame["when"] = [f"2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(len(frame))]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    how = {"stream": stream, "hypothesis": "ridge", "task": "regression"}
+    asked = options(drop=(), targets="site 3", **how)
+    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=asked)
+    assert run.features == ("age", "sex", "when") and "3 features" in run.summary()
+
+
 def test_an_index_without_a_name_is_left_out(tmp_path):
     frame = visits().sample(frac=1, random_state=0)
     frame.to_csv(tmp_path / "t.csv")
@@ -245,6 +256,11 @@ def test_an_index_without_a_name_is_left_out(tmp_path):
         answers = run.predict(tmp_path / "t.csv", target="site 3")
         wanted = run.predict(frame.reset_index(drop=True), target="site 3")
         np.testing.assert_allclose(answers.prediction, wanted.prediction, rtol=1e-12)
+    how = {"stream": True, "hypothesis": "ridge", "task": "regression"}
+    stream = adapt(
+        tmp_path / "t.csv", tmp_path / "stream", options=options(drop=(), targets="site 3", **how)
+    )
+    assert note in stream.notes and stream.features == ("age", "sex")
     frame.assign(**{"": frame.sex})[["", *frame.columns]].to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(DomainError, match="column 0 has no name; name it, remove it, or name the"):
         adapt(tmp_path / "t.csv", tmp_path / "no", options=options(drop=(), targets="site 3"))
