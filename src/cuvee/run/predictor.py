@@ -160,7 +160,7 @@ class Predictor(ABC):
         answers = self._answers(frame, names, [k for k in keep if k != domain], domain)
         for sentence in self.unseen(frame, names, strict=strict):
             if say is None:
-                warnings.warn(sentence, CuveeWarning, stacklevel=4)
+                warnings.warn(sentence, CuveeWarning, stacklevel=3)
             else:
                 say(sentence)
         if say is not None:  # what has gaps and was answered had them filled
