@@ -22,6 +22,10 @@ _YEAR_FIRST = re.compile(rf"\s*(?P<year>\d{{4}})([-/.])(?P<month>\d\d?)\2(?P<day
 _NAMED = re.compile(
     rf"\s*(?P<day>\d\d?)[ .-]*(?P<name>[A-Za-z]{{3}})[a-z]*[ .,-]*(?P<year>\d{{4}}){_TAIL}"
 )
+_NAME_FIRST = re.compile(
+    rf"\s*(?P<name>[A-Za-z]{{3}})[a-z]*[ .]+(?P<day>\d\d?)[ ,]+(?P<year>\d{{4}}){_TAIL}"
+)
+_CLEAR = (_YEAR_FIRST, _NAMED, _NAME_FIRST)
 _NUMBERS = re.compile(rf"\s*(?P<one>\d\d?)([-/.])(?P<other>\d\d?)\2(?P<year>\d{{4}}){_TAIL}")
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S %Z", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p")
@@ -66,7 +70,7 @@ def look(cell: str) -> str:
     >>> look("2020-01-31"), look("31/12/2020"), look("1/2/2021"), look("1/2/21")
     ('clear', 'day first', 'open', 'unknown')
     """
-    if _YEAR_FIRST.fullmatch(cell) or _NAMED.fullmatch(cell):
+    if any(form.fullmatch(cell) for form in _CLEAR):
         return "clear"
     match = _NUMBERS.fullmatch(cell)
     if match is None:
@@ -184,7 +188,8 @@ def _date(cell: Any, order: Order) -> datetime | None:
             return pd.Timestamp(cell).tz_localize(None).to_pydatetime()
         except (TypeError, ValueError):
             return None
-    match = _YEAR_FIRST.fullmatch(cell) or _NAMED.fullmatch(cell) or _NUMBERS.fullmatch(cell)
+    found_by = (form.fullmatch(cell) for form in (*_CLEAR, _NUMBERS))
+    match = next((match for match in found_by if match), None)
     if match is None:
         return None
     found = match.groupdict()
