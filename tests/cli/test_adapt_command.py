@@ -295,3 +295,5 @@ def test_a_run_of_an_older_version_with_an_option_without_effect_is_read():
     stored = Options(label="y").as_dict() | {"C": 10.0}
     assert Options.from_dict(stored).C is None
     assert Options.from_dict(stored | {"method": "cuts"}).C == 10.0
+    assert Options.from_dict(stored | {"budget": 60.0}).budget is None
+    assert Options.from_dict(stored | {"method": "proportional"}).method == "pooled_own"

@@ -265,6 +265,8 @@ def test_it_is_said_with_which_command_a_baseline_is_used():
         more = "" if f.higher_is_better else " --no-levels"
         how = f"(the same command with --method pooled_own{more} and another --out)"
         assert f"Use it there {how}, or label more rows." in said
+    (said,) = rules.behind(ahead(findings(6, 3), (1, 3), (2, 1), (4, 3)))
+    assert "with --method pooled_own or uniform and another --out" in said
     f = calm()
     (said,) = rules.chance(replace(f, gain=np.tile((-0.1, -0.2, -0.05), (5, 1))))
     best = said.split("“")[1].split("”")[0]

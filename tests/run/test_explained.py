@@ -129,6 +129,27 @@ def test_importance_is_the_mean_rise_of_the_error():
     assert all((one == 1.0).all() for one in sums)
 
 
+@pytest.mark.parametrize("model", ["linear", "forest"])
+def test_a_date_has_one_importance_as_one_column(tmp_path, model):
+    days = np.random.default_rng(3).integers(0, 700, len(BASE))
+    when = (pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D")).strftime("%Y-%m-%d")
+    frame = BASE.assign(when=when, cost=BASE.cost + days / 50)
+    how = options("cost", targets=TARGETS, importance=True, model=model, test=0.5)
+    run = adapt(frame, tmp_path / "run", options=how)
+    said = run.explain("site 3")
+    made = [f"when → {unit}" for unit in ("days", "month", "weekday")]
+    if model == "linear":
+        assert set(made) < {*said.column} and "when" not in {*said.column}
+        said = said[said.column.isin(made)]
+        assert len(said) == 3 and said.importance.nunique() == 1
+    else:
+        said = said[said.column == "when"]
+        assert len(said) == 1
+    assert (said.importance > 0.5).all()
+    assert {"age", "when"} < {*run.findings.importance}
+    assert not {*made} & {*run.findings.importance}
+
+
 def test_models_without_either_say_what_to_do(tmp_path):
     run = adapt(BASE, tmp_path / "run", options=options(targets=TARGETS, model="forest"))
     with pytest.raises(OptionError, match="run cuvee adapt with --importance"):

@@ -36,8 +36,9 @@ def test_a_category_never_seen_counts_as_another_and_is_said(tmp_path):
     assert said == [
         "categories that no training row has count as 'other': 'sex' (3 rows, like 'x')"
     ]
-    with pytest.warns(CuveeWarning, match="'sex' .3 rows, like 'x'"):
+    with pytest.warns(CuveeWarning, match="'sex' .3 rows, like 'x'") as warned:
         pd.testing.assert_frame_equal(run.predict(rows), answers)
+    assert [one.filename for one in warned] == [__file__]
     with pytest.raises(DomainError, match="'sex' is 'x' at row 1, a value that no training row"):
         run.predict(rows.reset_index(drop=True), strict=True)
     rows.to_csv(tmp_path / "rows.csv", index=False)
@@ -234,6 +235,62 @@ def test_domains_spelt_alike_are_named(tmp_path):
 # A plain `df.to_csv()`.
 
 
+def dated(form: str = "%Y-%m-%d") -> pd.DataFrame:
+    days = pd.Series(pd.date_range("2021-01-01", periods=400)).sample(80, random_state=0)
+    return visits().assign(when=days.dt.strftime(form).to_numpy())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("some", ["unknown", "n. d."])
+def test_words_among_dates_are_named_with_what_to_do(tmp_path, stream, some):
+    frame = dated()
+    frame.loc[[7, 30], "when"] = some
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    how = {"stream": stream, "hypothesis": "ridge", "task": "regression"}
+    asked = {"drop": (), "targets": "site 3", **how}
+    shown = f"'{some}'" if " " in some else some
+    with pytest.raises(
+        DomainError,
+        match=rf"'when' mixes types: it holds dates, but '{some}' at row 7; correct it, leave it "
+        rf"empty, say that it is missing \(--missing {shown}\), or",
+    ):
+        adapt(tmp_path / "t.csv", tmp_path / "run", options=options(**asked))
+    # gaps in dates are those of their column
+    with pytest.raises(DomainError, match=r"in 1 column: 'when' \(2\); fill them in"):
+        adapt(tmp_path / "t.csv", tmp_path / "run", options=options(missing=some, **asked))
+    run = adapt(
+        tmp_path / "t.csv", tmp_path / "run", options=options(missing=some, impute=True, **asked)
+    )
+    assert any("'when' (2 gaps)" in note for note in run.notes)
+    # few different dates are categories, as it is said
+    frame["when"] = np.where(frame.index == 7, some, frame.index % 3 + 2001)
+    frame["when"] = frame.when.where(frame.when == some, frame.when + "-01-01")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    few = adapt(tmp_path / "t.csv", tmp_path / "few", options=options(**asked))
+    assert any(
+        "some are no dates: 'when' (like" in note and f"(--missing {shown})" in note
+        for note in few.notes
+    )
+
+
+@pytest.mark.parametrize("form", ["%B %d, %Y", "%b %d %Y", "%d %B %Y"])
+def test_dates_with_the_month_by_name(form):
+    by_name, plain = (read(dated(one), domain="site", label="cost") for one in (form, "%Y-%m-%d"))
+    pd.testing.assert_frame_equal(by_name.frame, plain.frame)
+    assert "when → days" in by_name.features
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_column_of_dates_counts_as_one_feature(tmp_path, stream):
+    frame = visits()
+    frame["when"] = [f"2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(len(frame))]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    how = {"stream": stream, "hypothesis": "ridge", "task": "regression"}
+    asked = options(drop=(), targets="site 3", **how)
+    run = adapt(tmp_path / "t.csv", tmp_path / "run", options=asked)
+    assert run.features == ("age", "sex", "when") and "3 features" in run.summary()
+
+
 def test_an_index_without_a_name_is_left_out(tmp_path):
     frame = visits().sample(frac=1, random_state=0)
     frame.to_csv(tmp_path / "t.csv")
@@ -245,6 +302,11 @@ def test_an_index_without_a_name_is_left_out(tmp_path):
         answers = run.predict(tmp_path / "t.csv", target="site 3")
         wanted = run.predict(frame.reset_index(drop=True), target="site 3")
         np.testing.assert_allclose(answers.prediction, wanted.prediction, rtol=1e-12)
+    how = {"stream": True, "hypothesis": "ridge", "task": "regression"}
+    stream = adapt(
+        tmp_path / "t.csv", tmp_path / "stream", options=options(drop=(), targets="site 3", **how)
+    )
+    assert note in stream.notes and stream.features == ("age", "sex")
     frame.assign(**{"": frame.sex})[["", *frame.columns]].to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(DomainError, match="column 0 has no name; name it, remove it, or name the"):
         adapt(tmp_path / "t.csv", tmp_path / "no", options=options(drop=(), targets="site 3"))

@@ -22,6 +22,10 @@ _YEAR_FIRST = re.compile(rf"\s*(?P<year>\d{{4}})([-/.])(?P<month>\d\d?)\2(?P<day
 _NAMED = re.compile(
     rf"\s*(?P<day>\d\d?)[ .-]*(?P<name>[A-Za-z]{{3}})[a-z]*[ .,-]*(?P<year>\d{{4}}){_TAIL}"
 )
+_NAME_FIRST = re.compile(
+    rf"\s*(?P<name>[A-Za-z]{{3}})[a-z]*[ .]+(?P<day>\d\d?)[ ,]+(?P<year>\d{{4}}){_TAIL}"
+)
+_CLEAR = (_YEAR_FIRST, _NAMED, _NAME_FIRST)
 _NUMBERS = re.compile(rf"\s*(?P<one>\d\d?)([-/.])(?P<other>\d\d?)\2(?P<year>\d{{4}}){_TAIL}")
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S %Z", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p")
@@ -50,13 +54,23 @@ def origin(name: str) -> tuple[str, str, Order] | None:
     return str(column), str(unit), _order(order or ORDERS[0])
 
 
+def made_of(name: str) -> str:
+    """Return the column of a table that a feature is made of: itself, or a column of dates.
+
+    >>> made_of("arrival → month"), made_of("age")
+    ('arrival', 'age')
+    """
+    of = origin(name)
+    return of[0] if of else name
+
+
 def look(cell: str) -> str:
     """Return what a date says of how the dates of its column are written.
 
     >>> look("2020-01-31"), look("31/12/2020"), look("1/2/2021"), look("1/2/21")
     ('clear', 'day first', 'open', 'unknown')
     """
-    if _YEAR_FIRST.fullmatch(cell) or _NAMED.fullmatch(cell):
+    if any(form.fullmatch(cell) for form in _CLEAR):
         return "clear"
     match = _NUMBERS.fullmatch(cell)
     if match is None:
@@ -153,9 +167,9 @@ def number(column: Any, name: str, where: str, missing: Collection[str] = ()) ->
     import numpy as np
     import pandas as pd
 
-    made_of = origin(name)
-    assert made_of is not None
-    raw, unit, order = made_of
+    of = origin(name)
+    assert of is not None
+    raw, unit, order = of
     dates = as_dates(column, order, f"{at(where)}column {raw!r}", missing)
     if unit == "days":
         days = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
@@ -174,7 +188,8 @@ def _date(cell: Any, order: Order) -> datetime | None:
             return pd.Timestamp(cell).tz_localize(None).to_pydatetime()
         except (TypeError, ValueError):
             return None
-    match = _YEAR_FIRST.fullmatch(cell) or _NAMED.fullmatch(cell) or _NUMBERS.fullmatch(cell)
+    found_by = (form.fullmatch(cell) for form in (*_CLEAR, _NUMBERS))
+    match = next((match for match in found_by if match), None)
     if match is None:
         return None
     found = match.groupdict()

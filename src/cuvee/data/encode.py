@@ -18,7 +18,7 @@ from cuvee.data.columns import (
     short,
     tidy,
 )
-from cuvee.data.dates import origin
+from cuvee.data.dates import made_of
 from cuvee.data.noticed import others
 from cuvee.data.refused import check_missing, crowded_columns, say_crowded
 from cuvee.errors import DomainError, InputError
@@ -214,8 +214,7 @@ class Encoder:
     @property
     def raw_features(self) -> tuple[str, ...]:
         """Return the columns of a table that the features are made of, dates among them."""
-        made = ((name, origin(name)) for name in self.features)
-        return tuple(dict.fromkeys(of[0] if of else name for name, of in made))
+        return tuple(dict.fromkeys(map(made_of, self.features)))
 
     @property
     def raw_text(self) -> tuple[str, ...]:

@@ -203,13 +203,14 @@ def spec_of(
     """Return which columns of these files play which role; a file with a name is one domain."""
     domain = domain or DOMAIN
     parts = [of_file(file, name) for file, name in named_files]
-    chosen, _ = _choose(parts, domain, label, features, drop)
+    chosen, said = _choose(parts, domain, label, features, drop)
     parts[0].check(text)
     for part in parts:
         part.check([*chosen, label, *([domain] if part.domain is None else [])])
     return Spec(
-        tuple(named_files), domain, label, chosen, tuple(text), tuple(missing), strict=strict
-    )
+        tuple(named_files), domain, label, chosen, tuple(text), tuple(missing), strict=strict,
+        notes=tuple(said),
+    )  # fmt: skip
 
 
 def _choose(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
-from cuvee.data.columns import WORDS, at, short, too_long
+from cuvee.data.columns import WORDS, at, in_comma_list, short, too_long
 from cuvee.data.dates import ORDERS, Order, as_dates, look, order_of
 from cuvee.data.notes import Cell, Told
 from cuvee.data.refused import MANY, MOST_CATEGORIES, too_many
@@ -29,7 +30,7 @@ ALIKE = (
 THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*$"
 DATE = (
     r"(?i)^\s*(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:\d{4}|\d\d)"
-    rf"|\d\d?[ .-]*{_MONTH}[ .,-]*(?:\d{{4}}|\d\d))(?:[ T,].*)?$"
+    rf"|\d\d?[ .-]*{_MONTH}[ .,-]*(?:\d{{4}}|\d\d)|{_MONTH}[ .]+\d\d?[ ,]+\d{{4}})(?:[ T,].*)?$"
 )
 DAY = r"^(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$"
 AS_TEXT = "declare the column as text (--text) if it holds categories"
@@ -127,6 +128,7 @@ class _Looks:
     zero: Cell | None = None  # the first with a leading zero
     foreign: Cell | None = None  # the first that is a number in another notation
     odd: Cell | None = None  # the first that is no number at all
+    undated: Cell | None = None  # the first that is no date
     merged: tuple[Cell, Cell] | None = None  # two that differ, and not as floats
     # different cells, as long as they are few enough for categories
     different: set[str] = field(default_factory=set)
@@ -203,6 +205,7 @@ class _Looks:
             self.looks.update(map(look, compute.unique(column.drop_null()).to_pylist()))
         self.foreign = self.foreign or _first(column, compute.and_not(alike, plain), first)
         self.odd = self.odd or _first(column, compute.invert(alike), first)
+        self.undated = self.undated or _first(column, compute.invert(date), first)
 
     def verdict(self, named: str, checked: bool) -> tuple[Kind, str]:
         """Return what the column is, and how that is known if it is worth saying.
@@ -223,12 +226,18 @@ class _Looks:
         if checked and self.dates == self.cells:
             kind = self._written_as(named)
             return kind, kind
-        mixed = 2 * self.numbers > self.cells and self.odd is not None
-        if checked and mixed and self._few():
-            return "text", "mixed"
+        how = self._mixed()
+        if checked and how and self._few():
+            return "text", how
         if checked:
             self._refuse(named)
         return "text", "text"
+
+    def _mixed(self) -> str:
+        """Return how a column is told of most of whose cells are numbers, or dates; or nothing."""
+        if 2 * self.numbers > self.cells and self.odd is not None:
+            return "mixed"
+        return "undated" if 2 * self.dates > self.cells and self.undated is not None else ""
 
     def _few(self) -> bool:
         """Return whether the different cells are as few as those of categories."""
@@ -248,15 +257,18 @@ class _Looks:
         return order
 
     def _refuse(self, named: str) -> None:
-        """Raise `DomainError` where most cells look like numbers."""
+        """Raise `DomainError` where most cells look like numbers or dates."""
         as_text = f"or {AS_TEXT}"
         if too_many(len(self.different), self.cells):  # for categories
             as_text = f"or {DROPPED}"
-        if 2 * self.numbers > self.cells and self.odd is not None:
+        if how := self._mixed():
+            what, odd = ("numbers", self.odd) if how == "mixed" else ("dates", self.undated)
+            assert odd is not None  # as the column is mixed
+            word = quote(in_comma_list([odd.text.strip()]))
             raise DomainError(
-                f"{named} mixes types: it holds numbers, but {short(self.odd.text)} at row "
-                f"{self.odd.row}; correct it, leave it empty, {as_text}",
-                self.odd.row,
+                f"{named} mixes types: it holds {what}, but {short(odd.text)} at row {odd.row}; "
+                f"correct it, leave it empty, say that it is missing (--missing {word}), {as_text}",
+                odd.row,
             )
         if 2 * self.alike > self.cells and self.foreign is not None:
             raise DomainError(
@@ -289,7 +301,9 @@ class _Looks:
 
     def shown(self, how: str) -> Cell:
         """Return the cell that shows it best."""
-        cell = {"zeros": self.zero, "comma": self.foreign, "mixed": self.odd}.get(how) or self.first
+        cells = {"zeros": self.zero, "comma": self.foreign, "mixed": self.odd}
+        cell = self.undated if how == "undated" else cells.get(how)
+        cell = cell or self.first
         assert cell is not None
         return cell
 

@@ -16,6 +16,10 @@ _SAID = {
         "taken as categories, as few different values are there and some are no numbers",
         "; correct {them} if numbers are meant",
     ),
+    "undated": (
+        "taken as categories, as few different values are there and some are no dates",
+        "; correct {them} if dates are meant, or say what is missing (--missing {word})",
+    ),
     "year first": (f"of dates {_DATES}", ""),
     "day first": (f"of dates, the day written first, {_DATES}", ""),
     "month first": (f"of dates, the month written first, {_DATES}", ""),
@@ -79,10 +83,11 @@ def named_otherwise(names: Any, part: str) -> list[Told]:
 def text_throughout(parts: Sequence[Sequence[Told]]) -> set[str]:
     """Return the columns that one part shows to be categories where another reads numbers in them.
 
-    Leading zeros or few different values, some of them no numbers, do so in one file, and text does
-    where the column's type is text in every part, or where another part has words for missing cells
-    alone.
+    Leading zeros or few different values, some of them no numbers or no dates, do so in one file,
+    and text does where the column's type is text in every part, or where another part has words for
+    missing cells alone.
     """
+    shown = {"zeros", "mixed", "undated"}
     ways = [
         {one.name: one.how for one in part if one.how not in ("words", "kept")} for part in parts
     ]
@@ -91,9 +96,9 @@ def text_throughout(parts: Sequence[Sequence[Told]]) -> set[str]:
     return {
         name
         for name, of in hows.items()
-        if (of & {"zeros", "mixed"} and of - {"zeros", "mixed", "text"})
+        if (of & shown and of - shown - {"text"})
         or of == {"typed", "text"}
-        or ("blank" in of and of & {"text", "zeros", "mixed"} and not of & {None, "typed"})
+        or ("blank" in of and of & {"text", *shown} and not of & {None, "typed"})
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import count, is_number, listed, short
+from cuvee.data.dates import made_of
 from cuvee.problem import Array
 
 IDS = 50  # rows, from which on as many different whole numbers are most likely ids
@@ -53,7 +54,8 @@ def skewed(labels: Any) -> list[str]:
 
 def filled(gaps: Mapping[str, int]) -> list[str]:
     """Return a sentence about the columns whose gaps are filled, or none."""
-    named = [f"{name!r} ({count(n, 'gap')})" for name, n in gaps.items() if n]
+    of_columns = {made_of(name): n for name, n in gaps.items() if n}
+    named = [f"{name!r} ({count(n, 'gap')})" for name, n in of_columns.items()]
     if not named:
         return []
     more = f" and {len(named) - MOST} more" if len(named) > MOST else ""

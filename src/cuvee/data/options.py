@@ -204,9 +204,14 @@ class Options:
         plain: dict[str, Any] = {
             name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()
         }
+        # what older versions called otherwise, or kept without an effect
+        if plain.get("method") == "proportional":
+            plain["method"] = "pooled_own"
         takes = alpha_methods.find(plain.get("method", cls.method)).takes
         if takes is not None and "C" not in takes:
-            plain.pop("C", None)  # older versions kept one that had no effect
+            plain.pop("C", None)
+        if plain.get("model", cls.model) == LINEAR:
+            plain.pop("budget", None)
         options = cls(**plain)
         named = options.hypothesis
         if hypothesis is not None and hypothesis != named:

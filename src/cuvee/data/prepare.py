@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.dates import made_of
 from cuvee.data.encode import Encoder, unseen_in
 from cuvee.data.files import files
 from cuvee.data.fingerprint import fingerprint_of
@@ -130,7 +131,7 @@ def assembled(opened: OpenedTable, groups: Sequence[Names], notes: Sequence[str]
         return Prepared.of(
             options, opened.inferred, members, used[table.label], sizes=opened.sizes,
             pooled=opened.small.names, divided=parts, notes=[*table.notes, *notes, *row_notes],
-            domain=table.domain, n_features=len(table.features), rows=encoded,
+            domain=table.domain, n_features=len({*map(made_of, table.features)}), rows=encoded,
             together=_together(encoders, members, places), unlabelled=more.encoded,
             of_targets=class_labels(rows, places, opened.inferred.task),
         )  # fmt: skip

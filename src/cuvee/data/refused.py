@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cuvee.data.columns import at, count, in_comma_list, is_number, listed, short
+from cuvee.data.dates import made_of
 from cuvee.errors import DomainError
 
 MOST_CATEGORIES = 200
@@ -84,7 +85,7 @@ def say_missing(
     `cells` has the number of missing values in each column; `crowded` columns have too many
     categories besides.
     """
-    besides = ""
+    besides, cells = "", {made_of(name): n for name, n in cells.items()}
     if crowded:
         many = "columns have" if len(crowded) > 1 else "column has"
         more = "" if {*cells} <= {*crowded} else " --impute"

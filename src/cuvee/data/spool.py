@@ -46,6 +46,7 @@ class Spec:
     missing: tuple[str, ...] = ()  # words for empty cells
     exclude: tuple[str, ...] = ()  # domains whose rows are passed over
     strict: bool = False  # a row without a domain is an error
+    notes: tuple[str, ...] = ()  # on columns that play no role
 
     @property
     def where(self) -> str:
@@ -180,7 +181,7 @@ class Scan:
             for one in each
             if one.name not in again or one.how not in UNDONE
         ]
-        self.notes = notes([*remarks, *named], spec.label)
+        self.notes = (*spec.notes, *notes([*remarks, *named], spec.label))
         dates = spread(spec.features, remarks)
         self.features = tuple(made for name in spec.features for made in dates.get(name, (name,)))
         """The features of the spec, with what is made of dates instead of them."""

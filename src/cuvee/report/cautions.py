@@ -269,7 +269,7 @@ def behind(findings: Findings) -> Iterator[str]:
         advised += [name] if name not in CONSTANT else []
     who = ", ".join(each[:MOST_NAMED])
     who += f" and {len(each) - MOST_NAMED:,} more targets" if len(each) > MOST_NAMED else ""
-    how = _by_command(findings, advised[0]) if advised else ""
+    how = _by_command(findings, *dict.fromkeys(advised))
     yield (
         f"A simple baseline does clearly better than cuvee on {who}: row by row that is more than "
         f"chance, with {count(int(able.sum()), 'comparison')} allowed for. Use it there{how}, or "
@@ -277,14 +277,15 @@ def behind(findings: Findings) -> Iterator[str]:
     )
 
 
-def _by_command(findings: Findings, name: str) -> str:
-    """Return in brackets how to use a baseline; nothing where it is no way to find weights."""
-    if name not in get_args(AlphaMethod):  # a run of an older version
+def _by_command(findings: Findings, *names: str) -> str:
+    """Return in brackets how to use baselines; nothing where they are no way to find weights."""
+    names = tuple(name for name in names if name in get_args(AlphaMethod))  # older runs have others
+    if not names:
         return ""
     levels = findings.task != "classification" and (findings.about.get("options") or {}).get(
         "levels"
     )
-    options = f"--method {name}{' --no-levels' if levels else ''}"
+    options = f"--method {' or '.join(names)}{' --no-levels' if levels else ''}"
     return f" (the same command with {options} and another --out)"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cuvee.data.dates import made_of
 from cuvee.data.encode import Encoder, Number
 from cuvee.data.metrics import METRICS
 from cuvee.hypothesis.base import Space
@@ -67,8 +68,8 @@ def importance(
     """Return how much the score of a model needs each raw column, (columns, 2).
 
     That is how much worse the score becomes, on average over permutations of the column among the
-    test rows, and its standard deviation over these. All columns that a category became are
-    permuted together. NaN where the test rows do not define the score.
+    test rows, and its standard deviation over these. All columns that a category or a date became
+    are permuted together. NaN where the test rows do not define the score.
 
     Args:
         answer: encoded rows (k, d) -> quantities (k,) or probabilities (k, K).
@@ -80,13 +81,14 @@ def importance(
     """
     from sklearn.inspection import permutation_importance
 
-    width = len(encoder.columns)
+    place = {name: j for j, name in enumerate(encoder.raw_features)}
+    width = len(place)
     if test is None or test.n_rows < 2:
         return np.full((width, 2), np.nan)
     y = coded(test, classes)
     order = np.lexsort((*test.X.T, y))
     X, y = test.X[order], y[order]
-    raw = np.repeat(np.arange(width), [len(c.names) for c in encoder.columns])
+    raw = np.array([place[made_of(c.name)] for c in encoder.columns for _ in c.names])
 
     def score(model: object, at: Array, y: Array) -> float:
         """Return the score of rows whose raw column j is that of row at[:, j]; higher is better."""

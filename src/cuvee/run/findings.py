@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import as_written
+from cuvee.data.dates import made_of
 from cuvee.data.metrics import METRICS
 from cuvee.data.options import LINEAR, Options, in_words
 from cuvee.report.findings import Convergence, Expected, Findings, Tried
@@ -99,14 +100,15 @@ def _columns(explained: Any) -> dict[str, dict[str, Floats]]:
     """Return coefficients and importances by column, each of the targets in their order."""
     if explained is None:
         return {}
-    frame, found = explained.assign(name=explained["column"]), {}
+    frame = explained.assign(name=explained["column"], raw=explained["column"].map(made_of))
+    found = {}
     if "coefficient" in frame:
         there = frame["category"].notna()
         frame.loc[there, "name"] += "=" + frame.loc[there, "category"]
         several = frame["class"].nunique() > 1
         frame["coefficients"] = frame["coefficient"] ** 2 if several else frame["coefficient"]
         frame = frame[frame["column"] != INTERCEPT]
-    for kind, by in (("coefficients", "name"), ("importance", "column")):
+    for kind, by in (("coefficients", "name"), ("importance", "raw")):
         if kind in frame and frame[kind].notna().any():
             wide = frame.pivot_table(kind, by, "target", "mean", dropna=False, sort=False)
             values = wide[frame["target"].unique()].to_numpy(np.float64)

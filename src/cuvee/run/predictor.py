@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cuvee.data.columns import as_written, comma_list
+from cuvee.data.dates import made_of
 from cuvee.data.encode import Encoder, unseen_in
 from cuvee.data.frame import columns_of, located, read_rows
 from cuvee.data.noticed import filled
@@ -159,7 +160,7 @@ class Predictor(ABC):
         answers = self._answers(frame, names, [k for k in keep if k != domain], domain)
         for sentence in self.unseen(frame, names, strict=strict):
             if say is None:
-                warnings.warn(sentence, CuveeWarning, stacklevel=4)
+                warnings.warn(sentence, CuveeWarning, stacklevel=3)
             else:
                 say(sentence)
         if say is not None:  # what has gaps and was answered had them filled
@@ -178,7 +179,8 @@ class Predictor(ABC):
         - `coefficient`: of columns as the model sees them, numbers in standard deviations from
           their mean. `per_unit`: of the column as it is; the intercept is then that of zeros.
         - `importance`, `importance_std`: how much worse the score of `metric` became, on average,
-          where this column was permuted among the test rows, of runs with `importance=True`.
+          where this column was permuted among the test rows, of runs with `importance=True`. The
+          numbers that a column of dates became have that of the column.
 
         Models that are not linear have no coefficients.
 
@@ -202,7 +204,9 @@ class Predictor(ABC):
             important = self._importance(named)
         if linear:
             frame = pd.concat(parts, ignore_index=True)
-            return frame.merge(important, how="left", on=["target", "column"])
+            of = important.rename(columns={"column": "made of"})
+            frame["made of"] = frame["column"].map(made_of)
+            return frame.merge(of, how="left", on=["target", "made of"]).drop(columns="made of")
         if important.importance.isna().all():
             raise OptionError(
                 "these models have no coefficients, as they are not linear, and how much scores "
@@ -224,7 +228,7 @@ class Predictor(ABC):
         import pandas as pd
 
         values = self._models.importance[[self._place_of[name] for name in targets]]
-        features = self.features[: values.shape[1]]
+        features = self.features if values.shape[1] else ()
         return pd.DataFrame(
             {
                 "target": np.repeat(np.array(targets, dtype=object), len(features)),

@@ -18,7 +18,7 @@ import numpy as np
 
 from cuvee.components.sharded import ShardedDomain, sharded
 from cuvee.data.column_fit import ColumnFit
-from cuvee.data.dates import spread
+from cuvee.data.dates import made_of, spread
 from cuvee.data.encode import Encoder, hides_variation, unseen_in
 from cuvee.data.fingerprint import of_digests
 from cuvee.data.frame import spec_of
@@ -149,7 +149,7 @@ class _Table:
             options, inferred, (members,), ends, sizes=small.resized(sizes), pooled=small.names,
             divided=parts, domain=self.spec.domain,
             notes=[*counted.notes(self.spec.domain), *self.notes, *notes, *row_notes],
-            n_features=len(self.spec.features), rows=encoded,
+            n_features=len({*map(made_of, self.spec.features)}), rows=encoded,
             of_targets=class_labels(rows, places, inferred.task),
         )  # fmt: skip
 
@@ -181,7 +181,7 @@ class _Table:
         features = tuple(made for n in self.spec.features for made in dates.get(n, (n,)))
         self.spec = replace(self.spec, features=features)
         self._settle(text=tuple(again), features=features)
-        self.notes = sentences(remarks, self.spec.label)
+        self.notes = (*self.spec.notes, *sentences(remarks, self.spec.label))
 
     def _counted(self) -> Census:
         labelled, rows, homeless = Counter[str](), 0, 0

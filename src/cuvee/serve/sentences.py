@@ -15,6 +15,7 @@ _INSTEAD = (
      "; send it in UTF-8"),
     (r"; save the table as CSV in UTF-8, or as Parquet", "; send CSV in UTF-8"),
     (r"; if its commas are decimal, .* decimal=\",\"\)", ""),
+    (r", say that it is missing \(--missing (?:'.*?'|\S*?)\)", ""),
     (r", or drop the column \(--drop\)", ""),
     (r",? or declare the column as text \(--text\) if it holds categories", ""),
     (r"declare the column as text \(--text\) if these are \w+, or ", ""),
