@@ -970,3 +970,15 @@ def test_options_by_their_names(tmp_path):
     with pytest.raises(InputError, match="there is no option 'target'; did you mean 'targets'"):
         adapt(BASE, tmp_path / "no", target="site 0")
     assert not (tmp_path / "no").exists()
+
+
+def test_a_share_for_scores_beside_a_number_of_rows_to_learn_from_is_said_to_have_no_effect(
+    tmp_path,
+):
+    asked = options(targets="site 2", labelled=6)
+    told = "test = 0.5 (--test) has no effect beside labelled = 6"
+    assert not any("no effect" in note for note in prepare(BASE, asked).notes)
+    assert any(
+        told in note
+        for note in prepare(BASE, options(targets="site 2", labelled=6, test=0.5)).notes
+    )

@@ -229,7 +229,10 @@ def predict(
         answers = _models(models, hypothesis).predict(
             rows, target=target, **lists, encoding=encoding, strict=strict, say=voice.note
         )
-        write_frame(_in_nine_digits(answers), out)
+        # columns that are kept come before the prediction, probabilities after it; classes and
+        # what is kept stay as they are
+        told = answers.columns[answers.columns.get_loc("prediction") :]
+        write_frame(_in_nine_digits(answers, told[1:] if len(told) > 1 else told), out)
         if out is not None:
             whose = (
                 "each by the model of its domain"
@@ -266,19 +269,15 @@ def explain(
     with speaking(quiet):
         if out is not None:
             check_out(out, force, (".csv", ".parquet"))
-        write_frame(_models(models, hypothesis).explain(target), out)
+        said = _models(models, hypothesis).explain(target)
+        write_frame(_in_nine_digits(said, said.select_dtypes("number").columns), out)
 
 
-def _in_nine_digits(answers: Any) -> Any:
-    """Return predictions whose numbers have no more digits than they are worth; what is kept stays.
-
-    The columns kept come before `prediction`, and probabilities after it.
-    """
+def _in_nine_digits(frame: Any, columns: Sequence[str]) -> Any:
+    """Return a frame whose numbers in these columns have no more digits than they are worth."""
     from cuvee.run.scores import rounded
 
-    told = answers.columns[answers.columns.get_loc("prediction") :]
-    numbers = told[1:] if len(told) > 1 else told  # classes are what they are
-    return answers.assign(**{name: rounded(answers[name].to_numpy()) for name in numbers})
+    return frame.assign(**{name: rounded(frame[name].to_numpy()) for name in columns})
 
 
 def _models(path: Path, hypothesis: str | None) -> Run | SavedModels:

@@ -92,6 +92,11 @@ def tested_rows(
 def scoring_notes(options: Options, sizes: Mapping[str, int], parts: Divided) -> list[str]:
     """Return notes on what is scored, and on the targets that have no row left to score on."""
     notes = _unscored(options, sizes, parts)
+    if options.labelled is not None and options.test != Options.test:
+        notes.append(
+            f"test = {options.test:g} (--test) has no effect beside labelled = "
+            f"{options.labelled:,} (--labelled), which leaves all other rows for scores"
+        )
     if not any(len(test) for _, test in parts.values()):
         return notes
     if options.labelled is None:
