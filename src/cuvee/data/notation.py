@@ -35,6 +35,8 @@ DATE = (
 DAY = r"^(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$"
 AS_TEXT = "declare the column as text (--text) if it holds categories"
 DROPPED = "drop the column (--drop)"
+AS_MISSING = r", say that it is missing \(--missing (?:'.*?'|\S*?)\)"
+"""The pattern of advice that a door without that option leaves out."""
 LONG = 16  # digits: some whole numbers of that many are not floats
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from cuvee.data.files import files
-from cuvee.data.notation import AS_TEXT, DROPPED
+from cuvee.data.notation import AS_MISSING, AS_TEXT, DROPPED
 from cuvee.data.notes import notes
 from cuvee.errors import DomainError, InputError
 from cuvee.mix.run_tables import KEYS, OTHER_REASON, REASON, SCALE
@@ -30,6 +31,7 @@ def read_table(path: Path) -> tuple[Any, tuple[str, ...]]:
     try:
         frame, remarks = file.load(file.columns, text)
     except DomainError as error:  # elsewhere a column may be text, and here it may not
-        words = str(error).replace(AS_TEXT, LEFT_OUT).replace(DROPPED, LEFT_OUT)
+        words = re.sub(AS_MISSING, "", str(error))
+        words = words.replace(AS_TEXT, LEFT_OUT).replace(DROPPED, LEFT_OUT)
         raise InputError(words.replace("drop the column, or leave", "or leave")) from None
     return frame, notes(remarks, "")

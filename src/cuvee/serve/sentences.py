@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cuvee.data.notation import AS_MISSING
+
 _INSTEAD = (
     (r"; fill them in, drop the columns, or let --impute \(impute=True\) fill them with each "
      r"column's median or most frequent value",
@@ -15,7 +17,7 @@ _INSTEAD = (
      "; send it in UTF-8"),
     (r"; save the table as CSV in UTF-8, or as Parquet", "; send CSV in UTF-8"),
     (r"; if its commas are decimal, .* decimal=\",\"\)", ""),
-    (r", say that it is missing \(--missing (?:'.*?'|\S*?)\)", ""),
+    (AS_MISSING, ""),
     (r", or drop the column \(--drop\)", ""),
     (r",? or declare the column as text \(--text\) if it holds categories", ""),
     (r"declare the column as text \(--text\) if these are \w+, or ", ""),
