@@ -50,7 +50,7 @@ docs: setup  ## write the generated parts of pages again: API, options, methods,
 	$(BIN)/python docs/make_outputs.py
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_paper.py
-	$(BIN)/python -m benchmarks.groups.page
+	test ! -f benchmarks/groups/results/main.parquet || $(BIN)/python -m benchmarks.groups.page
 	$(BIN)/python -m cuvee.cli.reference docs/cli.md
 
 gallery: build/gallery/index.md  ## the scripts of examples/gallery, run into pages with pictures

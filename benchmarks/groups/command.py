@@ -195,4 +195,9 @@ def about(out: Path, tables: list[Table], threads: int) -> dict[str, Any]:
 
 def published() -> pd.DataFrame:
     """Return the results of the repository, a row for each target."""
+    if not (RESULTS / "main.parquet").exists():
+        raise OptionError(
+            "no results are published yet: copy targets.parquet of a whole run to "
+            f"{RESULTS / 'main.parquet'}, and about.json beside it"
+        )
     return pd.read_parquet(RESULTS / "main.parquet")

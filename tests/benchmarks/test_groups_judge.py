@@ -329,6 +329,29 @@ def test_options_that_a_benchmark_does_not_have():
         dev.bench("erm", ["--tables", "x"])
 
 
+def test_the_page_is_made_of_published_results(tmp_path, monkeypatch):
+    from benchmarks.groups import page, tables
+
+    monkeypatch.setattr(command, "RESULTS", tmp_path)
+    with pytest.raises(OptionError, match="no results are published yet"):
+        command.published()
+    names = dict(zip((f"t{i}" for i in range(12)), tables.TABLES, strict=False))
+    made = results().replace({"table": names, "method": {"a": "lightgbm_cv", "b": "cuvee_linear"}})
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "results.md").write_text((ROOT / "docs/results.md").read_text())
+    made.assign(track="main").to_parquet(tmp_path / "main.parquet")
+    about = {"commit": "c0ffee", "threads": 1, "cores": 2, "versions": {"lightgbm": "4.7.0"}}
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    for name, value in {"RESULTS": tmp_path, "DOCS": docs, "PICTURES": docs / "groups"}.items():
+        monkeypatch.setattr(page, name, value)
+    page.main()
+    text = (docs / "results.md").read_text()
+    assert "On 12 tables the best single rival is **" in text and "Commit c0ffee" in text
+    assert "| [cuvee_linear](" in text and "classes (" in text
+    assert {p.name for p in (docs / "groups").iterdir()} == {"pareto.svg", "tables.svg"}
+
+
 def test_hashes_do_not_hang_on_the_domain():
     one = table()
     other = table(frame().assign(site="all"))
