@@ -6,8 +6,8 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 INSTALL = ("lightgbm==4.7.0",)
 
 
-def fit(task):
-    frames = Categories(task)
+def fit(task, *, domain=True):
+    frames = Categories(task, domain=domain)
     settings = {"random_state": task.seed, "n_jobs": task.threads, "verbosity": -1}
     if task.classes:
         model = LGBMClassifier(**settings).fit(frames(task.rows), task.y)

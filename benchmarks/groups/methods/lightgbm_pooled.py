@@ -1,17 +1,9 @@
-"""LightGBM on all rows without the domain."""
+"""LightGBM as it comes, on all rows without the domain."""
 
-from benchmarks.groups.methods._frames import Categories, all_classes, within
-from lightgbm import LGBMClassifier, LGBMRegressor
+from benchmarks.groups.methods import lightgbm_default
 
 INSTALL = ("lightgbm==4.7.0",)
 
 
 def fit(task):
-    frames = Categories(task, domain=False)
-    settings = {"random_state": task.seed, "n_jobs": task.threads, "verbosity": -1}
-    if task.classes:
-        model = LGBMClassifier(**settings).fit(frames(task.rows), task.y)
-        return lambda f: all_classes(task, model.predict_proba(frames(f)), model.classes_)
-    objective = "poisson" if task.kind == "count" else "l2"
-    model = LGBMRegressor(objective=objective, **settings).fit(frames(task.rows), task.y)
-    return lambda f: within(task, model.predict(frames(f)))
+    return lightgbm_default.fit(task, domain=False)
